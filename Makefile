@@ -1,0 +1,79 @@
+# Every target sets up what it needs: Python 3.11 (or newer) and make are all a machine must have.
+.DEFAULT_GOAL := help
+.PHONY: help run test check format lint types contracts migrations deploy-check bench lock clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PRODUCT := $(VENV)/.product-installed
+TOOLS := $(VENV)/.tools-installed
+# What `check --deploy` looks at: the settings of an installation that users reach by HTTPS.
+PRODUCTION := HTTPS=1 DEBUG=0 ALLOWED_HOSTS=grove.example.com DATA_DIR=$(VENV)/deploy-check \
+	SECRET_KEY=only-for-the-deployment-check-0123456789-abcdefghijklmnopqrstuvwxyz
+
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(PRODUCT) ## Start the whole product on a simulated cluster; Ctrl-C stops it
+	@$(BIN)/python manage.py run
+
+test: $(TOOLS) ## Run the tests; on PostgreSQL too when GROVE_TEST_DATABASE_URL names one
+	@$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+	@if [ -n "$$GROVE_TEST_DATABASE_URL" ]; then \
+		echo "Once more on PostgreSQL, what touches the database:"; \
+		DATABASE_URL="$$GROVE_TEST_DATABASE_URL" $(BIN)/python -m pytest -m database $(PYTEST_OPTIONS); \
+	elif [ -n "$$CI" ]; then \
+		echo "GROVE_TEST_DATABASE_URL is not set, and CI must run the tests on PostgreSQL too" >&2; exit 1; \
+	else \
+		echo "PostgreSQL skipped: set GROVE_TEST_DATABASE_URL=postgresql://user:password@host/name to run there too"; \
+	fi
+
+check: format lint types contracts migrations deploy-check test ## Everything that must hold before a change lands
+
+format: $(TOOLS) ## Check the format (make format FIX=1 mends it)
+	@$(BIN)/ruff format $(if $(FIX),,--check) .
+
+lint: $(TOOLS) ## Lint, and check that the pinned packages fit together
+	@$(BIN)/ruff check $(if $(FIX),--fix) .
+	@$(BIN)/pip check
+
+types: $(TOOLS) ## Check the types, strictly
+	@$(BIN)/mypy
+
+contracts: $(TOOLS) ## Check which package may import which
+	@$(BIN)/lint-imports
+
+migrations: $(TOOLS) ## Check that the migrations match the models
+	@DATA_DIR=$(VENV)/deploy-check $(BIN)/python manage.py makemigrations --check --dry-run
+
+deploy-check: $(TOOLS) ## Django's deployment checks under production settings
+	@$(PRODUCTION) $(BIN)/python manage.py check --deploy --fail-level WARNING
+
+bench: $(TOOLS) ## Measure, and print figures and ratios
+	@$(BIN)/python -m tests.bench
+
+lock: ## Resolve requirements*.in into the pinned requirements*.txt
+	@$(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install -q uv
+	@for name in requirements requirements-dev; do \
+		$(VENV)-lock/bin/uv pip compile -q $$name.in -o $$name.txt --python-version 3.11 --universal \
+			--no-emit-index-url --custom-compile-command 'make lock' || exit 1; done
+	@rm -rf $(VENV)-lock
+
+clean: ## Remove the virtual environment and caches; the data in var/ stays
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Grove UI needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+		echo "The virtual environment cannot be made; install Python's venv module (Debian: python3-venv)" >&2; exit 1; }
+
+$(PRODUCT): requirements.txt | $(VENV)/bin/python
+	@echo "Installing what the product needs (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(TOOLS): requirements-dev.txt $(PRODUCT)
+	@echo "Installing what the checks need (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@

@@ -1,0 +1,27 @@
+"""The Celery application: the process pool of the workers and their wake-up channel, never the truth.
+
+What is due lives in Redis and in the cluster; a lost or doubled message may cost a second, not a workload. The
+settings that this rests on are in `grove_ui.settings` and checked by `rollouts.checks`.
+"""
+
+import os
+from typing import Any
+
+from celery import Celery
+from celery.signals import setup_logging
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")
+
+app = Celery("grove_ui")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+
+
+@setup_logging.connect
+def configure_logging(**_: Any) -> None:
+    """Log as the rest of the product does: Celery would install handlers of its own otherwise."""
+    from logging.config import dictConfig  # noqa: PLC0415 (settings must be configured first)
+
+    from django.conf import settings  # noqa: PLC0415
+
+    dictConfig(settings.LOGGING)

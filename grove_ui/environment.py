@@ -1,0 +1,147 @@
+"""The process environment, read once into values.
+
+Everything that can be configured is an environment variable with a working default; this module is the whole list.
+It comes before `settings` and the supervisor, which both build on it, and knows nothing of Django. A variable that
+cannot be read ends in one sentence that names it and the way out, and nothing is started.
+"""
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+BASE_DIR: Final = Path(__file__).resolve().parent.parent
+
+CLUSTER_KINDS: Final = ("sandbox", "kubeconfig", "in-cluster")
+_TRUE: Final = frozenset({"1", "true", "yes", "on"})
+_FALSE: Final = frozenset({"0", "false", "no", "off", ""})
+_HIGHEST_PORT: Final = 65535
+
+
+class ConfigurationError(Exception):
+    """A setting that cannot be used; the text is the sentence to show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What the environment says, parsed."""
+
+    # Where web listens. Loopback unless told otherwise: the product asks for a login but ships no TLS of its own.
+    host: str
+    port: int
+    sandbox_port: int
+    # Holds the SQLite database, Redis data, the sandbox's state and the generated secret key.
+    data_dir: Path
+    # Which cluster to steer: "sandbox", "kubeconfig" or "in-cluster".
+    cluster: str
+    # With cluster "kubeconfig": the file (None: the user's default one) and the context (None: the current one).
+    kubeconfig: Path | None
+    kube_context: str | None
+    # None: SQLite and the local Redis server under `data_dir`.
+    database_url: str | None
+    redis_url: str | None
+    allowed_hosts: tuple[str, ...]
+    # Origins of forms sent from behind a proxy that changes the host, e.g. "https://grove.example.com".
+    trusted_origins: tuple[str, ...]
+    # Whether users reach us by HTTPS: secure cookies, HSTS and the redirect to it.
+    https: bool
+    debug: bool
+    admin_user: str
+    admin_password: str | None
+    # Celery's process pool.
+    worker_processes: int
+
+
+def parse_environment(variables: Mapping[str, str]) -> Environment:
+    """Read the environment into values, or raise ConfigurationError naming the variable."""
+    kubeconfig = variables.get("KUBECONFIG") or None
+    return Environment(
+        host=variables.get("HOST") or "127.0.0.1",
+        port=_parse_port(variables, "PORT", 8000),
+        sandbox_port=_parse_port(variables, "SANDBOX_PORT", 8001),
+        data_dir=Path(variables.get("DATA_DIR") or BASE_DIR / "var").expanduser().resolve(),
+        cluster=_parse_choice(variables, "CLUSTER", CLUSTER_KINDS),
+        kubeconfig=Path(kubeconfig).expanduser() if kubeconfig else None,
+        kube_context=variables.get("KUBE_CONTEXT") or None,
+        database_url=variables.get("DATABASE_URL") or None,
+        redis_url=variables.get("REDIS_URL") or None,
+        allowed_hosts=_parse_list(variables, "ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]")),
+        trusted_origins=_parse_list(variables, "TRUSTED_ORIGINS", ()),
+        https=_parse_bool(variables, "HTTPS"),
+        debug=_parse_bool(variables, "DEBUG"),
+        admin_user=variables.get("GROVE_ADMIN_USER") or "admin",
+        admin_password=variables.get("GROVE_ADMIN_PASSWORD") or None,
+        worker_processes=_parse_count(variables, "WORKER_PROCESSES", 2),
+    )
+
+
+def read_environment() -> Environment:
+    """Parse this process's environment."""
+    return parse_environment(os.environ)
+
+
+def ensure_secret_key(variables: Mapping[str, str], data_dir: Path) -> str:
+    """Return SECRET_KEY, else the one kept in DATA_DIR, made on first use and readable by its owner only."""
+    if given := variables.get("SECRET_KEY"):
+        return given
+    path = data_dir / "secret_key"
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        _write_once(path, secrets.token_urlsafe(50))
+        return path.read_text()
+    except OSError as error:
+        raise ConfigurationError(
+            f"DATA_DIR is {data_dir}, where the secret key cannot be kept ({error.strerror}); "
+            "set DATA_DIR to a folder that can be written, or set SECRET_KEY"
+        ) from error
+
+
+def _write_once(path: Path, text: str) -> None:
+    """Create the file with its content in one step; of several processes starting at once the first wins."""
+    if path.exists():
+        return
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+
+
+def _parse_port(variables: Mapping[str, str], name: str, default: int) -> int:
+    number = _parse_count(variables, name, default)
+    if number > _HIGHEST_PORT:
+        raise ConfigurationError(f"{name} is {number}; set it to a port from 1 to {_HIGHEST_PORT}")
+    return number
+
+
+def _parse_count(variables: Mapping[str, str], name: str, default: int) -> int:
+    text = variables.get(name) or str(default)
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ConfigurationError(f"{name} is {text!r}; set it to a whole number from 1 up")
+    return int(text)
+
+
+def _parse_choice(variables: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    text = variables.get(name) or choices[0]
+    if text not in choices:
+        raise ConfigurationError(f"{name} is {text!r}; set it to one of {', '.join(choices)}")
+    return text
+
+
+def _parse_bool(variables: Mapping[str, str], name: str) -> bool:
+    text = variables.get(name, "").lower()
+    if text not in _TRUE | _FALSE:
+        raise ConfigurationError(f"{name} is {text!r}; set it to 1 or 0")
+    return text in _TRUE
+
+
+def _parse_list(variables: Mapping[str, str], name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    items = tuple(item.strip() for item in variables.get(name, "").split(",") if item.strip())
+    return items or default

@@ -1,0 +1,205 @@
+"""Django's settings, all derived from the environment (see `grove_ui.environment` for the list)."""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+from csp.constants import NONE, SELF
+
+from grove_ui.environment import BASE_DIR, ConfigurationError, ensure_secret_key, read_environment
+
+ENVIRONMENT = read_environment()
+DATA_DIR = ENVIRONMENT.data_dir
+
+# --- Who may talk to us -----------------------------------------------------------------------------------------------
+
+DEBUG = ENVIRONMENT.debug
+SECRET_KEY = ensure_secret_key(os.environ, DATA_DIR)
+ALLOWED_HOSTS = list(ENVIRONMENT.allowed_hosts)
+CSRF_TRUSTED_ORIGINS = list(ENVIRONMENT.trusted_origins)
+
+SECURE_SSL_REDIRECT = ENVIRONMENT.https
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENVIRONMENT.https else None
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if ENVIRONMENT.https else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = ENVIRONMENT.https
+SECURE_HSTS_PRELOAD = ENVIRONMENT.https
+SECURE_REFERRER_POLICY = "same-origin"
+SESSION_COOKIE_SECURE = ENVIRONMENT.https
+SESSION_COOKIE_HTTPONLY = True
+CSRF_COOKIE_SECURE = ENVIRONMENT.https
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY: dict[str, Any] = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+    }
+}
+
+AUTH_USER_MODEL = "rollouts.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "login"
+
+# --- What Django is made of -------------------------------------------------------------------------------------------
+
+INSTALLED_APPS = [
+    "rollouts",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "servestatic",
+    "django.contrib.staticfiles",
+    "csp",
+]
+MIDDLEWARE = [
+    "rollouts.web.health.health_middleware",
+    "django.middleware.security.SecurityMiddleware",
+    "servestatic.middleware.ServeStaticMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "grove_ui.urls"
+ASGI_APPLICATION = "grove_ui.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_I18N = False
+USE_TZ = True
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+STATIC_URL = "static/"
+STATIC_ROOT = DATA_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "servestatic.storage.CompressedManifestStaticFilesStorage"},
+}
+
+# --- Database ---------------------------------------------------------------------------------------------------------
+
+
+def _database() -> dict[str, Any]:
+    """PostgreSQL by DATABASE_URL, else SQLite: WAL, so that readers and the one writer do not block each other."""
+    if ENVIRONMENT.database_url is None:
+        return {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": DATA_DIR / "grove.sqlite3",
+            "OPTIONS": {
+                # A transaction takes the write lock when it begins, not half-way: no "database is locked" by upgrade.
+                "transaction_mode": "IMMEDIATE",
+                "timeout": 20,
+                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;",
+            },
+        }
+    try:
+        parsed: dict[str, Any] = dict(dj_database_url.parse(ENVIRONMENT.database_url))
+    except (dj_database_url.ParseError, dj_database_url.UnknownSchemeError, ValueError) as error:
+        # Neither the URL nor the parser's words are shown: they may hold the password.
+        raise ConfigurationError(
+            "DATABASE_URL cannot be read; set it to postgresql://user:password@host:port/name"
+        ) from error
+    if parsed["ENGINE"] == "django.db.backends.postgresql":
+        parsed["OPTIONS"] = {**parsed.get("OPTIONS", {}), "pool": True}
+    return parsed
+
+
+DATABASES: dict[str, Any] = {"default": _database()}
+
+# --- Redis and Celery -------------------------------------------------------------------------------------------------
+
+_LONGEST_SOCKET_PATH = 100  # the system's limit is 108 bytes
+
+
+def _local_redis_socket() -> Path:
+    """Where the local Redis listens: in DATA_DIR, or in the temporary folder when that path is too long."""
+    socket = DATA_DIR / "redis.sock"
+    if len(str(socket).encode()) <= _LONGEST_SOCKET_PATH:
+        return socket
+    digest = hashlib.sha256(str(DATA_DIR).encode()).hexdigest()[:12]
+    return Path(tempfile.gettempdir()) / f"grove-ui-{digest}.sock"
+
+
+REDIS_SOCKET = _local_redis_socket()
+REDIS_URL = ENVIRONMENT.redis_url or f"unix://{REDIS_SOCKET}"
+
+# One pass is bounded on every side: a call to the cluster ends before the soft limit, the soft before the hard limit,
+# the hard limit before the lease that lets another worker take the key, and all long before the broker redelivers.
+CLUSTER_REQUEST_TIMEOUT = 10
+CELERY_TASK_SOFT_TIME_LIMIT = 30
+CELERY_TASK_TIME_LIMIT = 40
+RECONCILE_LEASE_SECONDS = 60
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600}
+
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_SERIALIZER = "json"
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_CONCURRENCY = ENVIRONMENT.worker_processes
+CELERY_TIMEZONE = "UTC"
+CELERY_BEAT_SCHEDULE = {
+    # A sweep that was not picked up before the next one is due has nothing left to add.
+    "sweep": {"task": "rollouts.tasks.sweep", "schedule": 1.0, "options": {"expires": 2.0}},
+}
+
+# How old the last sign of life may be before /readyz says no. API servers send a bookmark about every minute.
+SWEEP_MAX_AGE_SECONDS = 15
+CLUSTER_MAX_AGE_SECONDS = 180
+
+# --- Log --------------------------------------------------------------------------------------------------------------
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(levelname)-7s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "INFO"},
+    "loggers": {
+        # One line a second for the sweep and nothing else would drown the log.
+        "celery.worker.strategy": {"level": "WARNING"},
+        "celery.app.trace": {"level": "WARNING"},
+        "celery.beat": {"level": "WARNING"},
+        "uvicorn.access": {"level": "WARNING"},
+        "urllib3": {"level": "ERROR"},
+    },
+}

@@ -1,0 +1,14 @@
+"""Where each part of the site hangs."""
+
+from django.contrib import admin
+from django.contrib.auth import views as auth
+from django.urls import path
+
+from rollouts.web import pages
+
+urlpatterns = [
+    path("", pages.home, name="home"),
+    path("sign-in/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("sign-out/", auth.LogoutView.as_view(), name="logout"),
+    path("admin/", admin.site.urls),
+]

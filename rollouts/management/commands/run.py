@@ -1,0 +1,233 @@
+"""`manage.py run`: the whole product on this machine, in one terminal.
+
+First everything that can be wrong is looked at (ports, data folder, database, Redis, cluster), each with one sentence
+when it is; then the programs are started in the order in which they need each other. The address and the first
+account are printed once /readyz says yes. Ctrl-C stops everything.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import http.client
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import Error as DatabaseError
+from redis import Redis, RedisError
+
+from grove_ui.environment import BASE_DIR, Environment
+from rollouts import heartbeats
+from rollouts.cluster import ClusterError
+from rollouts.connections import connect_cluster, redis_client
+from rollouts.redis_server import RedisMissingError, find_redis_server, redis_command
+from rollouts.services import FirstAccount, account_ensure_first
+from rollouts.supervisor import Log, Program, StartError, Supervisor
+
+
+class Command(BaseCommand):
+    """Start Redis, sandbox, web, worker, watcher and beat; stop them on Ctrl-C."""
+
+    help = "Start the whole product on this machine; Ctrl-C stops it."
+    requires_system_checks = ()
+
+    def handle(self, *_args: Any, **_options: Any) -> None:
+        """Prepare, run, and turn what went wrong into one sentence and a non-zero exit."""
+        environment: Environment = settings.ENVIRONMENT
+        try:
+            with _only_one(environment.data_dir):
+                account = _prepare(environment)
+                asyncio.run(_run(environment, account, self.stdout))
+        except (StartError, RedisMissingError, ClusterError) as error:
+            raise CommandError(str(error)) from error
+
+
+def _prepare(environment: Environment) -> FirstAccount:
+    """Look at everything that must be in place, and bring the database and static files up to date."""
+    _check_port(environment.host, environment.port, "PORT")
+    if environment.cluster == "sandbox":
+        _check_port("127.0.0.1", environment.sandbox_port, "SANDBOX_PORT")
+    else:
+        connect_cluster().version()
+    if environment.redis_url:
+        _check_redis()
+    try:
+        call_command("migrate", verbosity=0, interactive=False)
+        account = account_ensure_first(environment.admin_user, environment.admin_password)
+    except DatabaseError as error:
+        raise StartError(f"The database cannot be used: {str(error).strip().splitlines()[0]}") from error
+    call_command("collectstatic", verbosity=0, interactive=False)
+    return account
+
+
+async def _run(environment: Environment, account: FirstAccount, out: Any) -> None:
+    """Start the programs one after the other, say where the product is, and wait for the end."""
+    supervisor = Supervisor(Log(sys.stdout))
+    loop = asyncio.get_running_loop()
+    starting = asyncio.create_task(_start(supervisor, environment))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _stop, supervisor, starting)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
+            out.write(_greeting(environment, account))
+            await supervisor.wait()
+    finally:
+        await supervisor.stop()
+
+
+def _stop(supervisor: Supervisor, starting: "asyncio.Task[None]") -> None:
+    supervisor.request_stop()
+    starting.cancel()
+
+
+async def _start(supervisor: Supervisor, environment: Environment) -> None:
+    if not environment.redis_url:
+        await supervisor.start(_redis(environment))
+        await asyncio.to_thread(heartbeats.clear, redis_client())
+    if environment.cluster == "sandbox":
+        await supervisor.start(_sandbox(environment))
+    for program in (_worker(), _beat(), _watcher(), _web(environment)):
+        await supervisor.start(program)
+
+
+def _redis(environment: Environment) -> Program:
+    folder = environment.data_dir / "redis"
+    folder.mkdir(parents=True, exist_ok=True)
+    command = redis_command(find_redis_server(), socket=settings.REDIS_SOCKET, folder=folder)
+    return Program("redis", command, answers=_redis_answers)
+
+
+def _sandbox(environment: Environment) -> Program:
+    async def answers() -> bool:
+        return await asyncio.to_thread(_http_ok, "127.0.0.1", environment.sandbox_port, "/readyz")
+
+    variables = {"SANDBOX_PORT": str(environment.sandbox_port), "DATA_DIR": str(environment.data_dir)}
+    return Program("sandbox", [sys.executable, "-m", "rollouts.sandbox"], variables, answers)
+
+
+def _worker() -> Program:
+    # Gossip, mingle and heartbeat are for workers that watch each other; ours meet in the queue only.
+    quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+    return Program("worker", [sys.executable, "-m", "celery", "-q", "-A", "grove_ui", "worker", *quiet])
+
+
+def _beat() -> Program:
+    # The plain scheduler keeps no file: both tasks may run at any time, so there is nothing to remember.
+    plain = ("--scheduler", "celery.beat:Scheduler")
+    return Program("beat", [sys.executable, "-m", "celery", "-q", "-A", "grove_ui", "beat", *plain])
+
+
+def _watcher() -> Program:
+    return Program("watcher", [sys.executable, str(BASE_DIR / "manage.py"), "watch"])
+
+
+def _web(environment: Environment) -> Program:
+    async def answers() -> bool:
+        return await asyncio.to_thread(_http_ok, environment.host, environment.port, "/readyz")
+
+    command = [
+        *(sys.executable, "-m", "uvicorn", "grove_ui.asgi:application"),
+        *("--host", environment.host, "--port", str(environment.port)),
+        *(
+            "--no-access-log",
+            "--log-level",
+            "warning",
+            "--lifespan",
+            "off",
+            "--timeout-graceful-shutdown",
+            "3",
+        ),
+    ]
+    return Program("web", command, answers=answers, seconds_to_answer=30)
+
+
+async def _redis_answers() -> bool:
+    with contextlib.suppress(RedisError, OSError):
+        return await asyncio.to_thread(_ping_redis)
+    return False
+
+
+def _ping_redis() -> bool:
+    with Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2) as redis:
+        return bool(redis.ping())
+
+
+def _check_redis() -> None:
+    try:
+        _ping_redis()
+    except (RedisError, ValueError) as error:
+        raise StartError(
+            f"The Redis of REDIS_URL does not answer ({type(error).__name__}); start it, correct REDIS_URL, "
+            "or unset REDIS_URL to use a local one"
+        ) from error
+
+
+def _check_port(host: str, port: int, variable: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise StartError(
+                f"Port {port} on {host} cannot be had ({error.strerror}); stop the program that uses it, "
+                f"or choose another port: {variable}={port + 10} make run"
+            ) from error
+
+
+@contextlib.contextmanager
+def _only_one(data_dir: Path) -> Iterator[IO[str]]:
+    """Hold the data folder: two supervisors on one database would start everything twice."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with (data_dir / "run.lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.seek(0)
+            raise StartError(
+                f"Grove UI is running already on {data_dir} (process {lock.read().strip() or 'unknown'}); "
+                "stop it, or choose another folder and ports with DATA_DIR, PORT and SANDBOX_PORT"
+            ) from error
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield lock
+
+
+def _http_ok(host: str, port: int, path: str) -> bool:
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (compared, not bound)
+    connection = http.client.HTTPConnection(reachable, port, timeout=3)
+    try:
+        connection.request("GET", path, headers={"Host": "localhost"})
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _greeting(environment: Environment, account: FirstAccount) -> str:
+    shown = "localhost" if environment.host in ("127.0.0.1", "0.0.0.0", "::", "::1") else environment.host  # noqa: S104
+    password = account.new_password or (
+        "as you set it"
+        if environment.admin_password
+        else "as printed on the first run; GROVE_ADMIN_PASSWORD=… sets one"
+    )
+    lines = [
+        "",
+        f"  Grove UI answers at  http://{shown}:{environment.port}/",
+        f"  Sign in as           {account.username}",
+        f"  Password             {password}",
+    ]
+    if environment.cluster == "sandbox":
+        kubeconfig = environment.data_dir / "sandbox.kubeconfig"
+        lines.append(f"  kubectl              KUBECONFIG={kubeconfig} kubectl get nodes,pcs,pods -A")
+    return "\n".join([*lines, "  Ctrl-C stops everything; the data stays.", ""])

@@ -1,0 +1,7 @@
+"""What the database holds: accounts now; the mirror, history, overrides and audit join as they are built."""
+
+from django.contrib.auth.models import AbstractUser
+
+
+class User(AbstractUser):
+    """An account. A model of our own from the first migration on, since it cannot be swapped in later."""

@@ -1,0 +1,200 @@
+"""Runs the product's programs side by side under one terminal: one log, one Ctrl-C.
+
+A program is started when those before it answer, restarted with a growing pause when it dies, and stopped in the
+opposite order. Each runs in a session of its own, so Ctrl-C reaches it through us and not behind our back, and each
+is told by the kernel to stop should this process be killed outright: nothing is left behind either way. Which
+programs there are is decided by the `run` command.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, TextIO
+
+_SECONDS_TO_STOP: Final = 10.0
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 15.0
+# A program that ran this long has recovered: its next restart is quick again.
+_SECONDS_TO_RECOVER: Final = 30.0
+_LINES_KEPT: Final = 20
+_SET_PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+class StartError(Exception):
+    """The product cannot start; the text is the one sentence to show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program to keep running."""
+
+    name: str
+    command: Sequence[str]
+    # Added to the environment of this process.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    # Says whether the program answers; None: it counts as started once it runs.
+    answers: Callable[[], Awaitable[bool]] | None = None
+    seconds_to_answer: float = 20.0
+
+
+class Log:
+    """Lines of all programs, each under its time and name."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._colours = stream.isatty() and "NO_COLOR" not in os.environ
+
+    def write(self, name: str, line: str) -> None:
+        """Write one line of one program."""
+        head = f"{datetime.now().astimezone():%H:%M:%S} {name:<8}"
+        if self._colours:
+            head = f"\033[2m{head}\033[0m"
+        with contextlib.suppress(OSError, ValueError):  # a closed terminal must not stop the shutdown
+            print(head, line, file=self._stream, flush=True)
+
+
+class _Child:
+    """One program while it runs."""
+
+    def __init__(self, program: Program, process: asyncio.subprocess.Process, log: Log) -> None:
+        self.program = program
+        self.process = process
+        self.last_lines: list[str] = []
+        self.copying = asyncio.create_task(self._copy_output(log))
+
+    async def _copy_output(self, log: Log) -> None:
+        assert self.process.stdout is not None  # noqa: S101 (it was started with a pipe)
+        async for raw in _lines(self.process.stdout):
+            line = raw.decode(errors="replace").rstrip()
+            if line:
+                self.last_lines = [*self.last_lines, line][-_LINES_KEPT:]
+                log.write(self.program.name, line)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the program and everything it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+class Supervisor:
+    """Keeps programs running until it is told to stop."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._keepers: list[asyncio.Task[None]] = []
+        self._children: dict[str, _Child] = {}
+        self._stopping = asyncio.Event()
+
+    def request_stop(self) -> None:
+        """Ask everything to stop; returns at once."""
+        self._stopping.set()
+
+    async def start(self, program: Program) -> None:
+        """Start a program and wait until it answers, or raise StartError with its last words."""
+        child = await self._spawn(program)
+        await self._wait_until_it_answers(child)
+        self._keepers.append(asyncio.create_task(self._keep(child)))
+
+    async def wait(self) -> None:
+        """Wait until a stop is requested."""
+        await self._stopping.wait()
+
+    async def stop(self) -> None:
+        """Stop all programs, the last started first; whoever does not go in time is killed."""
+        self._stopping.set()
+        for keeper in self._keepers:
+            keeper.cancel()
+        for child in reversed(list(self._children.values())):
+            await self._end(child)
+
+    async def _spawn(self, program: Program) -> _Child:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *program.command,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **program.environment},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            )
+        except OSError as error:
+            raise StartError(f"{program.name} cannot be started: {error.strerror} ({program.command[0]})") from error
+        child = _Child(program, process, self._log)
+        self._children[program.name] = child
+        return child
+
+    async def _wait_until_it_answers(self, child: _Child) -> None:
+        program = child.program
+        if program.answers is None:
+            return
+        deadline = time.monotonic() + program.seconds_to_answer
+        while not await program.answers():
+            if self._stopping.is_set():
+                raise asyncio.CancelledError
+            if child.process.returncode is not None:
+                await child.copying
+                raise StartError(_last_words(child))
+            if time.monotonic() > deadline:
+                raise StartError(f"{program.name} did not answer within {program.seconds_to_answer:.0f} s")
+            await asyncio.sleep(0.05)
+
+    async def _keep(self, child: _Child) -> None:
+        """Restart the program whenever it dies, more slowly the more often it does."""
+        pause = _FIRST_PAUSE
+        while True:
+            started = time.monotonic()
+            code = await child.process.wait()
+            child.signal(signal.SIGKILL)  # what it may have started and left
+            if time.monotonic() - started > _SECONDS_TO_RECOVER:
+                pause = _FIRST_PAUSE
+            self._log.write(child.program.name, f"ended ({_ending(code)}); starting it again in {pause:g} s")
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+            child = await self._spawn(child.program)
+
+    async def _end(self, child: _Child) -> None:
+        if child.process.returncode is None:
+            child.signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(child.process.wait(), _SECONDS_TO_STOP)
+            except TimeoutError:
+                self._log.write(child.program.name, f"did not stop within {_SECONDS_TO_STOP:.0f} s; killing it")
+        child.signal(signal.SIGKILL)
+        await child.process.wait()
+        await child.copying
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Yield lines of any length: what is longer than the reader's buffer comes in pieces."""
+    while True:
+        try:
+            line = await stream.readline()
+        except ValueError:
+            line = await stream.read(1 << 16)
+        if not line:
+            return
+        yield line
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to stop this child when the supervisor is gone. Runs between fork and exec."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+
+def _last_words(child: _Child) -> str:
+    words = child.last_lines[-1] if child.last_lines else "it said nothing"
+    return f"{child.program.name} ended ({_ending(child.process.returncode)}) before it answered: {words}"
+
+
+def _ending(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"by signal {signal.Signals(-code).name}"
+    return f"exit code {code}"

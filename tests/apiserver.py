@@ -1,0 +1,252 @@
+"""A real Kubernetes API server for tests: etcd and kube-apiserver, alone, in a temporary directory.
+
+Nothing else of Kubernetes runs: no scheduler, no kubelet, no controller, no garbage collector. What a test
+sees here is exactly what the API itself promises, which is what the sandbox is measured against. The binaries
+come from `KUBEBUILDER_ASSETS`, else from `PATH`; both servers listen on ephemeral loopback ports and end with
+the block:
+
+    with running_apiserver() as server:
+        cluster = Cluster(kubeconfig(server.kubeconfig))
+
+The context `admin` may do everything; the context `restricted` is a known user whom no role allows anything.
+"""
+
+import base64
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+
+START_SECONDS = 90.0
+STOP_SECONDS = 10.0
+HOW_TO_GET_THEM = (
+    "set KUBEBUILDER_ASSETS to a folder that holds kube-apiserver and etcd (.ci/run builds and installs them)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServer:
+    """A running API server: where it listens, who may speak to it, and the etcd behind it."""
+
+    url: str
+    etcd_url: str
+    ca_file: Path
+    kubeconfig: Path
+    admin_token: str
+    restricted_token: str
+    log: Path
+
+    def compact(self) -> None:
+        """Make etcd forget every revision but the current one, as it does by itself every few minutes.
+
+        Continue tokens and watches that go back further get 410 from then on.
+        """
+        header = _etcd(self.etcd_url, "kv/range", {"key": base64.b64encode(b"/").decode()})["header"]
+        _etcd(self.etcd_url, "kv/compaction", {"revision": header["revision"], "physical": True})
+
+
+def missing_binaries() -> list[str]:
+    """Name the programs that this machine lacks."""
+    return [name for name in ("etcd", "kube-apiserver") if find_binary(name) is None]
+
+
+def find_binary(name: str) -> str | None:
+    """Return the path of a server binary, or nothing."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    return (shutil.which(name, path=assets) if assets else None) or shutil.which(name)
+
+
+@contextlib.contextmanager
+def running_apiserver(extra_flags: tuple[str, ...] = ()) -> Iterator[ApiServer]:
+    """Start etcd and kube-apiserver, wait until they answer, stop both on the way out."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="apiserver-", ignore_cleanup_errors=True)))
+        etcd_url = stack.enter_context(_running_etcd(folder))
+        port = _free_port()
+        server = ApiServer(
+            url=f"https://127.0.0.1:{port}",
+            etcd_url=etcd_url,
+            ca_file=folder / "certs" / "apiserver.crt",
+            kubeconfig=folder / "kubeconfig",
+            admin_token=secrets.token_hex(16),
+            restricted_token=secrets.token_hex(16),
+            log=folder / "kube-apiserver.log",
+        )
+        _write_credentials(folder, server)
+        command = [_binary("kube-apiserver"), *_apiserver_flags(folder, etcd_url, port), *extra_flags]
+        process = stack.enter_context(_running(command, server.log))
+        _wait_until(lambda: _is_ready(server), process, server.log)
+        yield server
+
+
+@contextlib.contextmanager
+def _running_etcd(folder: Path) -> Iterator[str]:
+    client, peer = (f"http://127.0.0.1:{_free_port()}" for _ in range(2))
+    command = [
+        _binary("etcd"),
+        f"--data-dir={folder / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",
+    ]
+    log = folder / "etcd.log"
+    with _running(command, log) as process:
+        _wait_until(lambda: _answers(f"{client}/health"), process, log)
+        yield client
+
+
+def _apiserver_flags(folder: Path, etcd_url: str, port: int) -> list[str]:
+    return [
+        f"--etcd-servers={etcd_url}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={folder / 'certs'}",
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        "--authorization-mode=RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={folder / 'service-account.key'}",
+        f"--service-account-signing-key-file={folder / 'service-account.key'}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--allow-privileged=true",
+        # No controller runs that would create each namespace's default account, so a pod may do without one.
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+        "--endpoint-reconciler-type=none",
+        "--profiling=false",
+    ]
+
+
+def _write_credentials(folder: Path, server: ApiServer) -> None:
+    tokens = [
+        f'{server.admin_token},admin,admin,"system:masters"',
+        f"{server.restricted_token},restricted,restricted",
+    ]
+    _write_private(folder / "tokens.csv", "\n".join(tokens) + "\n")
+    _write_private(folder / "service-account.key", _new_private_key())
+    _write_private(server.kubeconfig, yaml.safe_dump(_kubeconfig(server)))
+
+
+def _kubeconfig(server: ApiServer) -> dict[str, Any]:
+    users = {"admin": server.admin_token, "restricted": server.restricted_token}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "test", "cluster": {"server": server.url, "certificate-authority": str(server.ca_file)}}],
+        "users": [{"name": name, "user": {"token": token}} for name, token in users.items()],
+        "contexts": [{"name": name, "context": {"cluster": "test", "user": name}} for name in users],
+        "current-context": "admin",
+    }
+
+
+def _new_private_key() -> str:
+    """Return a new P-256 private key as PEM.
+
+    In the SEC 1 form the public half is optional, so the key is a random number with a fixed frame around it
+    and needs no cryptography package. (A number beyond the order of the curve has a chance of one in 2**32.)
+    """
+    frame = bytes.fromhex("30310201010420"), bytes.fromhex("a00a06082a8648ce3d030107")
+    der = frame[0] + secrets.token_bytes(32) + frame[1]
+    return f"-----BEGIN EC PRIVATE KEY-----\n{base64.encodebytes(der).decode()}-----END EC PRIVATE KEY-----\n"
+
+
+def _write_private(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)
+
+
+@contextlib.contextmanager
+def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            command,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 (it takes no lock)
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _die_with_parent() -> None:
+    """Have the kernel end the server when the test process is killed and cannot do it itself (Linux only)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        parent_death_signal = 1  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
+
+
+def _wait_until(is_there: Any, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not is_there():
+        if process.poll() is not None or time.monotonic() > deadline:
+            said = log.read_text(errors="replace")[-3000:]
+            raise RuntimeError(f"{log.stem} did not start (exit code {process.poll()}); its last words:\n{said}")
+        time.sleep(0.1)
+
+
+def _is_ready(server: ApiServer) -> bool:
+    # The certificate is written by the server itself, a moment after its start.
+    return server.ca_file.exists() and _answers(
+        f"{server.url}/readyz", ssl.create_default_context(cafile=str(server.ca_file)), server.admin_token
+    )
+
+
+def _answers(url: str, context: ssl.SSLContext | None = None, token: str = "") -> bool:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        with _opener(context).open(request, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _etcd(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    with _opener().open(urllib.request.Request(f"{url}/v3/{path}", orjson.dumps(body)), timeout=30) as answer:
+        parsed: dict[str, Any] = orjson.loads(answer.read())
+        return parsed
+
+
+def _opener(context: ssl.SSLContext | None = None) -> urllib.request.OpenerDirector:
+    """Return an opener that ignores the proxies of the environment: all our servers are on loopback."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+
+
+def _binary(name: str) -> str:
+    found = find_binary(name)
+    if found is None:
+        raise FileNotFoundError(f"{name} is not on this machine; {HOW_TO_GET_THEM}")
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

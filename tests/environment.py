@@ -1,0 +1,25 @@
+"""Gives the tests an environment of their own, before Django reads its settings.
+
+Loaded as a pytest plugin (see pyproject.toml), since conftest files are read after the settings. Whatever the
+developer's shell says about ports, clusters and passwords, the tests see the defaults, a data folder that is thrown
+away, and only the database that `make test` chose.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+_OURS = (
+    *("HOST", "PORT", "SANDBOX_PORT", "CLUSTER", "KUBECONFIG", "KUBE_CONTEXT", "REDIS_URL", "SECRET_KEY"),
+    *("ALLOWED_HOSTS", "TRUSTED_ORIGINS", "HTTPS", "DEBUG", "WORKER_PROCESSES"),
+    *("GROVE_ADMIN_USER", "GROVE_ADMIN_PASSWORD", "GROVE_ADMIN_TOKEN"),
+)
+
+for name in _OURS:
+    os.environ.pop(name, None)
+
+DATA_DIR = Path(tempfile.mkdtemp(prefix="grove-ui-"))
+os.environ["DATA_DIR"] = str(DATA_DIR)
+atexit.register(shutil.rmtree, DATA_DIR, ignore_errors=True)

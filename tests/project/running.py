@@ -1,0 +1,143 @@
+"""Runs `manage.py run` as a person would, on free ports and a data folder of its own."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+# Generous: these are only reached when something is broken.
+SECONDS_TO_START = 90
+SECONDS_TO_STOP = 60
+
+
+class Product:
+    """A running product: its output, its address, its processes."""
+
+    def __init__(self, data_dir: Path, port: int, sandbox_port: int, variables: Mapping[str, str]) -> None:
+        self.data_dir = data_dir
+        self.port = port
+        self.sandbox_port = sandbox_port
+        environment = {
+            **os.environ,
+            "DATA_DIR": str(data_dir),
+            "PORT": str(port),
+            "SANDBOX_PORT": str(sandbox_port),
+            **variables,
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "manage.py", "run"],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def output(self) -> str:
+        """Everything printed so far."""
+        return "".join(self._lines)
+
+    @property
+    def url(self) -> str:
+        """The address of the pages."""
+        return f"http://localhost:{self.port}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """How kubectl finds the sandbox."""
+        return self.data_dir / "sandbox.kubeconfig"
+
+    @property
+    def password(self) -> str:
+        """The password printed for the first account."""
+        found = re.search(r"Password +(\S+)", self.output)
+        assert found, self.output
+        return found[1]
+
+    def wait_until_it_answers(self) -> None:
+        """Wait for the greeting."""
+        wait_until(
+            lambda: "Grove UI answers at" in self.output or self.process.poll() is not None,
+            SECONDS_TO_START,
+            lambda: self.output,
+        )
+        assert self.process.poll() is None, self.output
+
+    def wait_until_it_ends(self) -> int:
+        """Wait for the end and return the exit code."""
+        code = self.process.wait(timeout=SECONDS_TO_START)
+        self._reader.join(timeout=10)
+        return code
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C and return the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(timeout=SECONDS_TO_STOP)
+        self._reader.join(timeout=10)
+        return code
+
+    def processes(self) -> dict[int, str]:
+        """Every live process that was started with this data folder, by id, with its command line."""
+        return {pid: line for pid, line in _processes() if _environment_names(pid, self.data_dir)}
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.append(line)
+
+
+@contextlib.contextmanager
+def product(data_dir: Path, **variables: str) -> Iterator[Product]:
+    """Start the product; whatever the test did, nothing of it is left afterwards."""
+    running = Product(data_dir, _free_port(), _free_port(), variables)
+    try:
+        yield running
+    finally:
+        running.process.kill()
+        running.process.wait()
+        for pid in running.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def wait_until(true: Callable[[], bool], seconds: float, otherwise: Callable[[], str] = lambda: "") -> None:
+    """Wait until something holds, or fail saying what was seen instead."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"not within {seconds} s; {otherwise()}"
+        time.sleep(0.05)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _processes() -> Iterator[tuple[int, str]]:
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                if line:
+                    yield int(folder.name), line
+
+
+def _environment_names(pid: int, data_dir: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return f"DATA_DIR={data_dir}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False

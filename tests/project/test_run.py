@@ -1,0 +1,181 @@
+"""`make run`: everything starts, says where it is, survives kills, stops without a trace, and fails in one sentence."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.project.running import Product, product, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.database]
+
+PROGRAMS = {
+    "redis": "redis-server",
+    "sandbox": "rollouts.sandbox",
+    "web": "uvicorn",
+    "worker": "worker",
+    "beat": "beat",
+    "watcher": "watch",
+}
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def running(data_dir: Path) -> Iterator[Product]:
+    with product(data_dir, GROVE_ADMIN_PASSWORD="correct horse battery") as started:
+        started.wait_until_it_answers()
+        yield started
+
+
+def _get(running: Product, path: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("localhost", running.port, timeout=10)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def _pids(running: Product, program: str) -> set[int]:
+    return {pid for pid, line in running.processes().items() if PROGRAMS[program] in line.split("make")[0]}
+
+
+def test_every_program_runs_and_the_product_is_ready(running: Product) -> None:
+    status, body = _get(running, "/readyz")
+    assert status == 200, body
+    assert json.loads(body)["ready"] is True
+    for program in PROGRAMS:
+        assert _pids(running, program), running.output
+
+
+def test_a_stranger_is_sent_to_sign_in(running: Product) -> None:
+    status, _ = _get(running, "/")
+    assert status == 302
+
+
+def test_static_files_are_served(running: Product) -> None:
+    _, page = _get(running, "/sign-in/")
+    start = page.index(b"/static/grove.")
+    path = page[start : page.index(b'"', start)].decode()
+    assert _get(running, path)[0] == 200
+
+
+@pytest.mark.parametrize("program", ["worker", "watcher", "sandbox", "web", "redis"])
+def test_a_killed_program_comes_back_and_the_product_is_ready_again(running: Product, program: str) -> None:
+    killed = _pids(running, program)
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: bool(_pids(running, program) - killed), 30, lambda: running.output)
+    wait_until(lambda: _ready(running), 60, lambda: running.output)
+
+
+def test_a_second_product_on_the_same_data_is_refused_in_one_sentence(running: Product) -> None:
+    with product(running.data_dir) as second:
+        assert second.wait_until_it_ends() != 0
+        assert "Grove UI is running already on" in second.output
+        assert len(second.output.strip().splitlines()) == 1
+
+
+def test_ctrl_c_stops_everything_with_nothing_left_behind_and_a_second_run_keeps_the_data(
+    tmp_path: Path,
+) -> None:
+    with product(tmp_path) as first:
+        first.wait_until_it_answers()
+        assert len(first.password) >= 16
+        assert first.interrupt() == 0, first.output
+        assert first.processes() == {}
+    with product(tmp_path) as second:
+        second.wait_until_it_answers()
+        assert "as printed on the first run" in second.output
+        assert second.interrupt() == 0
+        assert second.processes() == {}
+
+
+def test_killing_the_supervisor_outright_leaves_nothing_behind(tmp_path: Path) -> None:
+    with product(tmp_path) as running:
+        running.wait_until_it_answers()
+        running.process.kill()
+        running.process.wait()
+        wait_until(lambda: running.processes() == {}, 60, lambda: str(running.processes()))
+
+
+def test_ctrl_c_during_the_start_stops_everything(tmp_path: Path) -> None:
+    with product(tmp_path) as running:
+        wait_until(lambda: bool(_pids(running, "sandbox")), 60, lambda: running.output)
+        running.interrupt()
+        assert running.processes() == {}
+
+
+def _ready(running: Product) -> bool:
+    try:
+        return _get(running, "/readyz")[0] == 200
+    except OSError:
+        return False
+
+
+def _refusal(tmp_path: Path, **variables: str) -> str:
+    with product(tmp_path, **variables) as running:
+        assert running.wait_until_it_ends() != 0
+        assert running.processes() == {}
+        lines = running.output.strip().splitlines()
+        assert len(lines) == 1, running.output
+        return lines[0]
+
+
+@pytest.mark.parametrize("variable", ["PORT", "SANDBOX_PORT"])
+def test_a_busy_port_is_said_in_one_sentence(tmp_path: Path, variable: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        sentence = _refusal(tmp_path, **{variable: str(port)})
+    assert f"Port {port} on 127.0.0.1 cannot be had" in sentence
+    assert f"{variable}={port + 10} make run" in sentence
+
+
+def test_a_missing_redis_is_said_in_one_sentence_without_its_password(tmp_path: Path) -> None:
+    sentence = _refusal(tmp_path, REDIS_URL="redis://:secret-word@127.0.0.1:1/0")
+    assert "The Redis of REDIS_URL does not answer" in sentence
+    assert "secret-word" not in sentence
+
+
+def test_an_unreachable_cluster_is_said_in_one_sentence(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "current-context": "away",
+                "contexts": [{"name": "away", "context": {"cluster": "away", "user": "me"}}],
+                "clusters": [{"name": "away", "cluster": {"server": "http://127.0.0.1:1"}}],
+                "users": [{"name": "me", "user": {"token": "secret-word"}}],
+            }
+        )
+    )
+    sentence = _refusal(tmp_path / "data", CLUSTER="kubeconfig", KUBECONFIG=str(kubeconfig))
+    assert "127.0.0.1:1" in sentence
+    assert "secret-word" not in sentence
+
+
+def test_a_missing_kubeconfig_is_said_in_one_sentence(tmp_path: Path) -> None:
+    sentence = _refusal(tmp_path / "data", CLUSTER="kubeconfig", KUBECONFIG=str(tmp_path / "none"))
+    assert "does not exist" in sentence
+
+
+def test_a_wrong_setting_is_said_in_one_sentence(tmp_path: Path) -> None:
+    assert "CLUSTER is 'prod'; set it to one of" in _refusal(tmp_path, CLUSTER="prod")
+
+
+def test_an_unreachable_database_is_said_in_one_sentence_without_its_password(tmp_path: Path) -> None:
+    sentence = _refusal(tmp_path, DATABASE_URL="postgresql://me:secret-word@127.0.0.1:1/grove")
+    assert "The database cannot be used" in sentence
+    assert "secret-word" not in sentence
