@@ -1,0 +1,52 @@
+"""Patches as functions from an object to a new object: JSON merge patch and JSON patch (strategic merge: `strategic`).
+
+`verbs.patch` picks the function by the request's patch type and then treats the result as an update. The object given
+is never changed; parts that the patch leaves alone are shared with it.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+import jsonpatch
+import jsonpointer
+
+from rollouts.sandbox.status import ApiError, bad_request
+
+Obj = dict[str, Any]
+
+
+class PatchType(StrEnum):
+    """The patch types, named by their media types."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """RFC 7396: objects merge, null removes, everything else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge_patch(result.get(key), value)
+    return result
+
+
+def json_patch(target: Obj, operations: Any) -> Obj:
+    """RFC 6902, refused as a whole when one operation does not apply."""
+    if not isinstance(operations, list):
+        raise bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+    try:
+        result = jsonpatch.JsonPatch(operations).apply(target)
+    except jsonpatch.InvalidJsonPatch as error:
+        raise bad_request(str(error)) from error
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError) as error:
+        raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request") from error
+    if not isinstance(result, dict):
+        raise bad_request("the patched value is not an object")
+    return result
