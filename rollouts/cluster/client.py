@@ -1,0 +1,378 @@
+"""The verbs of the Kubernetes API, on plain JSON objects.
+
+Before it: the mirror, the reconciler and the services, which name a kind by its `resources` constant. After
+it: `connection`, one HTTP exchange at a time, and `errors` for every answer that is not a success.
+
+The invariants: reading is repeated with back-off while the server is away, failing or throttling, up to the
+deadline; a write is sent exactly once, and a failure to learn its outcome is reported as `Unavailable` (look
+again before trying again). Writes can carry preconditions: `uid` and `resourceVersion` in delete and evict,
+the same two under `metadata` of an update, a merge patch or an applied object, `test` operations in a JSON
+patch.
+
+Objects are the API's own JSON as dicts, never model classes: lists of thousands of pods are normal here.
+"""
+
+import itertools
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Literal
+
+import orjson
+
+from rollouts.cluster.config import Source
+from rollouts.cluster.connection import Answer, Connection, Request, Stream
+from rollouts.cluster.errors import Expired, Throttled, Unavailable, parse_failure
+from rollouts.cluster.patience import Patience, compute_pause
+from rollouts.cluster.resources import PODS, Resource, Target
+
+logger = logging.getLogger(__name__)
+
+Obj = dict[str, Any]
+"""An object of the API, as its JSON."""
+
+Propagation = Literal["Background", "Foreground", "Orphan"]
+
+FIELD_MANAGER = "grove-ui"
+PAGE_SIZE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the objects of a list."""
+
+    items: Sequence[Obj]
+    resource_version: str  # of the whole list: the point from which a watch goes on
+    following: str | None  # the token of the next page, if there is one
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All objects that were asked for, as of one moment."""
+
+    items: Sequence[Obj]
+    resource_version: str
+
+
+class Cluster:
+    """A cluster's API. Safe to share between threads; make it after a fork, not before.
+
+    Up to `pool_size` connections are kept for reuse, so that as many parallel calls need no new handshake.
+    """
+
+    def __init__(self, source: Source, *, patience: Patience | None = None, pool_size: int = 32) -> None:
+        self._connection = Connection(source, pool_size=pool_size)
+        self._patience = patience or Patience()
+
+    def __repr__(self) -> str:
+        return f"Cluster({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """The address of the API server."""
+        return self._connection.url
+
+    @property
+    def patience(self) -> Patience:
+        """How long this cluster's answers are waited for."""
+        return self._patience
+
+    def close(self) -> None:
+        """Drop the idle connections."""
+        self._connection.close()
+
+    # Reading
+
+    def version(self) -> Obj:
+        """Return the server's version: the cheapest proof that it is there and knows us."""
+        return self._read(Request("get version", "GET", "/version"))
+
+    def get(
+        self, resource: Resource, name: str, *, namespace: str | None = None, subresource: str | None = None
+    ) -> Obj:
+        """Return one object, or its `scale` or `status`."""
+        target = Target(resource, namespace, name, subresource)
+        return self._read(Request(target.call("get"), "GET", target.path))
+
+    def list(self, resource: Resource, *, namespace: str | None = None, labels: str = "", fields: str = "") -> Listing:
+        """Return all objects of a kind, in one namespace or everywhere, fetched page by page."""
+        items: list[Obj] = []
+        version = ""
+        try:
+            for page in self.list_pages(resource, namespace=namespace, labels=labels, fields=fields):
+                items.extend(page.items)
+                version = page.resource_version
+        except Expired:
+            # Reading took longer than the server keeps the moment it began at: once more, in one piece.
+            whole = self.list_page(resource, namespace=namespace, labels=labels, fields=fields, page_size=0)
+            return Listing(whole.items, whole.resource_version)
+        return Listing(items, version)
+
+    def list_pages(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        page_size: int = PAGE_SIZE,
+    ) -> Iterator[Page]:
+        """Yield the pages of a list, all of the same moment; Expired when the server forgets that moment."""
+        following: str | None = None
+        while True:
+            page = self.list_page(
+                resource,
+                namespace=namespace,
+                labels=labels,
+                fields=fields,
+                page_size=page_size,
+                following=following,
+            )
+            yield page
+            following = page.following
+            if following is None:
+                return
+
+    def list_page(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        page_size: int = PAGE_SIZE,
+        following: str | None = None,
+        repeat: bool = True,
+    ) -> Page:
+        """Return the first page of a list, or the one that the token of an earlier page leads to.
+
+        A page size of 0 asks for everything at once. Without `repeat` a failure is raised at the first try.
+        """
+        target = Target(resource, namespace)
+        query = {
+            "labelSelector": labels,
+            "fieldSelector": fields,
+            "limit": str(page_size) if page_size else "",
+            "continue": following or "",
+        }
+        request = Request(target.call("list"), "GET", target.path, _without_blanks(query))
+        return _parse_page(request.call, resource, self._read(request, repeat=repeat))
+
+    def open_watch(
+        self,
+        resource: Resource,
+        since: str,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+    ) -> Stream:
+        """Open one stream of changes after a resourceVersion; `watch.Watch` makes an unbroken one of many."""
+        target = Target(resource, namespace)
+        query = {
+            "watch": "true",
+            "resourceVersion": since,
+            "allowWatchBookmarks": "true",
+            "labelSelector": labels,
+            "fieldSelector": fields,
+            "timeoutSeconds": str(max(1, round(self._patience.renewal))),
+        }
+        request = Request(target.call("watch"), "GET", target.path, _without_blanks(query))
+        opened = self._connection.stream(request, self._patience)
+        if isinstance(opened, Answer):
+            raise parse_failure(request.call, opened.code, opened.body, opened.retry_after)
+        return opened
+
+    # Writing
+
+    def create(self, resource: Resource, obj: Obj, *, dry_run: bool = False) -> Obj:
+        """Create an object, in the namespace that its metadata names, and return it as stored."""
+        namespace, _ = _place(obj)
+        if resource.namespaced and namespace is None:
+            raise ValueError(f"{resource} are namespaced, but the manifest names no namespace")
+        return self._write("create", "POST", Target(resource, namespace), obj, query=_write_query(dry_run))
+
+    def update(self, resource: Resource, obj: Obj, *, subresource: str | None = None, dry_run: bool = False) -> Obj:
+        """Replace an object; Conflict if its `metadata.resourceVersion` is not the current one."""
+        target = Target(resource, *_place(obj), subresource)
+        return self._write("update", "PUT", target, obj, query=_write_query(dry_run))
+
+    def patch_merge(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        dry_run: bool = False,
+    ) -> Obj:
+        """Change the fields that the patch names; `None` removes one."""
+        target = Target(resource, namespace, name, subresource)
+        return self._write("patch", "PATCH", target, patch, query=_write_query(dry_run), media="merge-patch+json")
+
+    def patch_json(
+        self,
+        resource: Resource,
+        name: str,
+        operations: Sequence[Mapping[str, Any]],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        dry_run: bool = False,
+    ) -> Obj:
+        """Carry out JSON patch operations, all or none."""
+        target = Target(resource, namespace, name, subresource)
+        return self._write("patch", "PATCH", target, operations, query=_write_query(dry_run), media="json-patch+json")
+
+    def apply(
+        self,
+        resource: Resource,
+        obj: Obj,
+        *,
+        field_manager: str = FIELD_MANAGER,
+        force: bool = False,
+        subresource: str | None = None,
+        dry_run: bool = False,
+    ) -> Obj:
+        """Have the object carry exactly these fields of ours (server-side apply), creating it if need be.
+
+        Fields applied before and left out now are removed. A field that another manager holds with another
+        value is a Conflict whose causes name field and manager, unless `force` takes it over.
+        """
+        target = Target(resource, *_place(obj), subresource)
+        query = _write_query(dry_run) | {"fieldManager": field_manager, "force": "true" if force else "false"}
+        typed = {"apiVersion": resource.api_version, "kind": resource.kind} | obj
+        # JSON is YAML; the API knows this patch under the one name only.
+        return self._write("apply", "PATCH", target, typed, query=query, media="apply-patch+yaml")
+
+    def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: Propagation | None = None,
+        dry_run: bool = False,
+    ) -> Obj:
+        """Delete an object if it is still the one meant, and return the server's answer.
+
+        While finalizers or a grace period keep the object, that is the object with its deletionTimestamp.
+        """
+        options = _delete_options(uid, resource_version, grace_seconds, propagation)
+        query = {"dryRun": "All"} if dry_run else {}
+        return self._write("delete", "DELETE", Target(resource, namespace, name), options, query=query)
+
+    def evict(
+        self,
+        name: str,
+        *,
+        namespace: str,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        """Delete a pod if its disruption budgets allow it; if not, Throttled with the budget as cause."""
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": _delete_options(uid, resource_version, grace_seconds, None),
+        }
+        target = Target(PODS, namespace, name, "eviction")
+        self._write("create", "POST", target, eviction, query=_write_query(dry_run))
+
+    # Exchanges
+
+    def _write(
+        self,
+        verb: str,
+        method: str,
+        target: Target,
+        body: Any,
+        *,
+        query: Mapping[str, str],
+        media: str = "json",
+    ) -> Obj:
+        call = target.call(verb)
+        request = Request(call, method, target.path, query, orjson.dumps(body), f"application/{media}")
+        return self._exchange(request, self._patience)
+
+    def _read(self, request: Request, *, repeat: bool = True) -> Obj:
+        deadline = time.monotonic() + self._patience.deadline
+        for attempt in itertools.count():
+            try:
+                return self._exchange(request, self._patience.within(deadline - time.monotonic()))
+            except (Unavailable, Throttled) as error:
+                pause = compute_pause(self._patience, attempt, error.retry_after)
+                if not repeat or time.monotonic() + pause >= deadline:
+                    raise
+                logger.info("%s; once more in %.1f s", error, pause)
+            time.sleep(pause)
+        raise AssertionError("unreachable")
+
+    def _exchange(self, request: Request, patience: Patience) -> Obj:
+        answer = self._connection.send(request, patience)
+        if not HTTPStatus.OK <= answer.code < HTTPStatus.MULTIPLE_CHOICES:
+            raise parse_failure(request.call, answer.code, answer.body, answer.retry_after)
+        return _parse_object(request.call, answer.body)
+
+
+def _parse_object(call: str, body: bytes) -> Obj:
+    try:
+        obj = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Unavailable(f"{call}: the answer is not JSON") from error
+    if not isinstance(obj, dict):
+        raise Unavailable(f"{call}: the answer is not an object")
+    return obj
+
+
+def _parse_page(call: str, resource: Resource, body: Obj) -> Page:
+    metadata, items = body.get("metadata"), body.get("items")
+    if not isinstance(metadata, dict) or not isinstance(items, list | None):
+        raise Unavailable(f"{call}: the answer is not a list of objects")
+    typed = {"apiVersion": resource.api_version, "kind": resource.kind}
+    # Built-in kinds leave these two out inside lists, and only there; with them an item is like a watched
+    # object.
+    return Page(
+        [typed | item for item in items or ()],
+        metadata.get("resourceVersion", ""),
+        metadata.get("continue") or None,
+    )
+
+
+def _delete_options(
+    uid: str | None, resource_version: str | None, grace_seconds: int | None, propagation: Propagation | None
+) -> Obj:
+    preconditions = _without_none({"uid": uid, "resourceVersion": resource_version})
+    options = {
+        "preconditions": preconditions or None,
+        "gracePeriodSeconds": grace_seconds,
+        "propagationPolicy": propagation,
+    }
+    return {"apiVersion": "v1", "kind": "DeleteOptions"} | _without_none(options)
+
+
+def _write_query(dry_run: bool) -> dict[str, str]:
+    return {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
+
+
+def _place(obj: Obj) -> tuple[str | None, str]:
+    """Return namespace and name of a manifest."""
+    metadata = obj.get("metadata") or {}
+    return metadata.get("namespace"), metadata.get("name") or ""
+
+
+def _without_blanks(query: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in query.items() if value}
+
+
+def _without_none(values: Mapping[str, Any]) -> Obj:
+    return {key: value for key, value in values.items() if value is not None}

@@ -1,0 +1,127 @@
+"""Where the cluster is and who we are there, from a kubeconfig file or from the pod we run in.
+
+Before it: the settings, which choose one of the two explicitly. Nothing is picked up on the way: no default
+path, no `KUBECONFIG` of the environment, no fall-back from one to the other. After it: `connection`, which
+calls the returned source once at the start and again when the server says that it no longer knows us.
+
+The loading itself is the kubernetes package's (client certificates, tokens, exec plugins, OIDC, proxies); we
+add sentences a person can act on. Texts of that package are not passed on, since they quote parts of the
+file, tokens included. Known limit: an exec plugin that never ends is waited for.
+"""
+
+# The loaders of the kubernetes package carry no types.
+# mypy: allow-untyped-calls
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes.client import Configuration
+from kubernetes.config import ConfigException
+from kubernetes.config.incluster_config import InClusterConfigLoader
+from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
+
+from rollouts.cluster.errors import Misconfigured
+
+Source = Callable[[], Configuration]
+"""Loads the configuration of a cluster; raises Misconfigured when it cannot."""
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+# What the package raises over files that do not have the shape it expects.
+_SHAPE_ERRORS = (ConfigException, AttributeError, KeyError, TypeError, ValueError, OSError)
+
+
+def kubeconfig(path: str | Path, context: str | None = None) -> Source:
+    """Use a kubeconfig file, or several joined as in `KUBECONFIG`, and its current context unless one is named."""
+    return lambda: _load_kubeconfig(str(path), context)
+
+
+def in_cluster(directory: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> Source:
+    """Use the service account of the pod we run in."""
+    return lambda: _load_in_cluster(directory, environ)
+
+
+def current_authorization(configuration: Configuration) -> str | None:
+    """Return the Authorization header; when it is time, a token file is read or a plugin run again."""
+    try:
+        header: str | None = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+    except _SHAPE_ERRORS as error:
+        raise Misconfigured("The credentials have run out and could not be loaded again.") from error
+    return header
+
+
+def _load_kubeconfig(path: str, context: str | None) -> Configuration:
+    merged = _read_kubeconfig(path)
+    chosen = _choose_context(path, merged, context)
+    configuration = Configuration()
+    try:
+        # No persister: a person's kubeconfig is never written.
+        KubeConfigLoader(merged, active_context=chosen, config_base_path=None).load_and_set(configuration)
+    except _SHAPE_ERRORS as error:
+        detail = _harmless_detail(error) or "an entry it needs is missing or has the wrong form"
+        raise Misconfigured(f"Context {chosen!r} of kubeconfig {path} cannot be used: {detail}.") from None
+    _require_credentials_of_plugin(path, merged, chosen, configuration)
+    return configuration
+
+
+def _read_kubeconfig(path: str) -> Any:
+    try:
+        merged = KubeConfigMerger(path).config
+    except OSError as error:
+        raise Misconfigured(f"Kubeconfig {path} cannot be read: {error.strerror}.") from error
+    except (yaml.YAMLError, UnicodeDecodeError):
+        # The parser's own text quotes the line it stumbles over.
+        raise Misconfigured(f"Kubeconfig {path} is not valid YAML.") from None
+    except _SHAPE_ERRORS:
+        raise Misconfigured(f"Kubeconfig {path} is not a kubeconfig: it must be a mapping with named lists.") from None
+    if merged is None:
+        raise Misconfigured(f"Kubeconfig {path} does not exist.")
+    return merged
+
+
+def _choose_context(path: str, merged: Any, context: str | None) -> str:
+    names = [node.value["name"] for node in merged.value["contexts"]]
+    chosen = context or merged.value.get("current-context")
+    if not chosen:
+        raise Misconfigured(f"Kubeconfig {path} has no current context; choose one of: {_join(names)}.")
+    if chosen not in names:
+        raise Misconfigured(f"Kubeconfig {path} has no context {chosen!r}; it has: {_join(names)}.")
+    return str(chosen)
+
+
+def _require_credentials_of_plugin(path: str, merged: Any, context: str, configuration: Configuration) -> None:
+    """Refuse to go on without credentials: the package only logs the failure of an exec plugin."""
+    user_name = _value_named(merged, "contexts", context)["context"].get("user")
+    user = _value_named(merged, "users", user_name).get("user") or {}
+    if "exec" in user and not configuration.api_key and not configuration.cert_file:
+        command = user["exec"].get("command")
+        raise Misconfigured(f"The credential plugin {command!r} of kubeconfig {path} gave no credentials.")
+
+
+def _value_named(merged: Any, section: str, name: str | None) -> Mapping[str, Any]:
+    return next((node.value for node in merged.value[section] if node.value["name"] == name), {})
+
+
+def _harmless_detail(error: Exception) -> str | None:
+    """Return the package's own words where they name a file and nothing else."""
+    text = str(error)
+    return text if text.startswith("File does not exist") else None
+
+
+def _load_in_cluster(directory: Path, environ: Mapping[str, str]) -> Configuration:
+    configuration = Configuration()
+    loader = InClusterConfigLoader(
+        token_filename=str(directory / "token"), cert_filename=str(directory / "ca.crt"), environ=environ
+    )
+    try:
+        loader.load_and_set(configuration)
+    except _SHAPE_ERRORS as error:
+        raise Misconfigured(f"Not in a cluster, or without a service account: {error}") from error
+    return configuration
+
+
+def _join(names: list[str]) -> str:
+    return ", ".join(names) or "none"

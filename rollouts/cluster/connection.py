@@ -1,0 +1,280 @@
+"""One HTTP exchange with an API server: a request out, an answer or a stream back.
+
+Before it: `client` and `watch`, which know verbs and objects; this module knows neither. After it: urllib3,
+whose pool keeps connections for reuse and may be used by many threads at once.
+
+The invariants: every exchange has a timeout; whatever goes wrong below HTTP comes out as `Unavailable`;
+nothing is sent twice, except once more after the server refused our credentials (401: it has done nothing)
+and we found new ones.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from ipaddress import ip_address
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies
+
+import urllib3
+from kubernetes.client import Configuration
+from kubernetes.client.rest import RESTClientObject
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NewConnectionError,
+    ProxyError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+from rollouts.cluster.config import Source, current_authorization
+from rollouts.cluster.errors import Misconfigured, Unavailable
+from rollouts.cluster.patience import Patience
+
+logger = logging.getLogger(__name__)
+
+USER_AGENT = "grove-ui"
+_CHUNK = 1 << 16
+# A wrong token gets 401 at every call; its source (maybe a slow plugin) is not asked again at every one of
+# them.
+_RENEWAL_PAUSE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to send."""
+
+    call: str  # the request in words, for error texts
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    content_type: str = "application/json"
+
+    @property
+    def target(self) -> str:
+        """Path and query."""
+        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, whole."""
+
+    code: int
+    body: bytes
+    retry_after: str | None
+
+
+class Connection:
+    """The way to one API server. Safe to share between threads; not across a fork."""
+
+    def __init__(self, source: Source, *, pool_size: int) -> None:
+        self._source = source
+        self._pool_size = pool_size
+        self._lock = threading.Lock()
+        self._session = _Session(source(), pool_size)
+        self._renewed_at = time.monotonic()
+
+    @property
+    def url(self) -> str:
+        """Where the server is, without anything secret."""
+        parts = urlsplit(self._session.base)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    def send(self, request: Request, patience: Patience) -> Answer:
+        """Send a request and read the whole answer, whatever its code."""
+        with self._opened(request, patience) as response:
+            return Answer(response.status, _read_body(request, response, patience), response.headers.get("Retry-After"))
+
+    def stream(self, request: Request, patience: Patience) -> "Stream | Answer":
+        """Send a request and return the answer as a stream of lines, or whole when it is not a success."""
+        with contextlib.ExitStack() as stack:
+            response = stack.enter_context(self._opened(request, patience))
+            if response.status != HTTPStatus.OK:
+                return Answer(
+                    response.status,
+                    _read_body(request, response, patience),
+                    response.headers.get("Retry-After"),
+                )
+            stack.pop_all()
+            return Stream(request, response, patience.quiet)
+
+    def close(self) -> None:
+        """Drop the idle connections."""
+        self._session.pool.clear()
+
+    @contextlib.contextmanager
+    def _opened(self, request: Request, patience: Patience) -> Iterator[urllib3.BaseHTTPResponse]:
+        session = self._session
+        response = session.open(request, patience)
+        try:
+            if response.status == HTTPStatus.UNAUTHORIZED:
+                fresh = self._renew(session)
+                if fresh is not session:
+                    response.close()
+                    response = fresh.open(request, patience)
+            yield response
+        except BaseException:
+            # What is left of the answer would be taken for the next one.
+            response.close()
+            raise
+
+    def _renew(self, refused: "_Session") -> "_Session":
+        """Return a session with other credentials than the refused ones, or the same when there are none."""
+        with self._lock:
+            if self._session is not refused or time.monotonic() - self._renewed_at < _RENEWAL_PAUSE:
+                return self._session
+            self._renewed_at = time.monotonic()
+            try:
+                fresh = _Session(self._source(), self._pool_size)
+            except Misconfigured as error:
+                logger.warning("Credentials were refused and could not be loaded again: %s", error)
+                return refused
+            if fresh.fingerprint != refused.fingerprint:
+                self._session = fresh
+            return self._session
+
+
+class _Session:
+    """One loading of the configuration: an address, a connection pool, credentials."""
+
+    def __init__(self, configuration: Configuration, pool_size: int) -> None:
+        configuration.connection_pool_maxsize = pool_size
+        configuration.keep_alive = True
+        if _is_loopback(configuration.host) and configuration.proxy in getproxies().values():
+            configuration.proxy = None
+        self.base: str = configuration.host.rstrip("/")
+        self.pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
+        self._configuration = configuration
+        # Credentials that have run out are fetched by whoever comes first; the others wait for the result.
+        self._lock = threading.Lock()
+
+    @property
+    def fingerprint(self) -> tuple[str | None, ...]:
+        """What makes two sessions differ."""
+        return (
+            self.base,
+            self._authorization(),
+            self._configuration.cert_file,
+            self._configuration.ssl_ca_cert,
+        )
+
+    def open(self, request: Request, patience: Patience) -> urllib3.BaseHTTPResponse:
+        """Send the request and return as soon as the head of the answer is there."""
+        try:
+            return self.pool.urlopen(
+                request.method,
+                self.base + request.target,
+                body=request.body,
+                headers=self._headers(request),
+                timeout=urllib3.Timeout(connect=patience.connect, read=patience.read),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+        except (HTTPError, OSError) as error:
+            raise Unavailable(f"{request.call}: {_describe(error, patience)}") from error
+
+    def _headers(self, request: Request) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        authorization = self._authorization()
+        if authorization:
+            headers["Authorization"] = authorization
+        return headers
+
+    def _authorization(self) -> str | None:
+        with self._lock:
+            return current_authorization(self._configuration)
+
+
+class Stream:
+    """An answer that arrives line by line. Any thread may shut it."""
+
+    def __init__(self, request: Request, response: urllib3.BaseHTTPResponse, quiet: float) -> None:
+        self._request = request
+        self._response = response
+        self._allow_silence(quiet)
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines until the server ends the stream, it was quiet for too long, or it was shut."""
+        buffer = bytearray()
+        while chunk := self._read():
+            start = len(buffer)
+            buffer += chunk
+            # Only the new part can hold a line's end: a large object comes in many chunks.
+            if b"\n" in buffer[start:]:
+                *whole, rest = buffer.split(b"\n")
+                buffer = bytearray(rest)
+                yield from (bytes(line) for line in whole if line)
+
+    def shut(self) -> None:
+        """End the stream: a thread that waits in it wakes at once."""
+        # Raised when the stream has just ended by itself.
+        with contextlib.suppress(OSError, RuntimeError, ValueError):
+            self._response.shutdown()
+
+    def close(self) -> None:
+        """Give the connection up; only for the thread that reads."""
+        self._response.close()
+
+    def _read(self) -> bytes:
+        try:
+            return self._response.read1(_CHUNK)
+        except ReadTimeoutError:
+            # Quiet is not broken: the caller resumes where it was, and opening will show whether the server
+            # is there.
+            return b""
+        except (HTTPError, OSError) as error:
+            raise Unavailable(f"{self._request.call}: the stream was cut off") from error
+
+    def _allow_silence(self, seconds: float) -> None:
+        connection = self._response.connection
+        if isinstance(connection, HTTPConnection) and connection.sock is not None:
+            connection.sock.settimeout(seconds)
+
+
+def _read_body(request: Request, response: urllib3.BaseHTTPResponse, patience: Patience) -> bytes:
+    """Read an answer to its end, however slowly it drips, up to the deadline."""
+    deadline = time.monotonic() + patience.deadline
+    chunks = []
+    try:
+        while chunk := response.read1(_CHUNK):
+            chunks.append(chunk)
+            if time.monotonic() > deadline:
+                raise Unavailable(f"{request.call}: the answer was not complete after {patience.deadline:g} s")
+    except (HTTPError, OSError) as error:
+        raise Unavailable(f"{request.call}: {_describe(error, patience)}") from error
+    return b"".join(chunks)
+
+
+def _describe(error: Exception, patience: Patience) -> str:
+    """Say what happened below HTTP. Texts of the libraries are left to the chained cause."""
+    match error:
+        case NewConnectionError():
+            return "the server cannot be reached"
+        case ConnectTimeoutError():
+            return f"no connection within {patience.connect:g} s"
+        case ReadTimeoutError():
+            return f"no answer within {patience.read:g} s"
+        case SSLError():
+            return "no trusted connection (TLS)"
+        case ProxyError():
+            return "the proxy cannot be reached"
+        case _:
+            return "the connection was cut off"
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,236 @@
+"""All objects of a kind, and then every change to them, for as long as anybody listens.
+
+Before it: the watcher process, which writes what it hears into the mirror. After it: `client`, which lists
+pages and opens single streams. A single stream ends every few minutes by design, and at any moment by
+accident; `Watch` makes one unbroken account of many streams:
+
+    Changed... Synced    the list: each object as it is, then the keys of all there are (what else a
+                         listener knows of is gone)
+    Changed | Deleted    what happened since
+    Bookmark             nothing happened, and the server is there
+    Lost, Regained       the server cannot be heard (and why, and for how long to wait), and is heard again
+
+The invariants: after Synced no change is missed: a stream resumes after the last resourceVersion heard, and
+when the server has forgotten that one (410) the whole list comes again, ending in a new Synced. The account
+never raises a ClusterError and ends only by `stop`.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+from rollouts.cluster.client import PAGE_SIZE, Cluster, Obj
+from rollouts.cluster.connection import Stream
+from rollouts.cluster.errors import ClusterError, Expired, Unavailable, from_status
+from rollouts.cluster.patience import compute_pause
+from rollouts.cluster.resources import Resource
+
+logger = logging.getLogger(__name__)
+
+# A stream that told nothing and ended sooner is a failed try: a server that accepts watches only to end them
+# would otherwise be asked without a pause.
+_SHORT_STREAM = 1.0
+# A server or a proxy may ask for an hour; blindness for so long is worse than one more request.
+_LONGEST_REQUESTED_PAUSE = 60.0
+
+
+class Key(NamedTuple):
+    """Which object it is; the uid tells it from another one that had the name before."""
+
+    namespace: str  # empty for what is in no namespace
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The object is there and looks like this now."""
+
+    obj: Obj
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The object is gone; this is how it looked last."""
+
+    obj: Obj
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """Every object there is has been told; these are their keys."""
+
+    keys: frozenset[Key]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """All changes up to this resourceVersion have been told."""
+
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The server cannot be heard; the next try is after `pause` seconds."""
+
+    error: ClusterError
+    pause: float
+
+
+@dataclass(frozen=True, slots=True)
+class Regained:
+    """The server is heard again."""
+
+
+Note = Changed | Deleted | Synced | Bookmark | Lost | Regained
+
+
+class Watch:
+    """The account of one kind of objects. Iterate it in one thread, once; stop it from any.
+
+    With `since`, a resourceVersion up to which the listener already knows everything, it begins with the
+    changes after that one instead of a list.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        since: str | None = None,
+        page_size: int = PAGE_SIZE,
+    ) -> None:
+        self._cluster = cluster
+        self._resource = resource
+        self._scope: dict[str, Any] = {"namespace": namespace, "labels": labels, "fields": fields}
+        self._page_size = page_size
+        self._version = since  # up to here everything has been told; None: list first
+        self._failures = 0  # tries in a row that told nothing and did not last
+        self._lost = False
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._stream: Stream | None = None  # guarded by the lock, so that stop cannot miss a new one
+
+    def stop(self) -> None:
+        """End the account: at once in a stream or a pause, else when the call under way has ended."""
+        with self._lock:
+            self._stopped.set()
+            if self._stream is not None:
+                self._stream.shut()
+
+    def __iter__(self) -> Iterator[Note]:
+        while not self._stopped.is_set():
+            try:
+                if self._version is None:
+                    yield from self._list()
+                if self._version is not None:
+                    yield from self._follow()
+                pause = self._back_off()
+            except Expired as error:
+                logger.info("%s; listing again", error)
+                self._version = None
+                pause = self._back_off()
+            except ClusterError as error:
+                if self._stopped.is_set():
+                    return
+                pause = self._back_off(error.retry_after)
+                self._lost = True
+                yield Lost(error, pause)
+            self._stopped.wait(pause)
+
+    def _list(self) -> Iterator[Note]:
+        """Tell all objects there are, page by page."""
+        keys: set[Key] = set()
+        following: str | None = None
+        while not self._stopped.is_set():
+            # Not repeated down there: the account itself does it, says so, and can be stopped in between.
+            page = self._cluster.list_page(
+                self._resource, **self._scope, page_size=self._page_size, following=following, repeat=False
+            )
+            yield from self._hear()
+            for obj in page.items:
+                keys.add(key_of(obj))
+                yield Changed(obj)
+            following = page.following
+            if following is None:
+                self._version = page.resource_version
+                yield Synced(frozenset(keys), page.resource_version)
+                return
+
+    def _follow(self) -> Iterator[Note]:
+        """Tell one stream to its end."""
+        opened_at = time.monotonic()
+        with self._opened() as stream:
+            yield from self._hear()
+            for line in stream.lines():
+                note = _parse_note(self._resource, line)
+                self._version = _version_of(note)
+                self._failures = 0
+                yield note
+        if time.monotonic() - opened_at > _SHORT_STREAM:
+            self._failures = 0
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Stream]:
+        stream = self._cluster.open_watch(self._resource, self._version or "", **self._scope)
+        try:
+            with self._lock:
+                self._stream = stream
+                if self._stopped.is_set():
+                    stream.shut()
+            yield stream
+        finally:
+            with self._lock:
+                self._stream = None
+            stream.close()
+
+    def _hear(self) -> Iterator[Note]:
+        if self._lost:
+            self._lost = False
+            yield Regained()
+
+    def _back_off(self, retry_after: float | None = None) -> float:
+        requested = min(retry_after or 0.0, _LONGEST_REQUESTED_PAUSE)
+        pause = compute_pause(self._cluster.patience, self._failures, requested)
+        self._failures += 1
+        return pause
+
+
+def key_of(obj: Mapping[str, Any]) -> Key:
+    """Return the key of an object."""
+    metadata = obj["metadata"]
+    return Key(metadata.get("namespace") or "", metadata["name"], metadata.get("uid") or "")
+
+
+def _parse_note(resource: Resource, line: bytes) -> Changed | Deleted | Bookmark:
+    """Turn a line of a stream into a note; an error that the stream reports is raised."""
+    call = f"watch {resource}"
+    try:
+        event = orjson.loads(line)
+        kind, obj = event["type"], event["object"]
+        if kind == "ERROR":
+            raise from_status(call, obj)
+        version = obj["metadata"]["resourceVersion"]
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise Unavailable(f"{call}: the stream holds something that is not an event") from error
+    if kind == "BOOKMARK":
+        return Bookmark(version)
+    return Deleted(obj) if kind == "DELETED" else Changed(obj)
+
+
+def _version_of(note: Changed | Deleted | Bookmark) -> str:
+    if isinstance(note, Bookmark):
+        return note.resource_version
+    version: str = note.obj["metadata"]["resourceVersion"]
+    return version
