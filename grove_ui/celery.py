@@ -5,10 +5,15 @@ settings that this rests on are in `grove_ui.settings` and checked by `rollouts.
 """
 
 import os
+import warnings
 from typing import Any
 
 from celery import Celery
+from celery.exceptions import SecurityWarning
 from celery.signals import setup_logging
+
+# Celery warns root of untrusted pickles; we accept JSON only, and in a container root is nobody special.
+warnings.filterwarnings("ignore", category=SecurityWarning)
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")
 

@@ -1,6 +1,7 @@
 """Django's settings, all derived from the environment (see `grove_ui.environment` for the list)."""
 
 import hashlib
+import logging
 import os
 import tempfile
 from pathlib import Path
@@ -174,6 +175,7 @@ CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_CONCURRENCY = ENVIRONMENT.worker_processes
 CELERY_TIMEZONE = "UTC"
@@ -188,11 +190,19 @@ CLUSTER_MAX_AGE_SECONDS = 180
 
 # --- Log --------------------------------------------------------------------------------------------------------------
 
+
+def _is_no_probe(record: logging.LogRecord) -> bool:
+    """A /readyz that says no is an answer, not an error of ours: it would be in the log with every probe."""
+    request = getattr(record, "request", None)
+    return getattr(request, "path", None) != "/readyz"
+
+
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
+    "filters": {"no_probes": {"()": "django.utils.log.CallbackFilter", "callback": _is_no_probe}},
     "formatters": {"line": {"format": "%(levelname)-7s %(name)s: %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["no_probes"]}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
     "loggers": {
         # One line a second for the sweep and nothing else would drown the log.

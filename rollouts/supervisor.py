@@ -42,6 +42,8 @@ class Program:
     # Says whether the program answers; None: it counts as started once it runs.
     answers: Callable[[], Awaitable[bool]] | None = None
     seconds_to_answer: float = 20.0
+    # Its output is kept back and shown only when it ends by itself: for programs that chat.
+    quiet: bool = False
 
 
 class Log:
@@ -75,7 +77,8 @@ class _Child:
             line = raw.decode(errors="replace").rstrip()
             if line:
                 self.last_lines = [*self.last_lines, line][-_LINES_KEPT:]
-                log.write(self.program.name, line)
+                if not self.program.quiet:
+                    log.write(self.program.name, line)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the program and everything it started."""
@@ -155,6 +158,8 @@ class Supervisor:
             child.signal(signal.SIGKILL)  # what it may have started and left
             if time.monotonic() - started > _SECONDS_TO_RECOVER:
                 pause = _FIRST_PAUSE
+            for line in child.last_lines if child.program.quiet else []:
+                self._log.write(child.program.name, line)
             self._log.write(child.program.name, f"ended ({_ending(code)}); starting it again in {pause:g} s")
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)

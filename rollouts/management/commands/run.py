@@ -102,7 +102,7 @@ def _redis(environment: Environment) -> Program:
     folder = environment.data_dir / "redis"
     folder.mkdir(parents=True, exist_ok=True)
     command = redis_command(find_redis_server(), socket=settings.REDIS_SOCKET, folder=folder)
-    return Program("redis", command, answers=_redis_answers)
+    return Program("redis", command, answers=_redis_answers, quiet=True)
 
 
 def _sandbox(environment: Environment) -> Program:
