@@ -1,0 +1,45 @@
+"""A real Chromium in front of the real product: `manage.py run` on the sandbox."""
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
+
+from tests.parts import missing
+from tests.project.running import Product, product
+
+PASSWORD = "correct horse battery"
+# Quiet on a machine without the internet; --no-sandbox because CI runs as root.
+_FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium, headless."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        missing("Chromium", "install it (Debian: apt-get install chromium)")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=_FLAGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    """The running product."""
+    with product(tmp_path_factory.mktemp("site"), GROVE_ADMIN_PASSWORD=PASSWORD) as running:
+        running.wait_until_it_answers()
+        yield running
+
+
+@pytest.fixture(params=["light", "dark"])
+def visitor(request: pytest.FixtureRequest, browser: Browser, site: Product) -> Iterator[BrowserContext]:
+    """A visitor who has not signed in, in each theme."""
+    context = browser.new_context(base_url=site.url, color_scheme=request.param)
+    yield context
+    context.close()
