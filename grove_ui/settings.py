@@ -125,6 +125,7 @@ def _database() -> dict[str, Any]:
         return {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": DATA_DIR / "grove.sqlite3",
+            "TEST": {"NAME": DATA_DIR / "test.sqlite3"},  # a file, as in life; in memory there is no locking to test
             "OPTIONS": {
                 # A transaction takes the write lock when it begins, not half-way: no "database is locked" by upgrade.
                 "transaction_mode": "IMMEDIATE",

@@ -4,15 +4,12 @@ Machines differ and are noisy, so what counts are the ratios: the sandbox beside
 work, the adapter beside the model classes of the kubernetes package reading the same list. Nothing is asserted.
 """
 
-import contextlib
 import os
 import platform
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -101,7 +98,7 @@ def _is_ready(pod: Obj) -> bool:
 
 
 def _span(pods: Sequence[Obj]) -> float:
-    from datetime import datetime  # noqa: PLC0415
+    from datetime import datetime
 
     created = min(datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in pods)
     ready = max(
@@ -114,7 +111,7 @@ def _span(pods: Sequence[Obj]) -> float:
 
 
 def _start_seconds(runs: int) -> list[float]:
-    from tests.project.running import product  # noqa: PLC0415
+    from tests.project.running import product
 
     seconds = []
     for _ in range(runs):
