@@ -141,7 +141,7 @@ def _database() -> dict[str, Any]:
             "DATABASE_URL cannot be read; set it to postgresql://user:password@host:port/name"
         ) from error
     if parsed["ENGINE"] == "django.db.backends.postgresql":
-        parsed["OPTIONS"] = {**parsed.get("OPTIONS", {}), "pool": True}
+        parsed["OPTIONS"] = {**parsed.get("OPTIONS", {}), "pool": {"timeout": 5}}
     return parsed
 
 
@@ -212,5 +212,7 @@ LOGGING: dict[str, Any] = {
         "celery.beat": {"level": "WARNING"},
         "uvicorn.access": {"level": "WARNING"},
         "urllib3": {"level": "ERROR"},
+        "rollouts.cluster.client": {"level": "WARNING"},  # a repeated read is no news, a failed one is raised
+        "psycopg.pool": {"level": "ERROR"},
     },
 }

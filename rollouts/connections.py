@@ -22,9 +22,9 @@ def redis_client() -> Redis:
     return _redis_client(os.getpid())
 
 
-def connect_cluster() -> Cluster:
+def connect_cluster(patience: Patience | None = None) -> Cluster:
     """Open the configured cluster; raises Misconfigured when its configuration cannot be used."""
-    return Cluster(_cluster_source(), patience=Patience(read=settings.CLUSTER_REQUEST_TIMEOUT))
+    return Cluster(_cluster_source(), patience=patience or Patience(read=settings.CLUSTER_REQUEST_TIMEOUT))
 
 
 @cache

@@ -62,14 +62,14 @@ def _measure_server(name: str, path: Path) -> dict[str, float]:
 
 def _create_pods(cluster: Cluster) -> None:
     with ThreadPoolExecutor(WRITERS) as pool:
-        for _ in pool.map(lambda index: cluster.create(PODS, _pod(index), namespace=NAMESPACE), range(POD_COUNT)):
+        for _ in pool.map(lambda index: cluster.create(PODS, _pod(index)), range(POD_COUNT)):
             pass
 
 
 def _pod(index: int) -> Obj:
     requests = {"cpu": "100m", "memory": "64Mi"}
     return {
-        "metadata": {"name": f"bench-{index}", "labels": {"app": "bench"}},
+        "metadata": {"name": f"bench-{index}", "namespace": NAMESPACE, "labels": {"app": "bench"}},
         "spec": {
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": 0,

@@ -177,5 +177,5 @@ def test_a_wrong_setting_is_said_in_one_sentence(tmp_path: Path) -> None:
 
 def test_an_unreachable_database_is_said_in_one_sentence_without_its_password(tmp_path: Path) -> None:
     sentence = _refusal(tmp_path, DATABASE_URL="postgresql://me:secret-word@127.0.0.1:1/grove")
-    assert "The database cannot be used" in sentence
+    assert "The database of DATABASE_URL cannot be used" in sentence
     assert "secret-word" not in sentence

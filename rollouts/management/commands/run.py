@@ -17,15 +17,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import psycopg
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 from django.db import Error as DatabaseError
+from django.db import connection
 from redis import Redis, RedisError
 
 from grove_ui.environment import BASE_DIR, Environment
 from rollouts import heartbeats
-from rollouts.cluster import ClusterError
+from rollouts.cluster import ClusterError, Patience
 from rollouts.connections import connect_cluster, redis_client
 from rollouts.redis_server import RedisMissingError, find_redis_server, redis_command
 from rollouts.services import FirstAccount, account_ensure_first
@@ -46,7 +48,7 @@ class Command(BaseCommand):
                 account = _prepare(environment)
                 asyncio.run(_run(environment, account, self.stdout))
         except (StartError, RedisMissingError, ClusterError) as error:
-            raise CommandError(str(error)) from error
+            sys.exit(f"grove-ui: {error}")
 
 
 def _prepare(environment: Environment) -> FirstAccount:
@@ -55,14 +57,16 @@ def _prepare(environment: Environment) -> FirstAccount:
     if environment.cluster == "sandbox":
         _check_port("127.0.0.1", environment.sandbox_port, "SANDBOX_PORT")
     else:
-        connect_cluster().version()
+        _check_cluster(environment)
     if environment.redis_url:
         _check_redis()
+    if environment.database_url and connection.vendor == "postgresql":
+        _check_database(environment.database_url)
     try:
         call_command("migrate", verbosity=0, interactive=False)
         account = account_ensure_first(environment.admin_user, environment.admin_password)
     except DatabaseError as error:
-        raise StartError(f"The database cannot be used: {str(error).strip().splitlines()[0]}") from error
+        raise StartError(f"The database cannot be used: {_first_line(error)}") from error
     call_command("collectstatic", verbosity=0, interactive=False)
     return account
 
@@ -170,6 +174,32 @@ def _check_redis() -> None:
         ) from error
 
 
+def _check_database(url: str) -> None:
+    """Connect once without the pool, which would try for long and keep the reason to itself."""
+    try:
+        psycopg.connect(url, connect_timeout=5).close()
+    except psycopg.Error as error:
+        raise StartError(
+            f"The database of DATABASE_URL cannot be used ({_first_line(error)}); start it, correct DATABASE_URL, "
+            "or unset DATABASE_URL to use SQLite"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _check_cluster(environment: Environment) -> None:
+    cluster = connect_cluster(Patience(connect=3, read=5, deadline=6))
+    try:
+        cluster.version()
+    except ClusterError as error:
+        raise StartError(
+            f"The cluster of CLUSTER={environment.cluster} at {cluster.url} cannot be used ({error}); start it, "
+            "correct KUBECONFIG and KUBE_CONTEXT, or unset CLUSTER to use the sandbox"
+        ) from error
+
+
 def _check_port(host: str, port: int, variable: str) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -204,14 +234,14 @@ def _only_one(data_dir: Path) -> Iterator[IO[str]]:
 
 def _http_ok(host: str, port: int, path: str) -> bool:
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (compared, not bound)
-    connection = http.client.HTTPConnection(reachable, port, timeout=3)
+    probe = http.client.HTTPConnection(reachable, port, timeout=3)
     try:
-        connection.request("GET", path, headers={"Host": "localhost"})
-        return connection.getresponse().status == http.HTTPStatus.OK
+        probe.request("GET", path, headers={"Host": "localhost"})
+        return probe.getresponse().status == http.HTTPStatus.OK
     except (OSError, http.client.HTTPException):
         return False
     finally:
-        connection.close()
+        probe.close()
 
 
 def _greeting(environment: Environment, account: FirstAccount) -> str:
