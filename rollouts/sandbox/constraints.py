@@ -46,9 +46,7 @@ class Constraints:
     """Where a pod may go. Pods of one template share one value, so verdicts are remembered by it."""
 
     selector: tuple[tuple[str, str], ...] = ()
-    terms: tuple[tuple[Requirement, ...], ...] | None = (
-        None  # any one of them must hold; None: no affinity asked
-    )
+    terms: tuple[tuple[Requirement, ...], ...] | None = None  # any one of them must hold; None: no affinity asked
     tolerations: tuple[Toleration, ...] = ()
 
 
@@ -93,9 +91,7 @@ def compute_stay(
     return min((stay for stay in stays if stay is not None), default=None)
 
 
-def _stay_under(
-    taint: Taint, tolerations: tuple[Toleration, ...], defaults: Mapping[str, float]
-) -> float | None:
+def _stay_under(taint: Taint, tolerations: tuple[Toleration, ...], defaults: Mapping[str, float]) -> float | None:
     matching = [toleration for toleration in tolerations if _tolerates(toleration, taint)]
     if not matching:
         return defaults.get(taint.key, 0.0)
@@ -158,9 +154,7 @@ def _parse_term(term: Obj) -> tuple[Requirement, ...]:
 
 
 def _parse_requirement(entry: Obj, *, on_field: bool) -> Requirement:
-    return Requirement(
-        entry.get("key", ""), entry.get("operator", ""), tuple(entry.get("values") or ()), on_field
-    )
+    return Requirement(entry.get("key", ""), entry.get("operator", ""), tuple(entry.get("values") or ()), on_field)
 
 
 def _parse_toleration(entry: Obj) -> Toleration:

@@ -158,6 +158,13 @@ def find_bound_at(pod: Obj) -> datetime:
     return parse_time(scheduled.get("lastTransitionTime") or pod["metadata"]["creationTimestamp"])
 
 
+def find_initialized_at(pod: Obj) -> datetime | None:
+    """Read from a stored pod since when its init containers are done, to the second."""
+    initialized = find_condition(pod, "Initialized") or {}
+    since = initialized.get("lastTransitionTime")
+    return parse_time(since) if since and initialized.get("status") == "True" else None
+
+
 def find_deleted_at(pod: Obj) -> datetime:
     """Read from a stored pod when its deletion was asked for, to the second."""
     return parse_time(pod["metadata"]["deletionTimestamp"]) - timedelta(seconds=_grace(pod))

@@ -144,9 +144,7 @@ def schedule(
 
 def _refuse(unit: _Unit, reason: str) -> dict[Key, str]:
     if unit.gang is not None and len(unit.pods) > 1:
-        reason += (
-            f" PodGang {unit.gang.key[1]} is placed all or nothing: {len(unit.pods)} pods need room at once."
-        )
+        reason += f" PodGang {unit.gang.key[1]} is placed all or nothing: {len(unit.pods)} pods need room at once."
     return {pod.pod: reason for pod in unit.pods}
 
 
@@ -163,9 +161,7 @@ def _form_units(waiting: Iterable[Waiting], gangs: Mapping[Key, Gang]) -> tuple[
     for key, pods in by_gang.items():
         gang = gangs.get(key)
         if gang is None:
-            refusals.update(
-                (pod.pod, f"pod waits for PodGang {key[1]}, which does not exist") for pod in pods
-            )
+            refusals.update((pod.pod, f"pod waits for PodGang {key[1]}, which does not exist") for pod in pods)
             continue
         gang_units, gang_refusals = _form_gang_units(gang, pods)
         units.extend(gang_units)
@@ -182,9 +178,7 @@ def _form_gang_units(gang: Gang, pods: list[Waiting]) -> tuple[list[_Unit], dict
     for group, members in zip(gang.groups, listed, strict=True):
         needed = max(0, group.min_replicas - group.scheduled)
         if len(members) < needed:
-            absent = (
-                f"pod group {group.name} has {group.scheduled + len(members)} of {group.min_replicas} pods"
-            )
+            absent = f"pod group {group.name} has {group.scheduled + len(members)} of {group.min_replicas} pods"
             reason = f"PodGang {gang.key[1]} is placed all or nothing: {absent}"
             return [], refusals | {pod.pod: reason for group_pods in listed for pod in group_pods}
         minimum += members[:needed]

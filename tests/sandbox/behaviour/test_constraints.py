@@ -99,9 +99,7 @@ def test_all_expressions_of_a_term_must_hold() -> None:
         ({"key": "other", "operator": "Exists"}, False),
     ],
 )
-def test_a_taint_keeps_out_whoever_does_not_tolerate_it(
-    toleration: dict[str, Any], *, tolerated: bool
-) -> None:
+def test_a_taint_keeps_out_whoever_does_not_tolerate_it(toleration: dict[str, Any], *, tolerated: bool) -> None:
     reason = obstacle({"tolerations": [toleration]}, a_node(Taint("gpu", "yes", "NoSchedule")))
     assert reason == (None if tolerated else "node(s) had untolerated taint {gpu: yes}")
 

@@ -25,9 +25,7 @@ def demand(*, gpus: int = 0, cpu: int = 0, constraints: Constraints | None = Non
     return Demand(tuple(sorted(item for item in requests.items() if item[1])), constraints or Constraints())
 
 
-def pod(
-    name: str, asks: Demand | None = None, *, gang: str = "", priority: int = 0, created: str = "1"
-) -> Waiting:
+def pod(name: str, asks: Demand | None = None, *, gang: str = "", priority: int = 0, created: str = "1") -> Waiting:
     return Waiting(("ns", name), priority, created, asks or demand(gpus=1), ("ns", gang) if gang else None)
 
 
@@ -53,9 +51,7 @@ def test_pods_fill_one_node_before_the_next_is_opened() -> None:
 
 
 def test_pods_without_gpus_stay_off_gpu_nodes_while_there_is_room_elsewhere() -> None:
-    decision = schedule(
-        [pod(f"p{i}", demand(cpu=1)) for i in range(3)], [room("a", gpus=8), room("z", cpu=2)], {}
-    )
+    decision = schedule([pod(f"p{i}", demand(cpu=1)) for i in range(3)], [room("a", gpus=8), room("z", cpu=2)], {})
     assert Counter(placed(decision).values()) == {"z": 2, "a": 1}
 
 
@@ -94,9 +90,7 @@ def test_a_gang_that_does_not_fit_whole_leaves_no_pod_behind_and_takes_no_room()
     waiting = [pod("g1", gang="g"), pod("g2", gang="g"), pod("g3", gang="g"), pod("lone", created="9")]
     decision = schedule(waiting, [room("n", gpus=2)], gangs(team))
     assert placed(decision) == {"lone": "n"}
-    assert decision.refusals[("ns", "g1")].startswith(
-        "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
-    )
+    assert decision.refusals[("ns", "g1")].startswith("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
     assert "PodGang g is placed all or nothing: 3 pods need room at once." in decision.refusals[("ns", "g3")]
     assert set(placed(schedule(waiting, [room("n", gpus=4)], gangs(team)))) == {"g1", "g2", "g3", "lone"}
 
@@ -130,9 +124,7 @@ def test_a_scheduled_gang_takes_further_pods_one_by_one() -> None:
 
 
 def test_a_gang_that_lost_a_pod_only_needs_the_missing_one_again() -> None:
-    team = gang(
-        "g", group("a", "g0", "new", minimum=2, scheduled=1), group("b", "g3", minimum=1, scheduled=1)
-    )
+    team = gang("g", group("a", "g0", "new", minimum=2, scheduled=1), group("b", "g3", minimum=1, scheduled=1))
     assert placed(schedule([pod("new", gang="g")], [room("n", gpus=1)], gangs(team))) == {"new": "n"}
 
 
@@ -171,9 +163,7 @@ def test_two_thousand_pods_of_one_template_look_at_each_node_a_few_times_only() 
 
 def test_many_gangs_that_do_not_fit_cost_as_much_as_one() -> None:
     rooms = [room(f"n{i:03}", gpus=1) for i in range(200)]
-    teams = [
-        gang(f"g{i:03}", group("a", *(f"g{i:03}-{j}" for j in range(201)), minimum=201)) for i in range(20)
-    ]
+    teams = [gang(f"g{i:03}", group("a", *(f"g{i:03}-{j}" for j in range(201)), minimum=201)) for i in range(20)]
     waiting = [pod(f"g{i:03}-{j}", gang=f"g{i:03}") for i in range(20) for j in range(201)]
     decision = schedule(waiting, rooms, gangs(*teams))
     assert decision.bindings == ()
@@ -192,9 +182,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[Waiting], list[Room], dict[Key, Gang
 
     def some_pods(prefix: str, count: int, gang_name: str = "") -> Iterable[str]:
         for index in range(count):
-            asks = demand(
-                gpus=draw(st.integers(0, 3)), cpu=draw(st.integers(0, 3)), constraints=draw(selectors)
-            )
+            asks = demand(gpus=draw(st.integers(0, 3)), cpu=draw(st.integers(0, 3)), constraints=draw(selectors))
             entry = pod(f"{prefix}-{index}", asks, gang=gang_name, created=str(draw(st.integers(0, 3))))
             waiting.append(replace(entry, priority=draw(st.integers(0, 1))))
             yield entry.pod[1]
@@ -234,9 +222,7 @@ def test_no_gang_is_left_between_nothing_and_its_minimum(
     for team in teams.values():
         now_scheduled = [entry.scheduled + len(entry.members & bound) for entry in team.groups]
         untouched = all(not entry.members & bound for entry in team.groups)
-        whole = all(
-            count >= entry.min_replicas for count, entry in zip(now_scheduled, team.groups, strict=True)
-        )
+        whole = all(count >= entry.min_replicas for count, entry in zip(now_scheduled, team.groups, strict=True))
         assert untouched or whole
 
 

@@ -1,0 +1,93 @@
+"""What becomes of objects whose owners go: the rule of owner references, over values.
+
+An owner is *solid* (there, and staying as far as its dependents are concerned), *absent*, or *waiting* (being
+deleted in the foreground: it stays until its dependents are gone). An object with a solid owner stays and
+only loses its references to the others; an object without one is deleted — in the foreground when its owner
+waits and it has dependents itself, so that the wait reaches to the leaves. `controllers/collector.py` keeps
+the graph and carries the verdicts out.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+Obj = dict[str, Any]
+
+FOREGROUND_FINALIZER: Final = "foregroundDeletion"
+ORPHAN_FINALIZER: Final = "orphan"
+
+
+class OwnerState(Enum):
+    """How an owner stands to its dependents."""
+
+    SOLID = "solid"
+    ABSENT = "absent"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The object stays, without the references to the owners of these uids."""
+
+    drop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """The object is to be deleted."""
+
+    propagation: str
+
+
+Verdict = Keep | Remove
+
+
+def judge(obj: Obj, state_of: Callable[[Obj], OwnerState], *, has_dependents: bool) -> Verdict:
+    """Say what becomes of an object, given the state of the owner behind each of its references."""
+    references: Sequence[Obj] = obj["metadata"].get("ownerReferences") or ()
+    states = {reference["uid"]: state_of(reference) for reference in references}
+    if not states or all(state is OwnerState.SOLID for state in states.values()):
+        return Keep()
+    if OwnerState.SOLID in states.values():
+        return Keep(tuple(uid for uid, state in states.items() if state is not OwnerState.SOLID))
+    if OwnerState.WAITING in states.values() and has_dependents:
+        return Remove("Foreground")
+    return Remove(_own_propagation(obj))
+
+
+def is_foreground(obj: Obj) -> bool:
+    """Say whether the object is being deleted in the foreground."""
+    return _is_leaving_with(obj, FOREGROUND_FINALIZER)
+
+
+def is_orphaning(obj: Obj) -> bool:
+    """Say whether the object is being deleted and leaves its dependents alone."""
+    return _is_leaving_with(obj, ORPHAN_FINALIZER)
+
+
+def without_owner(obj: Obj, uids: Sequence[str]) -> Obj:
+    """Copy an object without its references to these owners."""
+    metadata = obj["metadata"]
+    kept = [entry for entry in metadata.get("ownerReferences") or () if entry["uid"] not in uids]
+    return {**obj, "metadata": {**metadata, "ownerReferences": kept}}
+
+
+def without_finalizer(obj: Obj, finalizer: str) -> Obj:
+    """Copy an object without this finalizer."""
+    metadata = obj["metadata"]
+    kept = [entry for entry in metadata.get("finalizers") or () if entry != finalizer]
+    return {**obj, "metadata": {**metadata, "finalizers": kept}}
+
+
+def _is_leaving_with(obj: Obj, finalizer: str) -> bool:
+    metadata = obj["metadata"]
+    return bool(metadata.get("deletionTimestamp")) and finalizer in (metadata.get("finalizers") or ())
+
+
+def _own_propagation(obj: Obj) -> str:
+    """Give the way an object wants to be deleted by its own finalizers, Background if it has no wish."""
+    finalizers = obj["metadata"].get("finalizers") or ()
+    if ORPHAN_FINALIZER in finalizers:
+        return "Orphan"
+    return "Foreground" if FOREGROUND_FINALIZER in finalizers else "Background"

@@ -1,0 +1,116 @@
+"""Everything that lives in the simulated cluster, on one agenda.
+
+Wires the controllers to the store, shows them every change, and lets them work in turns, each a slice at a
+time, so that requests never wait for more than a slice. `step` does what is due now and `next_due` says when
+something will be; that is all there is to it, and why tests can move the clock by hand (`advance`) and never
+sleep. `run` is the same with the real clock, on the event loop that also serves the API.
+
+Restart-safe: at start each stored object is shown to the controllers as if it had just been added, and
+everything they know follows from that.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from rollouts.sandbox.census import Census, Kinds
+from rollouts.sandbox.controllers import Controller
+from rollouts.sandbox.controllers.budgets import Budgets
+from rollouts.sandbox.controllers.collector import Collector
+from rollouts.sandbox.controllers.emptying import Emptying
+from rollouts.sandbox.controllers.evictions import Evictions
+from rollouts.sandbox.controllers.gangs import Gangs
+from rollouts.sandbox.controllers.kubelets import Kubelets
+from rollouts.sandbox.controllers.machines import Machines
+from rollouts.sandbox.controllers.recorder import Recorder
+from rollouts.sandbox.controllers.scheduling import Scheduling
+from rollouts.sandbox.kubelet import Pace
+from rollouts.sandbox.store import Change, Store
+from rollouts.sandbox.verbs import Verbs
+from rollouts.sandbox.writes import Writes
+
+Obj = dict[str, Any]
+log: Final = logging.getLogger(__name__)
+
+
+class Simulation:
+    """The controllers of one simulated cluster."""
+
+    def __init__(self, verbs: Verbs, store: Store, clock: Callable[[], datetime], pace: Pace) -> None:
+        self._store, self._clock = store, clock
+        self._registry = registry = verbs.registry
+        kinds = Kinds.of(registry)
+        self.writes = writes = Writes(verbs)
+        self.census = census = Census(store, kinds)
+        recorder = Recorder(store, kinds, writes, clock)
+        self.scheduling = Scheduling(census, writes, recorder, clock)
+        self._controllers: tuple[Controller, ...] = (
+            Machines(store, census, writes, recorder, clock),
+            self.scheduling,
+            Kubelets(census, writes, recorder, clock, pace),
+            Evictions(store, census, writes, clock, pace),
+            Gangs(store, census, writes, clock),
+            Budgets(store, registry, census, writes, clock),
+            Collector(store, writes, clock),
+            Emptying(store, registry, kinds, writes, clock),
+            recorder,
+        )
+        self._news = asyncio.Event()
+        self._unlisten: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """Learn what is stored and listen from now on."""
+        self._unlisten = self._store.listen(self._observe)
+        for kind in self._registry:
+            for stored in self._store.list(kind):
+                self._observe(Change(kind, "ADDED", stored.obj, None, stored.revision, stored.body))
+
+    def stop(self) -> None:
+        """Listen no longer."""
+        if self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+
+    def step(self) -> None:
+        """Let every controller do a slice of what is due."""
+        now = self._clock()
+        for controller in self._controllers:
+            due = controller.next_due()
+            if due is not None and due <= now:
+                controller.work(now)
+
+    def next_due(self) -> datetime | None:
+        """Say when something is to be done next."""
+        moments = (controller.next_due() for controller in self._controllers)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    async def run(self) -> None:
+        """Work until cancelled, sleeping while nothing is due."""
+        while True:
+            self._news.clear()
+            try:
+                self.step()
+            except Exception:  # a defect in one controller must not take the cluster down
+                log.exception("a step of the simulation failed")
+                await asyncio.sleep(1)
+            due = self.next_due()
+            pause = None if due is None else (due - self._clock()).total_seconds()
+            if pause is not None and pause <= 0:
+                await asyncio.sleep(0)
+                continue
+            await self._wait(pause)
+
+    async def _wait(self, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    def _observe(self, change: Change) -> None:
+        self.census.observe(change)
+        for controller in self._controllers:
+            controller.observe(change)
+        self._news.set()
