@@ -1,0 +1,65 @@
+"""The two servers that the definitions are tried on: the sandbox, and a real kube-apiserver.
+
+A test that takes `server` runs on each; a test that takes `apiserver` is about the real one alone. Both have the
+definitions of `deploy/crds` installed by the time a test sees them, and every test gets a namespace of its own.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rollouts.cluster import Cluster, kubeconfig
+from tests.apiserver import HOW_TO_GET_THEM, install_definitions, missing_binaries, running_apiserver
+from tests.contract.raw import Raw
+from tests.contract.sandbox_process import SandboxProcess
+from tests.deploy.sets import Sets
+from tests.parts import missing
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that knows the definitions."""
+
+    kubeconfig: Path
+    raw: Raw
+
+
+@pytest.fixture(scope="session")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The sandbox, started as a user starts it, without samples."""
+    with SandboxProcess(tmp_path_factory.mktemp("sandbox")) as process:
+        yield Server(process.kubeconfig, Raw(process.kubeconfig))
+
+
+@pytest.fixture(scope="session")
+def apiserver() -> Iterator[Server]:
+    """A real kube-apiserver with the definitions installed."""
+    lacking = missing_binaries()
+    if lacking:
+        missing(" and ".join(lacking), HOW_TO_GET_THEM)
+    with contextlib.ExitStack() as stack:
+        running = stack.enter_context(running_apiserver())
+        install_definitions(Cluster(kubeconfig(running.kubeconfig)))
+        yield Server(running.kubeconfig, Raw(running.kubeconfig))
+
+
+@pytest.fixture(
+    params=["sandbox", pytest.param("apiserver", id="kube-apiserver", marks=pytest.mark.apiserver)],
+    scope="session",
+)
+def server(request: pytest.FixtureRequest) -> Server:
+    """Each of the two servers in turn."""
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def sets(server: Server) -> Sets:
+    """PodCliqueSets in a namespace that no other test uses."""
+    return Sets.in_new_namespace(server.raw, f"deploy-{next(_numbers)}")

@@ -1,0 +1,77 @@
+"""The manifests that the definitions are tried with, and small edits to them.
+
+A case is an accepted manifest and one edit, so that what is refused differs from what is accepted in exactly the thing
+the case is about. Edits are written as dotted paths, list items by their index: `spec.template.cliques.0.name`.
+"""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+Obj = dict[str, Any]
+Edits = dict[str, Any]
+
+ROOT: Final = Path(__file__).parents[2]
+DEFINITIONS: Final = sorted((ROOT / "deploy" / "crds").glob("*.yaml"))
+SAMPLES: Final = sorted((ROOT / "deploy" / "samples").rglob("*.yaml"))
+GROVE: Final = sorted((Path(__file__).parent / "grove").glob("*.yaml"))
+COMPLETE: Final = Path(__file__).parent / "complete.yaml"
+
+REMOVED: Final = object()  # as the value of an edit: the field is taken out
+
+
+def load(path: Path) -> Obj:
+    """Read the one object of a file."""
+    # By way of JSON: what a YAML alias shares is taken apart, so that an edit changes one place only.
+    parsed: Obj = json.loads(json.dumps(yaml.safe_load(path.read_text())))
+    return parsed
+
+
+def complete(edits: Edits | None = None) -> Obj:
+    """Return the set that uses every field, with these edits."""
+    return edited(load(COMPLETE), edits or {})
+
+
+def edited(manifest: Obj, edits: Edits) -> Obj:
+    """Return a copy of the manifest with each path set to its value, or removed."""
+    changed = copy.deepcopy(manifest)
+    for path, value in edits.items():
+        *parents, last = (int(part) if part.isdigit() else part for part in path.split("."))
+        node: Any = changed
+        for part in parents:
+            node = node.setdefault(part, {}) if isinstance(node, dict) else node[part]
+        if value is REMOVED:
+            del node[last]
+        elif isinstance(node, list) and last == len(node):
+            node.append(copy.deepcopy(value))
+        else:
+            node[last] = copy.deepcopy(value)
+    return changed
+
+
+def definition_schema(definition: Obj) -> Obj:
+    """Return the schema of a definition's only version."""
+    (version,) = definition["spec"]["versions"]
+    schema: Obj = version["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def schema_nodes(schema: Obj, path: str = "") -> list[tuple[str, Obj]]:
+    """Return every node of a structural schema with its path."""
+    found = [(path, schema)]
+    for name, child in schema.get("properties", {}).items():
+        found += schema_nodes(child, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            found += schema_nodes(schema[key], f"{path}[]")
+    return found
+
+
+def rules_of_sets() -> list[Obj]:
+    """Return every CEL rule of the PodCliqueSet's definition; one that YAML repeats by an alias counts each time."""
+    (path,) = (path for path in DEFINITIONS if path.name == "grove.io_podcliquesets.yaml")
+    nodes = schema_nodes(definition_schema(load(path)))
+    return [rule for _, node in nodes for rule in node.get("x-kubernetes-validations", [])]
