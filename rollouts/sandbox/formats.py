@@ -6,6 +6,7 @@ Used by `schema` for the `format` keyword and by everything that words a finding
 import json
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
@@ -39,6 +40,49 @@ FORMATS: dict[str, Callable[[Any], bool]] = {
     "int32": _in_range(-(2**31), 2**31 - 1),
     "int64": _in_range(-(2**63), 2**63 - 1),
 }
+
+
+# --- quantities ----------------------------------------------------------------------------------------------------
+
+_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+def parse_quantity(value: Any) -> Decimal:
+    """The number a quantity stands for; 0 for what is none."""
+    found = _QUANTITY.fullmatch(str(value))
+    if found is None:
+        return Decimal(0)
+    suffix = found[3] or ""
+    number = Decimal(str(value)[: len(str(value)) - len(suffix)])
+    if suffix in _BINARY:
+        return number * Decimal(1024) ** _BINARY[suffix]
+    if suffix in _DECIMAL:
+        return number.scaleb(_DECIMAL[suffix])
+    return number.scaleb(int(suffix[1:]))
+
+
+def canonical_quantity(value: Any) -> Any:
+    """A quantity in the form the real server stores: a string without fraction, its suffix as large as it goes.
+
+    `0.5` becomes `500m`, `1.5Gi` becomes `1536Mi`, `4000m` becomes `4`; what is no quantity is left as it is.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return value
+    found = _QUANTITY.fullmatch(str(value))
+    if found is None:
+        return value
+    number = parse_quantity(value)
+    if (found[3] or "") in _BINARY:
+        return _with_suffix(number, {name: Decimal(1024) ** power for name, power in _BINARY.items()})
+    return _with_suffix(number, {name: Decimal(1).scaleb(power) for name, power in _DECIMAL.items()})
+
+
+def _with_suffix(number: Decimal, units: dict[str, Decimal]) -> str:
+    for name, unit in sorted({"": Decimal(1), **units}.items(), key=lambda one: -one[1]):
+        if number and number % unit == 0:
+            return f"{int(number / unit)}{name}"
+    return "0" if not number else f"{number.normalize():f}"
 
 
 def render(value: Any) -> str:

@@ -3,9 +3,10 @@
 `registry` puts SCHEMA into each kind's schema; `verbs` calls the functions while it prepares an object for the store.
 """
 
+import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rollouts.sandbox.formats import render
@@ -57,7 +58,6 @@ SCHEMA: Final[dict[str, Any]] = {
             "x-kubernetes-patch-strategy": "merge",
             "items": {
                 "type": "object",
-                "required": ["apiVersion", "kind", "name", "uid"],
                 "x-kubernetes-map-type": "atomic",
                 "properties": {
                     "apiVersion": _STRING,
@@ -139,7 +139,7 @@ def is_label(text: str) -> bool:
 
 def subdomain_findings(text: str) -> Iterator[str]:
     if len(text) > _MAX_SUBDOMAIN:
-        yield f"must be no more than {_MAX_SUBDOMAIN} bytes"
+        yield f"must be no more than {_MAX_SUBDOMAIN} characters"
     if re.fullmatch(_SUBDOMAIN, text) is None:
         yield _WORDS_SUBDOMAIN
 
@@ -198,27 +198,58 @@ _NAME_RULES = {
 
 
 def validate_metadata(plural: str, metadata: Mapping[str, Any]) -> Iterator[Cause]:
-    """Find what is wrong with an object's name, labels, annotations and finalizers."""
+    """Find what is wrong with an object's name, labels, annotations, finalizers and owners."""
     name = metadata.get("name", "")
     if not name:
         yield Cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")
     else:
         for finding in _NAME_RULES.get(plural, subdomain_findings)(name):
-            yield Cause("FieldValueInvalid", f"Invalid value: {render(name)}: {finding}", "metadata.name")
+            yield _invalid(name, finding, "metadata.name")
     yield from _validate_labels(metadata.get("labels") or {})
     yield from _validate_annotations(metadata.get("annotations") or {})
+    yield from _validate_owners(metadata.get("ownerReferences") or ())
     for finalizer in metadata.get("finalizers") or ():
         for finding in qualified_findings(finalizer):
-            sentence = f"Invalid value: {render(finalizer)}: {finding}"
-            yield Cause("FieldValueInvalid", sentence, "metadata.finalizers")
+            yield _invalid(finalizer, finding, "metadata.finalizers")
+
+
+def validate_metadata_change(metadata: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[Cause]:
+    """Find what an update may not change in metadata."""
+    if "deletionTimestamp" not in before:
+        return
+    added = [one for one in metadata.get("finalizers") or () if one not in (before.get("finalizers") or ())]
+    if added:
+        listed = ", ".join(render(one) for one in added)
+        sentence = "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers "
+        yield Cause("FieldValueForbidden", f"{sentence}[]string{{{listed}}}", "metadata.finalizers")
+
+
+def _invalid(value: Any, finding: str, path: str) -> Cause:
+    return Cause("FieldValueInvalid", f"Invalid value: {render(value)}: {finding}", path)
+
+
+def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:
+    controllers = []
+    for owner in owners:
+        for member in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(member):
+                yield _invalid("", "must not be empty", f"metadata.ownerReferences.{member}")
+        if owner.get("controller"):
+            controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
+    if len(controllers) > 1:
+        listed = f"{controllers[0]} and {controllers[1]}"
+        sentence = f'Only one reference can have Controller set to true. Found "true" in references for {listed}'
+        order = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+        shown = json.dumps([{k: o[k] for k in order if k in o} for o in owners], separators=(",", ":"))
+        yield Cause("FieldValueInvalid", f"Invalid value: {shown}: {sentence}", "metadata.ownerReferences")
 
 
 def _validate_labels(labels: Mapping[str, str]) -> Iterator[Cause]:
     for key, value in labels.items():
         for finding in qualified_findings(key):
-            yield Cause("FieldValueInvalid", f"Invalid value: {render(key)}: {finding}", "metadata.labels")
+            yield _invalid(key, finding, "metadata.labels")
         for finding in label_value_findings(value):
-            yield Cause("FieldValueInvalid", f"Invalid value: {render(value)}: {finding}", "metadata.labels")
+            yield _invalid(value, finding, "metadata.labels")
 
 
 _MOST_ANNOTATION_BYTES = 256 * 1024
@@ -229,7 +260,7 @@ def _validate_annotations(annotations: Mapping[str, str]) -> Iterator[Cause]:
     for key, value in annotations.items():
         size += len(key.encode()) + len(value.encode())
         for finding in qualified_findings(key.lower()):
-            yield Cause("FieldValueInvalid", f"Invalid value: {render(key)}: {finding}", "metadata.annotations")
+            yield _invalid(key, finding, "metadata.annotations")
     if size > _MOST_ANNOTATION_BYTES:
         sentence = f"Too long: may not be more than {_MOST_ANNOTATION_BYTES} bytes"
         yield Cause("FieldValueTooLong", sentence, "metadata.annotations")

@@ -1,20 +1,47 @@
-"""What the API server does for pods alone: first status, graceful deletion, binding.
+"""What the API server does for pods alone: defaults, first status, graceful deletion, binding, immutability.
 
-Pure functions from pods to pods, called by `verbs`.
+Pure functions on pods, called by `builtins` and `verbs`.
 """
 
+from collections.abc import Iterator
 from typing import Any
+
+from rollouts.sandbox import objectmeta
+from rollouts.sandbox.formats import parse_quantity, render
+from rollouts.sandbox.status import Cause
 
 Obj = dict[str, Any]
 
+# A pod stays five minutes on a node that stopped answering, unless it says otherwise.
+_PATIENCE = 300
+_GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
-def begin(pod: Obj) -> None:
-    """Complete a new pod: what its containers leave open, and the status every pod starts with."""
-    spec = pod.get("spec") or {}
-    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
-        if isinstance(container, dict):
-            container.setdefault("imagePullPolicy", _pull_policy(str(container.get("image", ""))))
-    pod["status"] = {"phase": "Pending", "qosClass": quality_of_service(spec)}
+
+def containers_of(spec: Obj) -> Iterator[tuple[str, Obj]]:
+    """All containers of a pod with their field paths."""
+    for group in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(group) or ()):
+            if isinstance(container, dict):
+                yield f"spec.{group}[{index}]", container
+
+
+# --- new pods ------------------------------------------------------------------------------------------------------
+
+
+def complete(pod: Obj) -> None:
+    """Fill in what depends on other fields: pull policies by image tag, requests by limits."""
+    for _, container in containers_of(_spec(pod)):
+        if "image" in container:
+            container.setdefault("imagePullPolicy", _pull_policy(str(container["image"])))
+        resources = container.get("resources")
+        limits = resources.get("limits") if isinstance(resources, dict) else None
+        if isinstance(resources, dict) and isinstance(limits, dict):
+            resources["requests"] = {**limits, **(resources.get("requests") or {})}
+
+
+def _spec(pod: Obj) -> Obj:
+    spec = pod.get("spec")
+    return spec if isinstance(spec, dict) else {}
 
 
 def _pull_policy(image: str) -> str:
@@ -22,20 +49,60 @@ def _pull_policy(image: str) -> str:
     return "Always" if tag in {"", "latest"} and "@" not in image else "IfNotPresent"
 
 
+def begin(pod: Obj, now: str) -> None:
+    """Give a new pod what admission adds, and the status every pod starts with."""
+    spec = pod.get("spec")
+    if not isinstance(spec, dict):
+        return
+    spec.setdefault("priority", 0)
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    _tolerate_short_outages(spec)
+    status: Obj = {"phase": "Pending", "qosClass": quality_of_service(spec)}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": now,
+                "reason": "SchedulingGated",
+                "message": _GATED,
+            }
+        ]
+    pod["status"] = status
+
+
+def _tolerate_short_outages(spec: Obj) -> None:
+    tolerations = [one for one in spec.get("tolerations") or () if isinstance(one, dict)]
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(_tolerates(one, key) for one in tolerations):
+            tolerations.append(
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _PATIENCE}
+            )
+    spec["tolerations"] = tolerations
+
+
+def _tolerates(toleration: Obj, key: str) -> bool:
+    named = toleration.get("key") in {key, None, ""}
+    return named and toleration.get("effect") in {"NoExecute", None, ""}
+
+
 def quality_of_service(spec: Obj) -> str:
     """Guaranteed, Burstable or BestEffort, from the containers' cpu and memory."""
-    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    every: list[bool] = []
-    any_set = False
-    for container in containers:
-        resources = container.get("resources") or {} if isinstance(container, dict) else {}
+    asked, fixed = False, True
+    for _, container in containers_of(spec):
+        resources = container.get("resources")
+        resources = resources if isinstance(resources, dict) else {}
         requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
         for name in ("cpu", "memory"):
-            any_set = any_set or name in requests or name in limits
-            every.append(name in limits and requests.get(name, limits[name]) == limits[name])
-    if not any_set:
+            asked = asked or name in requests or name in limits
+            fixed = fixed and name in limits and requests.get(name, limits[name]) == limits[name]
+    if not asked:
         return "BestEffort"
-    return "Guaranteed" if all(every) else "Burstable"
+    return "Guaranteed" if fixed else "Burstable"
+
+
+# --- leaving and binding -------------------------------------------------------------------------------------------
 
 
 def grace_period(pod: Obj, asked: int | None) -> int:
@@ -45,18 +112,26 @@ def grace_period(pod: Obj, asked: int | None) -> int:
     """
     if asked is None:
         asked = pod["spec"].get("terminationGracePeriodSeconds", 30)
-    if asked < 0:
-        asked = 1
     phase = pod.get("status", {}).get("phase")
     if not pod["spec"].get("nodeName") or phase in {"Failed", "Succeeded"}:
         return 0
-    return int(asked)
+    return 1 if asked < 0 else int(asked)
 
 
-def bound(pod: Obj, node: str, now: str) -> Obj | None:
-    """The pod on that node with its PodScheduled condition; None when it already is on a node."""
-    if pod["spec"].get("nodeName"):
-        return None
+def refusal_to_bind(pod: Obj) -> str | None:
+    """Why a pod cannot be given a node now; None when it can."""
+    name, spec = pod["metadata"]["name"], pod["spec"]
+    if "deletionTimestamp" in pod["metadata"]:
+        return f"pod {name} is being deleted, cannot be assigned to a host"
+    if spec.get("nodeName"):
+        return f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+    if spec.get("schedulingGates"):
+        return f"pod {name} has non-empty .spec.schedulingGates"
+    return None
+
+
+def bound(pod: Obj, node: str, now: str) -> Obj:
+    """The pod on that node, with its PodScheduled condition."""
     status = pod.get("status") or {}
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
     conditions = [one for one in status.get("conditions") or () if one["type"] != "PodScheduled"]
@@ -66,3 +141,81 @@ def bound(pod: Obj, node: str, now: str) -> Obj | None:
         "spec": {**pod["spec"], "nodeName": node},
         "status": {**status, "conditions": [*conditions, scheduled]},
     }
+
+
+# --- rules ---------------------------------------------------------------------------------------------------------
+
+
+def findings(pod: Obj, old: Obj | None) -> Iterator[Cause]:
+    """Find what the server refuses in a pod beyond its schema."""
+    spec = _spec(pod)
+    if old is not None:
+        if spec != old["spec"]:
+            yield from _change_findings(spec, old["spec"])
+        return
+    if spec.get("containers") == []:
+        yield Cause("FieldValueRequired", "Required value", "spec.containers")
+    names: set[str] = set()
+    for path, container in containers_of(spec):
+        yield from _container_findings(path, container, names)
+
+
+def _container_findings(path: str, container: Obj, names: set[str]) -> Iterator[Cause]:
+    name = container.get("name")
+    if name:
+        for finding in objectmeta.label_findings(name):
+            yield Cause("FieldValueInvalid", f"Invalid value: {render(name)}: {finding}", f"{path}.name")
+        if name in names:
+            yield Cause("FieldValueDuplicate", f"Duplicate value: {render(name)}", f"{path}.name")
+        names.add(name)
+    if not container.get("image"):
+        yield Cause("FieldValueRequired", "Required value", f"{path}.image")
+    resources = container.get("resources") or {}
+    limits = resources.get("limits") or {}
+    for resource, amount in (resources.get("requests") or {}).items():
+        if resource in limits and parse_quantity(amount) > parse_quantity(limits[resource]):
+            sentence = f"must be less than or equal to {resource} limit of {limits[resource]}"
+            yield Cause(
+                "FieldValueInvalid", f"Invalid value: {render(amount)}: {sentence}", f"{path}.resources.requests"
+            )
+
+
+_CHANGEABLE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+# While a pod waits behind gates, these may still be made stricter; the sandbox lets them change freely then.
+_OPEN_WHILE_GATED = ("nodeSelector", "affinity")
+
+
+def _change_findings(spec: Obj, old: Obj) -> Iterator[Cause]:
+    for group in ("containers", "initContainers"):
+        if [one["name"] for one in spec.get(group) or ()] != [one["name"] for one in old.get(group) or ()]:
+            sentence = "Forbidden: pod updates may not add or remove containers"
+            yield Cause("FieldValueForbidden", sentence, f"spec.{group}")
+            return
+    before = {gate["name"] for gate in old.get("schedulingGates") or ()}
+    for index, gate in enumerate(spec.get("schedulingGates") or ()):
+        if gate["name"] not in before:
+            sentence = f"Forbidden: only deletion is allowed, but found new scheduling gate '{gate['name']}'"
+            yield Cause("FieldValueForbidden", sentence, f"spec.schedulingGates[{index}].name")
+            return
+    tolerations = spec.get("tolerations") or []
+    if any(one not in tolerations for one in old.get("tolerations") or ()):
+        sentence = "Forbidden: existing toleration can not be modified except its tolerationSeconds"
+        yield Cause("FieldValueForbidden", sentence, "spec.tolerations")
+        return
+    if _fixed_part(spec, gated=bool(before)) != _fixed_part(old, gated=bool(before)):
+        yield Cause("FieldValueForbidden", f"Forbidden: {_CHANGEABLE}", "spec")
+
+
+def _fixed_part(spec: Obj, *, gated: bool) -> Obj:
+    """A pod's spec without what an update may change."""
+    loose = {"activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"}
+    loose.update(_OPEN_WHILE_GATED if gated else ())
+    fixed = {key: value for key, value in spec.items() if key not in loose}
+    for group in ("containers", "initContainers"):
+        if group in fixed:
+            fixed[group] = [{**one, "image": "", "resources": None} for one in fixed[group]]
+    return fixed

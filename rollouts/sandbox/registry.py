@@ -19,7 +19,7 @@ from rollouts.sandbox.status import Resource
 BUILTIN = Path(__file__).parent / "builtin"
 
 # Kinds whose real counterpart counts generations although they are built in; custom kinds all do.
-_COUNTED_BUILTINS = frozenset({"pods", "poddisruptionbudgets"})
+_COUNTED_BUILTINS = frozenset(("pods", "poddisruptionbudgets", "priorityclasses"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,8 @@ class Schema:
     patch_strategy: str = ""  # strategic merge: merge, retainKeys, "" replaces
     has_defaults: bool = False  # here or anywhere below
     has_rules: bool = False  # here or anywhere below
+    quantity: bool = False  # an amount such as 500m or 4Gi
+    has_quantities: bool = False  # here or anywhere below
     source: Json = None  # the schema as written, for OpenAPI
 
     def child(self, key: str) -> Schema | None:
@@ -118,6 +120,8 @@ def parse_schema(source: dict[str, Any]) -> Schema:
         patch_strategy=source.get("x-kubernetes-patch-strategy", ""),
         has_defaults="default" in source or any(child.has_defaults for child in below),
         has_rules=bool(rules) or any(child.has_rules for child in below),
+        quantity=source.get("format") == "quantity",
+        has_quantities=source.get("format") == "quantity" or any(child.has_quantities for child in below),
         source=source,
     )
 
@@ -136,31 +140,30 @@ def _parse_rule(source: dict[str, Any]) -> Rule:
 # --- pruning -------------------------------------------------------------------------------------------------------
 
 
-def prune(schema: Schema, value: Json, *, drop_nulls: bool = False) -> list[str]:
+def prune(schema: Schema, value: Json) -> list[str]:
     """Remove what the schema does not know from a private copy; return the paths removed.
 
-    `drop_nulls` removes explicit nulls as well: built-in kinds are typed structures in a real server, where null and
-    absent are the same.
+    An explicit null where the schema takes none is the same as leaving the field out, and is removed silently.
     """
     unknown: list[str] = []
-    _prune(schema, value, "", unknown, drop_nulls)
+    _prune(schema, value, "", unknown)
     return unknown
 
 
 _EMBEDDED_KEYS = frozenset(("apiVersion", "kind", "metadata"))
 
 
-def _prune(schema: Schema, value: Json, path: str, unknown: list[str], drop_nulls: bool) -> None:
+def _prune(schema: Schema, value: Json, path: str, unknown: list[str]) -> None:
     if isinstance(value, dict):
-        _prune_object(schema, value, path, unknown, drop_nulls)
+        _prune_object(schema, value, path, unknown)
     elif isinstance(value, list) and schema.items is not None:
         items = schema.items
         for index, item in enumerate(value):
             if isinstance(item, dict | list):
-                _prune(items, item, f"{path}[{index}]", unknown, drop_nulls)
+                _prune(items, item, f"{path}[{index}]", unknown)
 
 
-def _prune_object(schema: Schema, value: Json, path: str, unknown: list[str], drop_nulls: bool) -> None:
+def _prune_object(schema: Schema, value: Json, path: str, unknown: list[str]) -> None:
     if schema.type not in {"object", ""}:
         return  # a type mismatch, for validate to tell
     for key in list(value):
@@ -171,10 +174,27 @@ def _prune_object(schema: Schema, value: Json, path: str, unknown: list[str], dr
                 continue
             unknown.append(f"{path}.{key}" if path else key)
             del value[key]
-        elif member is None and drop_nulls:
-            del value[key]
+        elif member is None:
+            if known.type and not known.nullable:
+                del value[key]
         elif isinstance(member, dict | list):
-            _prune(known, member, f"{path}.{key}" if path else key, unknown, drop_nulls)
+            _prune(known, member, f"{path}.{key}" if path else key, unknown)
+
+
+def normalize(schema: Schema, value: Json) -> Json:
+    """Bring quantities into their canonical form, in place; returns the value for the case it is one itself."""
+    if schema.quantity:
+        return formats.canonical_quantity(value)
+    if not schema.has_quantities:
+        return value
+    if isinstance(value, dict):
+        for key, member in value.items():
+            child = schema.child(key)
+            if child is not None and child.has_quantities:
+                value[key] = normalize(child, member)
+    elif isinstance(value, list) and schema.items is not None:
+        value[:] = [normalize(schema.items, item) for item in value]
+    return value
 
 
 # --- defaulting ----------------------------------------------------------------------------------------------------
@@ -197,7 +217,9 @@ def _default_object(schema: Schema, value: dict[str, Any]) -> None:
             if member.default is not MISSING:
                 present = value.get(name, MISSING)
                 if present is MISSING or (present is None and not member.nullable):
-                    value[name] = copy.deepcopy(member.default)
+                    value[name] = copy.deepcopy(member.default) if member.default else member.default
+                    if isinstance(value[name], dict | list) and not value[name]:
+                        value[name] = type(value[name])()
             if member.has_defaults and name in value:
                 default(member, value[name])
     if schema.additional is not None and schema.additional.has_defaults:

@@ -1,23 +1,28 @@
 """What an API server does with a request, on values.
 
 `http` turns requests into these calls and the behaviour half calls them directly. Each verb is a synchronous function
-on one event loop, so it is atomic. Every write takes the same way: a private copy is pruned and defaulted, joined with
-what the caller may not change, checked, and only then stored; a refusal is raised as `ApiError` and leaves nothing
-behind; a write that changes nothing keeps the resourceVersion.
+on one event loop, so it is atomic. Every write takes the same way: a private copy is pruned and defaulted
+(`admission`), joined with what the caller may not change, its fields given to their manager (`ownership`), checked,
+and only then stored; a refusal is raised as `ApiError` and leaves nothing behind; a write that changes nothing keeps
+the resourceVersion.
 """
 
-import copy
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rollouts.sandbox import objectmeta, pods
+from rollouts.sandbox import admission, builtins, deletion, eviction, objectmeta, ownership, pods
+from rollouts.sandbox.admission import UnknownFields, ignore_unknown
+from rollouts.sandbox.apply import apply_configuration
+from rollouts.sandbox.definitions import publish_definitions
+from rollouts.sandbox.ownership import Owner
 from rollouts.sandbox.patch import PatchType, json_patch, merge_patch
 from rollouts.sandbox.registry import Kind, Registry
-from rollouts.sandbox.schema import default, prune, validate
+from rollouts.sandbox.scale import from_scale, to_scale
 from rollouts.sandbox.selectors import parse_selectors
 from rollouts.sandbox.status import (
+    ApiError,
     Cause,
     Resource,
     already_exists,
@@ -25,22 +30,21 @@ from rollouts.sandbox.status import (
     conflict,
     forbidden,
     invalid,
+    method_not_allowed,
     modified_meanwhile,
+    no_such_resource,
     not_found,
     unsupported_media_type,
 )
 from rollouts.sandbox.store import Store
+from rollouts.sandbox.strategic import strategic_merge
 
 Obj = dict[str, Any]
 Objects = list[Obj]
-UnknownFields = Callable[[Kind, Sequence[str]], None]
 
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _NAME_ATTEMPTS = 8
-
-
-def ignore_unknown(_kind: Kind, _paths: Sequence[str]) -> None:
-    """Prune silently, as fieldValidation=Ignore does."""
+_PATCH_TYPES = ", ".join((PatchType.JSON, PatchType.MERGE, PatchType.APPLY))
 
 
 class Verbs:
@@ -52,6 +56,7 @@ class Verbs:
         self._clock = clock
         self._namespaces = registry.kind("namespaces")
         self._pods = registry.kind("pods")
+        self._definitions = registry.kind("customresourcedefinitions", "apiextensions.k8s.io")
         self._bootstrap()
 
     def _bootstrap(self) -> None:
@@ -59,6 +64,12 @@ class Verbs:
         for name in SYSTEM_NAMESPACES:
             if self.store.get(self._namespaces, None, name) is None:
                 self.create(self._namespaces, None, {"metadata": {"name": name}})
+        publish_definitions(self.store, self.registry, self.now())
+
+    def now(self, after_seconds: int = 0) -> str:
+        """The clock as objects write it."""
+        moment = self._clock().astimezone(UTC) + timedelta(seconds=after_seconds)
+        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -67,6 +78,12 @@ class Verbs:
         if stored is None:
             raise not_found(kind.resource(name))
         return stored.obj
+
+    def get_scale(self, kind: Kind, namespace: str | None, name: str) -> Obj:
+        """The Scale of an object whose kind has one."""
+        if kind.scale is None:
+            raise no_such_resource()
+        return to_scale(kind.scale, self.get(kind, namespace, name))
 
     def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Objects:
         matches = parse_selectors(kind, labels, fields)
@@ -84,21 +101,29 @@ class Verbs:
         dry_run: bool = False,
         unknown_fields: UnknownFields = ignore_unknown,
     ) -> Obj:
-        obj = self._decode(kind, body, unknown_fields)
+        self._refuse_read_only(kind)
+        obj = admission.decode(kind, body, unknown_fields)
+        admission.place(kind, namespace, obj["metadata"])
+        if kind.has_status and kind.plural not in builtins.STATUS_ON_CREATE:
+            obj.pop("status", None)
+        self._begin_metadata(kind, obj["metadata"])
+        owners = ownership.base_owners(None, obj, "")
+        ownership.track_update(kind, None, obj, owners, Owner(manager, "Update", "", kind.api_version), self.now())
+        return self._create(kind, namespace, obj, dry_run=dry_run)
+
+    def _create(self, kind: Kind, namespace: str | None, obj: Obj, *, dry_run: bool) -> Obj:
         metadata = obj["metadata"]
-        self._place(kind, namespace, metadata)
         if metadata.get("resourceVersion"):
-            raise bad_request("resourceVersion should not be set on objects to be created")
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         self._require_namespace(kind, metadata)
-        self._begin(kind, obj)
-        self._check(kind, obj, None)
+        builtins.begin(kind, obj, self.now())
+        admission.check(kind, obj, None)
         if self.store.get(kind, namespace, metadata["name"]) is not None:
             raise already_exists(kind.resource(metadata["name"]))
         return obj if dry_run else self.store.put(kind, obj)
 
-    def _begin(self, kind: Kind, obj: Obj) -> None:
+    def _begin_metadata(self, kind: Kind, metadata: Obj) -> None:
         """Give a new object what the server sets."""
-        metadata = obj["metadata"]
         for member in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
             metadata.pop(member, None)
         if not metadata.get("name") and metadata.get("generateName"):
@@ -107,13 +132,6 @@ class Verbs:
         metadata["creationTimestamp"] = self.now()
         if kind.counts_generations:
             metadata["generation"] = 1
-        if kind.has_status:
-            obj.pop("status", None)
-        if kind is self._pods:
-            pods.begin(obj)
-        elif kind is self._namespaces:
-            obj["status"] = {"phase": "Active"}
-            metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata.get("name", "")
 
     def _free_name(self, kind: Kind, namespace: str | None, prefix: str) -> str:
         for _ in range(_NAME_ATTEMPTS):
@@ -121,6 +139,18 @@ class Verbs:
             if self.store.get(kind, namespace, name) is None:
                 break
         return name
+
+    def _require_namespace(self, kind: Kind, metadata: Obj) -> None:
+        if not kind.namespaced:
+            return
+        name = metadata["namespace"]
+        stored = self.store.get(self._namespaces, None, name)
+        if stored is None:
+            raise not_found(self._namespaces.resource(name))
+        if "deletionTimestamp" in stored.obj["metadata"]:
+            why = f"unable to create new content in namespace {name} because it is being terminated"
+            cause = Cause("NamespaceTerminating", f"namespace {name} is being terminated", "metadata.namespace")
+            raise forbidden(kind.resource(metadata.get("name", "")), why, (cause,))
 
     # --- updating --------------------------------------------------------------------------------------------------
 
@@ -136,10 +166,20 @@ class Verbs:
         dry_run: bool = False,
         unknown_fields: UnknownFields = ignore_unknown,
     ) -> Obj:
+        self._refuse_read_only(kind)
         current = self.get(kind, namespace, name)
-        obj = self._decode(kind, body, unknown_fields)
-        self._place(kind, namespace, obj["metadata"], name)
-        return self._replace(kind, current, obj, subresource=subresource, manager=manager, dry_run=dry_run)
+        if subresource == "scale":
+            scaled = self._scaled(kind, current, body)
+            _check_uid(kind, current, scaled["metadata"])
+            return self._scale(kind, current, scaled, dry_run=dry_run)
+        if subresource == "status":
+            obj = admission.decode_status(kind, current, body, unknown_fields)
+        else:
+            obj = admission.decode(kind, body, unknown_fields)
+        admission.place(kind, namespace, obj["metadata"], name)
+        _check_uid(kind, current, obj["metadata"])
+        owners = ownership.base_owners(current, obj, subresource or "")
+        return self._replace(kind, current, obj, subresource or "", (manager, owners), dry_run=dry_run)
 
     def patch(
         self,
@@ -155,62 +195,99 @@ class Verbs:
         dry_run: bool = False,
         unknown_fields: UnknownFields = ignore_unknown,
     ) -> Obj:
+        self._refuse_read_only(kind)
+        if patch_type is PatchType.APPLY:
+            return self._apply(kind, namespace, name, body, (manager, subresource or ""), force=force, dry_run=dry_run)
         current = self.get(kind, namespace, name)
-        patched = self._patched(kind, current, patch_type, body)
-        obj = self._decode(kind, patched, unknown_fields)
-        self._place(kind, namespace, obj["metadata"], name)
-        return self._replace(kind, current, obj, subresource=subresource, manager=manager, dry_run=dry_run)
-
-    def _patched(self, kind: Kind, current: Obj, patch_type: PatchType, body: Any) -> Obj:
-        if patch_type is PatchType.MERGE:
-            if not isinstance(body, dict):
-                raise bad_request("the patch is not an object")
-            merged: Obj = merge_patch(current, body)
-            return merged
-        if patch_type is PatchType.JSON:
-            return json_patch(current, body)
-        raise unsupported_media_type(f"the body of the request was in an unknown format: {patch_type}")
+        if subresource == "scale":
+            patched = _patched(kind, self.get_scale(kind, namespace, name), patch_type, body)
+            return self._scale(kind, current, self._scaled(kind, current, patched), dry_run=dry_run)
+        patched = _patched(kind, current, patch_type, body)
+        if subresource == "status":
+            obj = admission.decode_status(kind, current, patched, unknown_fields)
+        else:
+            obj = admission.decode(kind, patched, unknown_fields)
+        admission.place(kind, namespace, obj["metadata"], name)
+        _check_uid_kept(kind, current, obj["metadata"])
+        owners = ownership.base_owners(current, obj, subresource or "")
+        return self._replace(kind, current, obj, subresource or "", (manager, owners), dry_run=dry_run)
 
     def _replace(
-        self, kind: Kind, current: Obj, obj: Obj, *, subresource: str | None, manager: str, dry_run: bool
+        self,
+        kind: Kind,
+        current: Obj,
+        obj: Obj,
+        subresource: str,
+        tracking: tuple[str, ownership.Owners] | None,
+        *,
+        dry_run: bool,
     ) -> Obj:
         """Put a decoded object in place of the stored one, as far as the caller may."""
-        self._check_preconditions(kind, current, obj["metadata"])
-        if subresource == "status":
-            obj = _with_status(kind, current, obj)
-        elif kind.has_status:
-            _keep(obj, current, "status")
-        self._carry(kind, current, obj)
-        if obj == current:
+        _check_revision(kind, current, obj["metadata"])
+        _carry(kind, current, obj, subresource)
+        if tracking is not None:
+            manager, owners = tracking
+            me = Owner(manager, "Update", subresource, kind.api_version)
+            ownership.track_update(kind, current, obj, owners, me, self.now())
+        if ownership.same_but_for_time(obj, current):
             return current
-        self._check(kind, obj, current)
-        if dry_run:
-            return obj
-        if _is_finished(obj):
-            return self.store.remove(kind, obj)
-        return self.store.put(kind, obj)
+        admission.check(kind, obj, current)
+        if deletion.is_finished(obj):
+            return obj if dry_run else self._remove(kind, obj)
+        return obj if dry_run else self.store.put(kind, obj)
 
-    def _check_preconditions(self, kind: Kind, current: Obj, wanted: Obj) -> None:
-        name = current["metadata"]["name"]
-        uid = wanted.get("uid")
-        if uid and uid != current["metadata"]["uid"]:
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {current['metadata']['uid']}"
-            raise conflict(kind.resource(name), why)
-        revision = wanted.get("resourceVersion")
-        if revision and revision != current["metadata"]["resourceVersion"]:
-            raise modified_meanwhile(kind.resource(name))
-        if not revision and not kind.builtin:
-            message = "Invalid value: 0: must be specified for an update"
-            cause = Cause("FieldValueInvalid", message, "metadata.resourceVersion")
-            raise invalid(kind.named(name), [cause])
+    def _remove(self, kind: Kind, obj: Obj) -> Obj:
+        self.store.remove(kind, obj)
+        return obj
 
-    def _carry(self, kind: Kind, current: Obj, obj: Obj) -> None:
-        """Keep what only the server sets, and count a generation when more than metadata and status changed."""
-        metadata, before = obj["metadata"], current["metadata"]
-        for member in (*objectmeta.SERVER_SET, "resourceVersion"):
-            _keep(metadata, before, member)
-        if kind.counts_generations and _wishes(obj) != _wishes(current):
-            metadata["generation"] = before.get("generation", 0) + 1
+    def _scaled(self, kind: Kind, current: Obj, scale: Any) -> Obj:
+        if kind.scale is None:
+            raise no_such_resource()
+        return from_scale(kind, kind.scale, current, scale)
+
+    def _scale(self, kind: Kind, current: Obj, obj: Obj, *, dry_run: bool) -> Obj:
+        """Store scaled replicas; whoever owned the number before owns it no longer."""
+        owners = ownership.parse_owners(current)
+        result = self._replace(kind, current, obj, "scale", ("", owners), dry_run=dry_run)
+        return to_scale(kind.scale, result) if kind.scale is not None else result
+
+    def _apply(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        name: str,
+        body: Any,
+        writer: tuple[str, str],
+        *,
+        force: bool,
+        dry_run: bool,
+    ) -> Obj:
+        manager, subresource = writer
+        configuration = _applicable(kind, namespace, name, body)
+        stored = self.store.get(kind, namespace, name)
+        if stored is None and subresource:
+            raise not_found(kind.resource(name))
+        current = stored.obj if stored is not None else None
+        owner = Owner(manager, "Apply", subresource, kind.api_version)
+        applied = apply_configuration(kind, current, configuration, owner, force=force, now=self.now())
+        if current is None:
+            return self._create_applied(kind, namespace, applied, dry_run=dry_run)
+        obj = admission.decode(kind, applied, ignore_unknown)
+        admission.place(kind, namespace, obj["metadata"], name)
+        _check_uid_kept(kind, current, obj["metadata"])
+        if "resourceVersion" not in configuration["metadata"]:
+            obj["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
+        return self._replace(kind, current, obj, subresource, None, dry_run=dry_run)
+
+    def _create_applied(self, kind: Kind, namespace: str | None, applied: Obj, *, dry_run: bool) -> Obj:
+        obj = admission.decode(kind, applied, ignore_unknown)
+        if obj["metadata"].get("uid"):
+            raise _immutable_uid(kind, obj["metadata"])
+        admission.place(kind, namespace, obj["metadata"])
+        if kind.has_status and kind.plural not in builtins.STATUS_ON_CREATE:
+            obj.pop("status", None)
+        self._begin_metadata(kind, obj["metadata"])
+        return self._create(kind, namespace, obj, dry_run=dry_run)
 
     # --- deleting --------------------------------------------------------------------------------------------------
 
@@ -226,118 +303,121 @@ class Verbs:
         propagation: str | None = None,
         dry_run: bool = False,
     ) -> Obj:
+        """Delete an object, or begin to; the answer is its last or its leaving version."""
+        self._refuse_read_only(kind)
         current = self.get(kind, namespace, name)
-        metadata = current["metadata"]
-        if uid is not None and uid != metadata["uid"]:
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}"
-            raise conflict(kind.resource(name), why)
-        if resource_version is not None and resource_version != metadata["resourceVersion"]:
-            why = (
-                f"Precondition failed: ResourceVersion in precondition: {resource_version}, "
-                f"ResourceVersion in object meta: {metadata['resourceVersion']}"
-            )
-            raise conflict(kind.resource(name), why)
-        return self._delete(kind, current, grace_seconds, propagation, dry_run)
-
-    def _delete(
-        self, kind: Kind, current: Obj, grace_seconds: int | None, propagation: str | None, dry_run: bool
-    ) -> Obj:
-        metadata = current["metadata"]
+        deletion.check_preconditions(kind, current, uid, resource_version)
+        if kind is self._namespaces:
+            if name in SYSTEM_NAMESPACES[:1]:
+                raise forbidden(kind.resource(name), "this namespace may not be deleted")
+            current = {**current, "status": {**current.get("status", {}), "phase": "Terminating"}}
         grace = pods.grace_period(current, grace_seconds) if kind is self._pods else 0
-        finalizers = [*(metadata.get("finalizers") or ())]
-        for policy, finalizer in (("Foreground", "foregroundDeletion"), ("Orphan", "orphan")):
-            if propagation == policy and finalizer not in finalizers:
-                finalizers.append(finalizer)
-        if not finalizers and grace == 0:
-            return current if dry_run else self.store.remove(kind, current)
-        leaving = {**metadata}
-        if finalizers:
-            leaving["finalizers"] = finalizers
-        if "deletionTimestamp" not in leaving:
-            leaving["deletionTimestamp"] = self.now(grace)
-            if "generation" in leaving:
-                leaving["generation"] += 1
-            leaving["deletionGracePeriodSeconds"] = grace
-        elif grace < leaving.get("deletionGracePeriodSeconds", 0):
-            leaving["deletionTimestamp"] = self.now(grace)
-            leaving["deletionGracePeriodSeconds"] = grace
-        obj = {**current, "metadata": leaving}
-        if obj == current or dry_run:
+        finalizers = deletion.finalizers_for(current, propagation)
+        obj = deletion.leaving(current, finalizers, grace, self.now(grace))
+        if dry_run:
             return obj
-        return self.store.put(kind, obj)
+        if deletion.is_finished(obj):
+            return self._remove(kind, obj)
+        return current if obj == self.get(kind, namespace, name) else self.store.put(kind, obj)
 
-    def evict(self, namespace: str, name: str, *, uid: str | None = None, dry_run: bool = False) -> None:
-        self.delete(self._pods, namespace, name, uid=uid, dry_run=dry_run)
+    def evict(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        """Delete a pod as far as the disruption budgets allow; 429 when they do not."""
+        pod = self.get(self._pods, namespace, name)
+        budgets = self.registry.kind("poddisruptionbudgets", "policy")
+        if not eviction.needs_no_budget(pod):
+            budget = eviction.covering_budget(pod, self.list(budgets, namespace))
+            status = eviction.spent_status(pod, budget, self.now()) if budget is not None else None
+            if budget is not None and status is not None and not dry_run:
+                spent = {**budget, "status": status}
+                self.update(budgets, namespace, budget["metadata"]["name"], spent, subresource="status")
+        self.delete(
+            self._pods,
+            namespace,
+            name,
+            uid=uid,
+            resource_version=resource_version,
+            grace_seconds=grace_seconds,
+            dry_run=dry_run,
+        )
 
-    def bind(self, namespace: str, pod: str, node: str) -> None:
-        """Assign a pod to a node, as pods/binding does."""
+    def bind(self, namespace: str, pod: str, node: str, *, dry_run: bool = False) -> None:
+        """Give a pod its node, as pods/binding does."""
         current = self.get(self._pods, namespace, pod)
-        bound = pods.bound(current, node, self.now())
-        if bound is None:
-            why = f'pod {pod} is already assigned to node "{current["spec"]["nodeName"]}"'
-            raise conflict(Resource("", "pods/binding", pod), why)
-        self.store.put(self._pods, bound)
+        refusal = pods.refusal_to_bind(current)
+        if refusal is not None:
+            raise conflict(Resource("", "pods/binding", pod), refusal)
+        if not dry_run:
+            self.store.put(self._pods, pods.bound(current, node, self.now()))
 
-    # --- the steps of a write --------------------------------------------------------------------------------------
+    def _refuse_read_only(self, kind: Kind) -> None:
+        """Definitions come from files; through the API they can only be read."""
+        if kind is self._definitions:
+            raise method_not_allowed()
 
-    def now(self, after_seconds: int = 0) -> str:
-        """The clock as objects write it."""
-        moment = self._clock().astimezone(UTC)
-        if after_seconds:
-            moment = datetime.fromtimestamp(moment.timestamp() + after_seconds, UTC)
-        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    def _decode(self, kind: Kind, body: Any, unknown_fields: UnknownFields) -> Obj:
-        """A private copy of what was sent, of the right kind, pruned and defaulted."""
-        if not isinstance(body, dict):
-            raise bad_request(f"json: cannot unmarshal into Go value of type {kind.kind}")
-        for member, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
-            if body.get(member, wanted) != wanted:
-                raise bad_request(
-                    f'{body.get("kind")} in version "{body.get("apiVersion")}" cannot be handled as a {kind.kind}'
-                )
-        obj: Obj = {"apiVersion": kind.api_version, "kind": kind.kind}
-        obj |= copy.deepcopy(body)
-        if not isinstance(obj.setdefault("metadata", {}), dict):
-            raise bad_request("metadata is not an object")
-        unknown_fields(kind, prune(kind.schema, obj, drop_nulls=kind.builtin))
-        _drop_empty(obj["metadata"])
-        default(kind.schema, obj)
-        return obj
+# --- the rules of an update ----------------------------------------------------------------------------------------
 
-    def _place(self, kind: Kind, namespace: str | None, metadata: Obj, name: str | None = None) -> None:
-        """Settle the object's name and namespace against those of the request."""
-        if kind.namespaced:
-            if metadata.setdefault("namespace", namespace) != namespace:
-                sentence = "the namespace of the provided object does not match the namespace sent on the request"
-                raise bad_request(sentence)
-        else:
-            metadata.pop("namespace", None)
-        if name is not None and metadata.setdefault("name", name) != name:
-            sentence = f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
-            raise bad_request(sentence)
 
-    def _require_namespace(self, kind: Kind, metadata: Obj) -> None:
-        if not kind.namespaced:
-            return
-        name = metadata["namespace"]
-        stored = self.store.get(self._namespaces, None, name)
-        if stored is None:
-            raise not_found(self._namespaces.resource(name))
-        if "deletionTimestamp" in stored.obj["metadata"]:
-            why = f"unable to create new content in namespace {name} because it is being terminated"
-            cause = Cause("NamespaceTerminating", f"namespace {name} is being terminated", "metadata.namespace")
-            raise forbidden(kind.resource(metadata.get("name", "")), why, (cause,))
+def _check_uid(kind: Kind, current: Obj, wanted: Obj) -> None:
+    """A replaced object that names a uid means that very object."""
+    uid, found = wanted.get("uid"), current["metadata"]["uid"]
+    if not uid or uid == found:
+        return
+    place = "/".join(part for part in (kind.group, kind.plural, wanted.get("namespace"), wanted["name"]) if part)
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{place}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
+    )
+    raise conflict(kind.resource(wanted["name"]), why)
 
-    def _check(self, kind: Kind, obj: Obj, old: Obj | None) -> None:
-        findings = [*self._findings(kind, obj, old)]
-        if findings:
-            raise invalid(kind.named(obj["metadata"].get("name", "")), findings)
 
-    def _findings(self, kind: Kind, obj: Obj, old: Obj | None) -> Iterator[Cause]:
-        if old is None or obj["metadata"] != old["metadata"]:
-            yield from objectmeta.validate_metadata(kind.plural, obj["metadata"])
-        yield from validate(kind.schema, obj, old) if old is not None else validate(kind.schema, obj)
+def _check_uid_kept(kind: Kind, current: Obj, wanted: Obj) -> None:
+    if wanted.get("uid", current["metadata"]["uid"]) != current["metadata"]["uid"]:
+        raise _immutable_uid(kind, wanted)
+
+
+def _immutable_uid(kind: Kind, metadata: Obj) -> ApiError:
+    cause = Cause("FieldValueInvalid", f'Invalid value: "{metadata["uid"]}": field is immutable', "metadata.uid")
+    return invalid(kind.named(metadata["name"]), [cause])
+
+
+def _check_revision(kind: Kind, current: Obj, wanted: Obj) -> None:
+    name, revision = current["metadata"]["name"], wanted.get("resourceVersion")
+    if revision:
+        if not revision.isdigit():
+            raise ApiError(500, "", f'strconv.ParseUint: parsing "{revision}": invalid syntax')
+        if revision != current["metadata"]["resourceVersion"]:
+            raise modified_meanwhile(kind.resource(name))
+    elif not kind.builtin:
+        message = "Invalid value: 0: must be specified for an update"
+        raise invalid(kind.resource(name), [Cause("FieldValueInvalid", message, "metadata.resourceVersion")])
+
+
+def _carry(kind: Kind, current: Obj, obj: Obj, subresource: str) -> None:
+    """Keep what this door may not change, and count a generation when more than metadata and status changed."""
+    metadata, before = obj["metadata"], current["metadata"]
+    if subresource in {"status", "scale"} and not (kind.builtin and subresource == "status"):
+        metadata = obj["metadata"] = {**before}
+    if subresource == "status":
+        for member in [key for key in {**obj, **current} if key not in {"metadata", "status"}]:
+            _keep(obj, current, member)
+    elif kind.has_status:
+        _keep(obj, current, "status")
+    for member in (*objectmeta.SERVER_SET, "resourceVersion"):
+        _keep(metadata, before, member)
+    if kind.plural == "namespaces" and kind.builtin and subresource != "finalize":
+        _keep(obj, current, "spec")  # its finalizers go through namespaces/finalize alone
+    if kind.counts_generations and _wishes(obj) != _wishes(current):
+        metadata["generation"] = before.get("generation", 0) + 1
 
 
 def _keep(obj: Obj, current: Obj, member: str) -> None:
@@ -352,30 +432,38 @@ def _wishes(obj: Obj) -> Obj:
     return {key: value for key, value in obj.items() if key not in {"metadata", "status"}}
 
 
-def _with_status(kind: Kind, current: Obj, sent: Obj) -> Obj:
-    """The stored object with the status that was sent; a built-in kind takes its labels and annotations too."""
-    obj = {**current, "metadata": {**current["metadata"]}}
-    if kind.builtin:
-        obj["metadata"] = sent["metadata"]
-    if "status" in sent:
-        obj["status"] = sent["status"]
-    else:
-        obj.pop("status", None)
-    return obj
+def _patched(kind: Kind, current: Obj, patch_type: PatchType, body: Any) -> Obj:
+    """The stored object with a patch applied, before any check."""
+    if patch_type is PatchType.JSON:
+        return json_patch(current, body)
+    if patch_type is PatchType.STRATEGIC and not kind.builtin:
+        raise unsupported_media_type(
+            f"the body of the request was in an unknown format - accepted media types include: {_PATCH_TYPES}"
+        )
+    if not isinstance(body, dict):
+        shape = "array" if isinstance(body, list) else "string" if isinstance(body, str) else "number"
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {shape} into Go value of type map[string]interface {{}}"
+        )
+    if patch_type is PatchType.STRATEGIC:
+        return strategic_merge(kind.schema, current, body)
+    merged: Obj = merge_patch(current, body)
+    return merged
 
 
-def _is_finished(obj: Obj) -> bool:
-    """Whether a leaving object waits for nothing any more."""
-    metadata = obj["metadata"]
-    return (
-        "deletionTimestamp" in metadata
-        and not metadata.get("finalizers")
-        and not metadata.get("deletionGracePeriodSeconds")
-    )
-
-
-def _drop_empty(metadata: Obj) -> None:
-    """Empty maps and lists in metadata are as good as absent, and the real server leaves them out."""
-    for member in ("labels", "annotations", "finalizers", "ownerReferences", "managedFields"):
-        if member in metadata and not metadata[member]:
-            del metadata[member]
+def _applicable(kind: Kind, namespace: str | None, name: str, body: Any) -> Obj:
+    """An applied configuration, placed; refused when it is not of this kind or sets what an apply may not."""
+    if not isinstance(body, dict) or not body.get("kind") or not body.get("apiVersion"):
+        raise bad_request("invalid object type: /, Kind=")
+    if body["kind"] != kind.kind or body["apiVersion"] != kind.api_version:
+        group, _, version = body["apiVersion"].rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{version}, Kind={body['kind']}")
+    configuration: Obj = admission.own_copy(body)
+    metadata = configuration.setdefault("metadata", {})
+    if "managedFields" in metadata:
+        raise bad_request("metadata.managedFields must be nil")
+    metadata.setdefault("name", name)
+    if kind.namespaced:
+        metadata.setdefault("namespace", namespace)
+    admission.place(kind, namespace, metadata, name)
+    return configuration

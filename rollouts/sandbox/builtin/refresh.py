@@ -30,8 +30,6 @@ CODED_DEFAULTS: dict[str, dict[str, Any]] = {
         "securityContext": {},
         "schedulerName": "default-scheduler",
         "enableServiceLinks": True,
-        "preemptionPolicy": "PreemptLowerPriority",
-        "priority": 0,
     },
     "Container": {
         "terminationMessagePath": "/dev/termination-log",
@@ -48,7 +46,6 @@ CODED_DEFAULTS: dict[str, dict[str, Any]] = {
     "ObjectFieldSelector": {"apiVersion": "v1"},
     "ServiceAccountTokenProjection": {"expirationSeconds": 3600},
     "ServiceSpec": {"type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster"},
-    "NamespaceSpec": {"finalizers": ["kubernetes"]},
     "Secret": {"type": "Opaque"},
     "HorizontalPodAutoscalerSpec": {"minReplicas": 1},
     "PriorityClass": {"preemptionPolicy": "PreemptLowerPriority"},

@@ -1,0 +1,251 @@
+"""What happens to an object between the request and the store: decoding, placing, checking.
+
+`verbs` calls these in order. `decode` makes a private copy of what was sent, of the right kind, pruned and defaulted;
+`place` settles its name and namespace against those of the request; `check` refuses it with every finding at once.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import orjson
+
+from rollouts.sandbox import builtins, cel, objectmeta
+from rollouts.sandbox.formats import render
+from rollouts.sandbox.registry import Kind
+from rollouts.sandbox.schema import MISSING, default, normalize, prune, type_name, validate
+from rollouts.sandbox.status import Cause, Resource, bad_request, invalid
+
+Obj = dict[str, Any]
+# Told about fields that were sent and dropped: the kind, their paths, and the whole object for patches.
+UnknownFields = Callable[[Kind, Sequence[str], Obj], None]
+
+
+def ignore_unknown(_kind: Kind, _paths: Sequence[str], _obj: Obj) -> None:
+    """Drop unknown fields silently, as fieldValidation=Ignore does."""
+
+
+def own_copy(value: Any) -> Any:
+    """A deep copy of a JSON value."""
+    return orjson.loads(orjson.dumps(value))
+
+
+def decode(kind: Kind, body: Any, unknown_fields: UnknownFields) -> Obj:
+    """A private copy of what was sent, of the right kind, pruned and defaulted."""
+    if not isinstance(body, dict):
+        raise bad_request(f"json: cannot unmarshal {_go_type(body)} into Go value of type v1.{kind.kind}")
+    _check_type(kind, body)
+    obj: Obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}, **own_copy(body)}
+    _check_metadata_types(kind, obj)
+    unknown = prune(kind.schema, obj)
+    if unknown:
+        unknown_fields(kind, unknown, body)
+    _drop_empty(obj["metadata"])
+    complete(kind, obj)
+    return obj
+
+
+def decode_status(kind: Kind, current: Obj, body: Any, unknown_fields: UnknownFields) -> Obj:
+    """The stored object with the status that was sent: the short way for the most frequent write."""
+    if not isinstance(body, dict):
+        raise bad_request(f"json: cannot unmarshal {_go_type(body)} into Go value of type v1.{kind.kind}")
+    _check_type(kind, body)
+    sent: Obj = {"status": own_copy(body["status"])} if body.get("status") is not None else {}
+    unknown = prune(kind.schema, sent)
+    if unknown:
+        unknown_fields(kind, unknown, body)
+    metadata = own_copy(body.get("metadata") or {})
+    obj = {**current, "metadata": metadata, **sent}
+    if "status" not in sent:
+        obj.pop("status", None)
+    elif kind.schema.properties is not None and "status" in kind.schema.properties:
+        schema = kind.schema.properties["status"]
+        if kind.builtin:
+            sent["status"] = obj["status"] = normalize(schema, sent["status"])
+        default(schema, sent["status"])
+    _check_metadata_types(kind, obj)
+    if kind.builtin:
+        prune(kind.schema, {"metadata": metadata})
+        _drop_empty(metadata)
+    return obj
+
+
+def complete(kind: Kind, obj: Obj) -> None:
+    """Fill in what was left open and bring built-in values into their canonical form."""
+    if kind.builtin:
+        normalize(kind.schema, obj)
+    default(kind.schema, obj)
+    builtins.complete(kind, obj)
+
+
+def _check_type(kind: Kind, body: Obj) -> None:
+    version, name = body.get("apiVersion") or kind.api_version, body.get("kind") or kind.kind
+    if version == kind.api_version and name == kind.kind:
+        return
+    if not kind.builtin:
+        if version != kind.api_version:
+            sentence = f"the API version in the data ({version}) does not match the expected API version "
+            raise bad_request(f"{sentence}({kind.api_version})")
+        cause = Cause("FieldValueInvalid", f"Invalid value: {render(name)}: must be {kind.kind}", "kind")
+        raise invalid(Resource(kind.group, name, (body.get("metadata") or {}).get("name", "")), [cause])
+    sentence = f'{name} in version "{kind.version}" cannot be handled as a {kind.kind}: '
+    raise bad_request(f'{sentence}no kind "{name}" is registered for version "{version}" in scheme "sandbox"')
+
+
+_GO_TYPES = {
+    "object": "map[string]string",
+    "array": "[]string",
+    "string": "string",
+    "integer": "int64",
+    "boolean": "bool",
+    "number": "float64",
+}
+
+
+def _go_type(value: Any) -> str:
+    name = type_name(value)
+    return {"integer": "number", "boolean": "bool"}.get(name, name)
+
+
+def _check_metadata_types(kind: Kind, obj: Obj) -> None:
+    """Metadata is a typed structure for every kind: wrong types there fail to decode instead of failing a rule."""
+    metadata = obj["metadata"]
+    if not isinstance(metadata, dict):
+        raise _undecodable(kind, metadata, "metadata", "v1.ObjectMeta", kind.kind)
+    schema = (kind.schema.properties or {})["metadata"]
+    for name, value in metadata.items():
+        child = schema.child(name)
+        if child is None or value is None:
+            continue
+        prefix = "metadata." if kind.builtin else ""
+        for cause in validate(child, value, MISSING, name):
+            if cause.reason == "FieldValueTypeInvalid":
+                wrong, wanted = _wrong_part(child, value)
+                raise _undecodable(kind, wrong, f"{prefix}{name}", wanted, "ObjectMeta")
+    for name in [name for name, value in metadata.items() if value is None]:
+        del metadata[name]
+
+
+def _wrong_part(schema: Any, value: Any) -> tuple[Any, str]:
+    if isinstance(value, dict) and schema.additional is not None:
+        return next(one for one in value.values() if not isinstance(one, str)), "string"
+    if isinstance(value, list) and schema.items is not None and schema.items.type == "string":
+        return next((one for one in value if not isinstance(one, str)), value), "string"
+    return value, _GO_TYPES.get(schema.type, "string")
+
+
+def _undecodable(kind: Kind, value: Any, path: str, wanted: str, owner: str) -> Exception:
+    sentence = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
+    return bad_request(
+        f"{sentence}json: cannot unmarshal {_go_type(value)} into Go struct field {owner}.{path} of type {wanted}"
+    )
+
+
+def _drop_empty(metadata: Obj) -> None:
+    """Empty maps and lists in metadata are as good as absent, and the real server leaves them out."""
+    for member in ("labels", "annotations", "finalizers", "ownerReferences", "managedFields"):
+        if member in metadata and not metadata[member]:
+            del metadata[member]
+
+
+def place(kind: Kind, namespace: str | None, metadata: Obj, name: str | None = None) -> None:
+    """Settle the object's name and namespace against those of the request."""
+    if kind.namespaced:
+        if (metadata.get("namespace") or namespace) != namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+    if name is None:
+        return
+    if not metadata.get("name"):
+        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if metadata["name"] != name:
+        raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
+
+
+# --- checking ------------------------------------------------------------------------------------------------------
+
+# After one of these, rules in CEL would be evaluated on values they were not written for.
+_BLOCKING = frozenset(
+    (
+        "FieldValueRequired",
+        "FieldValueNotSupported",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    )
+)
+_UNCHECKED = Cause(
+    "FieldValueInvalid",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing "
+    "errors to complete validation",
+    "<nil>",
+)
+
+
+def check(kind: Kind, obj: Obj, old: Obj | None) -> None:
+    """Refuse an object that breaks its schema, its rules or what the server demands of every object."""
+    findings = list(_findings(kind, obj, old))
+    if not findings:
+        return
+    if kind.builtin:
+        _refuse_undecodable(kind, findings)
+    raise invalid(kind.named(obj["metadata"].get("name", "")), findings)
+
+
+def _findings(kind: Kind, obj: Obj, old: Obj | None) -> Iterator[Cause]:
+    found: list[Cause] = []
+    if old is None:
+        found += objectmeta.validate_metadata(kind.plural, obj["metadata"])
+    elif obj["metadata"] != old["metadata"]:
+        found += objectmeta.validate_metadata(kind.plural, obj["metadata"])
+        found += objectmeta.validate_metadata_change(obj["metadata"], old["metadata"])
+    before = MISSING if old is None else old
+    broken = sorted(validate(kind.schema, obj, before), key=lambda cause: cause.reason == "FieldValueDuplicate")
+    found += broken
+    if kind.builtin:
+        found += builtins.findings(kind, obj, old)
+    elif kind.scale is not None:
+        found += _scale_findings(kind.scale.replicas, obj, old)
+    yield from found
+    if not kind.schema.has_rules:
+        return
+    if any(cause.reason in _BLOCKING for cause in found):
+        yield _UNCHECKED
+    else:
+        yield from cel.evaluate_rules(kind.schema, obj, before)
+
+
+def _scale_findings(path: tuple[str, ...], obj: Obj, old: Obj | None) -> Iterator[Cause]:
+    value = dig(obj, path)
+    where = "." + ".".join(path)
+    if value is None or (old is not None and dig(old, path) == value):
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        kind = _go_type(value) if not isinstance(value, float) else "float64"
+        sentence = f"Invalid value: 0: {where} accessor error: {value} is of the type {kind}, expected int64"
+        yield Cause("FieldValueInvalid", sentence, where)
+    elif value < 0:
+        yield Cause("FieldValueInvalid", f"Invalid value: {value}: should be a non-negative integer", where)
+
+
+def dig(obj: Any, path: Sequence[str]) -> Any:
+    """The value at a path of member names; None where there is none."""
+    for name in path:
+        if not isinstance(obj, dict):
+            return None
+        obj = obj.get(name)
+    return obj
+
+
+def _refuse_undecodable(kind: Kind, findings: Sequence[Cause]) -> None:
+    """A built-in kind is a typed structure in a real server: a wrong type fails to decode."""
+    for cause in findings:
+        if cause.reason == "FieldValueTypeInvalid":
+            actual = cause.message.rsplit('"', 2)[1]
+            wanted = cause.message.rsplit("must be of type ", 1)[1].split(":")[0]
+            sentence = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
+            raise bad_request(
+                f"{sentence}json: cannot unmarshal {actual} into Go struct field {kind.kind}.{cause.field} "
+                f"of type {_GO_TYPES.get(wanted, wanted)}"
+            )
