@@ -7,7 +7,6 @@ a taint. Preferred terms, pod (anti-)affinity and topology spread are not simula
 carry the last, and the first two only rank nodes.
 """
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -78,24 +77,17 @@ def find_obstacle(constraints: Constraints, node: Node) -> str | None:
     return None
 
 
-def compute_stay(
-    tolerations: Iterable[Toleration], taints: Iterable[Taint], defaults: Mapping[str, float]
-) -> float | None:
-    """Say how many seconds a running pod stays under the node's NoExecute taints; None is for ever.
+def compute_stay(tolerations: tuple[Toleration, ...], taint: Taint) -> float | None:
+    """Say how many seconds a running pod stays under a taint; None is for ever.
 
-    `defaults` gives, by taint key, the seconds a pod stays that says nothing about this taint; for other keys
-    it is 0.
+    Admission has given every pod five minutes for nodes that are not ready, so nothing is special about these here.
     """
-    tolerations = tuple(tolerations)
-    stays = [_stay_under(taint, tolerations, defaults) for taint in taints if taint.effect == "NoExecute"]
-    return min((stay for stay in stays if stay is not None), default=None)
-
-
-def _stay_under(taint: Taint, tolerations: tuple[Toleration, ...], defaults: Mapping[str, float]) -> float | None:
+    if taint.effect != "NoExecute":
+        return None
     matching = [toleration for toleration in tolerations if _tolerates(toleration, taint)]
     if not matching:
-        return defaults.get(taint.key, 0.0)
-    return min((float(max(t.seconds, 0)) for t in matching if t.seconds is not None), default=None)
+        return 0.0
+    return min((float(max(entry.seconds, 0)) for entry in matching if entry.seconds is not None), default=None)
 
 
 def _is_tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:

@@ -50,7 +50,6 @@ class Pace:
 
     ready: float = 2.0  # from binding to Ready
     termination: float = 1.0  # from the delete to the end, never more than the pod's grace period
-    eviction: float = 30.0  # how long pods stay on a node that is down, unless their tolerations say
     first_backoff: float = 10.0
     last_backoff: float = 300.0
 

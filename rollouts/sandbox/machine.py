@@ -33,8 +33,8 @@ _HEALTHY: Final = (
 def compute_status(node: Obj, address: str, version: str, now: datetime) -> Obj:
     """Say what the machine reports now; what somebody else has set is kept."""
     status = node.get("status") or {}
-    if not status.get("capacity"):
-        status = {**status, **_first_report(node["metadata"], address, version)}
+    if not status.get("nodeInfo"):
+        status = {**_first_report(node["metadata"], status.get("capacity"), address, version), **status}
     return {**status, "conditions": _compute_conditions(node, now)}
 
 
@@ -93,9 +93,9 @@ def _compute_conditions(node: Obj, now: datetime) -> list[Obj]:
     return merge_conditions(present, [entry for entry in healthy if entry["type"] not in known], now)
 
 
-def _first_report(metadata: Mapping[str, Any], address: str, version: str) -> Obj:
+def _first_report(metadata: Mapping[str, Any], capacity: Obj | None, address: str, version: str) -> Obj:
     name = metadata["name"]
-    capacity = choose_capacity(metadata.get("labels") or {})
+    capacity = capacity or choose_capacity(metadata.get("labels") or {})
     return {
         "capacity": capacity,
         "allocatable": dict(capacity),

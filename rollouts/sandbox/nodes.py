@@ -8,12 +8,12 @@ free.
 """
 
 import math
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
+
+from rollouts.sandbox.formats import parse_quantity
 
 Obj = dict[str, Any]
 Amounts = Mapping[str, int]
@@ -26,13 +26,6 @@ GPU_INSTANCE: Final = "gpu-node"
 """The instance type of nodes with accelerators; any other type is a plain CPU node."""
 
 _THOUSAND: Final = 1000
-_QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d+)|([KMGTPE]i|[numkMGTPE]))?")
-_SUFFIXES: Final[dict[str, Fraction]] = {
-    "": Fraction(1),
-    **{suffix: Fraction(1, 1000**power) for power, suffix in enumerate("mun", start=1)},
-    **{suffix: Fraction(1000**power) for power, suffix in enumerate("kMGTPE", start=1)},
-    **{f"{suffix}i": Fraction(1024**power) for power, suffix in enumerate("KMGTPE", start=1)},
-}
 _CAPACITY: Final[dict[str, str]] = {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "500Gi", PODS: "110"}
 _GPU_CAPACITY: Final[dict[str, str]] = {**_CAPACITY, "cpu": "96", "memory": "1Ti", "nvidia.com/gpu": "8"}
 
@@ -65,27 +58,14 @@ class Node:
 
 
 @lru_cache(maxsize=4096)
-def parse_quantity(text: str | int | float) -> int:
-    """Read a quantity into thousandths, rounded up: "100m" → 100, "1Ki" → 1024000, "1n" → 1."""
-    match = _QUANTITY.fullmatch(str(text).strip())
-    if match is None:
-        raise ValueError(f"{text!r} is not a quantity")
-    number, exponent, suffix = match.groups()
-    scale = Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
-    return math.ceil(Fraction(number) * scale * _THOUSAND)
+def count_thousandths(quantity: str | int | float) -> int:
+    """Read a quantity into thousandths, rounded up: "100m" → 100, "1Ki" → 1024000, "1n" → 1; what is none is 0."""
+    return math.ceil(parse_quantity(quantity) * _THOUSAND)
 
 
 def parse_amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
-    """Read a resource list; what is no quantity counts as zero, for a stored object must never stop the
-    scheduler.
-    """
-    amounts: dict[str, int] = {}
-    for name, quantity in (quantities or {}).items():
-        try:
-            amounts[name] = parse_quantity(quantity)
-        except ValueError:
-            amounts[name] = 0
-    return amounts
+    """Read a resource list."""
+    return {name: count_thousandths(quantity) for name, quantity in (quantities or {}).items()}
 
 
 def parse_node(manifest: Obj) -> Node:
@@ -133,14 +113,6 @@ def compute_requests(pod_spec: Obj) -> dict[str, int]:
 def add_amounts(left: Amounts, right: Amounts) -> dict[str, int]:
     """Add two resource lists."""
     return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
-
-
-def sum_amounts(amounts: Iterable[Amounts]) -> dict[str, int]:
-    """Add up any number of resource lists."""
-    total: dict[str, int] = {}
-    for entry in amounts:
-        total = add_amounts(total, entry)
-    return total
 
 
 def _max_amounts(left: Amounts, right: Amounts) -> dict[str, int]:

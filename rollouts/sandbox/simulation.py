@@ -50,7 +50,7 @@ class Simulation:
             Machines(store, census, writes, recorder, clock),
             self.scheduling,
             Kubelets(census, writes, recorder, clock, pace),
-            Evictions(store, census, writes, clock, pace),
+            Evictions(store, census, writes, clock),
             Gangs(store, census, writes, clock),
             Budgets(store, registry, census, writes, clock),
             Collector(store, writes, clock),

@@ -14,8 +14,6 @@ from rollouts.sandbox.census import Census, Key, is_finished, is_leaving, key_of
 from rollouts.sandbox.conditions import make_condition, merge_conditions, parse_time
 from rollouts.sandbox.constraints import compute_stay, parse_constraints
 from rollouts.sandbox.controllers import SLICE
-from rollouts.sandbox.kubelet import Pace
-from rollouts.sandbox.machine import NOT_READY, UNREACHABLE
 from rollouts.sandbox.nodes import Taint
 from rollouts.sandbox.store import Change, Store
 from rollouts.sandbox.writes import Writes
@@ -29,9 +27,8 @@ TAINT_REASON: Final = "DeletionByTaintManager"
 class Evictions:
     """Looks at the pods of nodes that were deleted or tainted."""
 
-    def __init__(self, store: Store, census: Census, writes: Writes, clock: Callable[[], datetime], pace: Pace) -> None:
+    def __init__(self, store: Store, census: Census, writes: Writes, clock: Callable[[], datetime]) -> None:
         self._store, self._census, self._writes, self._clock = store, census, writes, clock
-        self._defaults = {NOT_READY: pace.eviction, UNREACHABLE: pace.eviction}
         self._agenda: Agenda[Key] = Agenda()
 
     def observe(self, change: Change) -> None:
@@ -68,7 +65,7 @@ class Evictions:
         self._writes.delete(self._census.kinds.pods, pod, grace_seconds=0)
 
     def _drive_off(self, key: Key, pod: Obj, node: Obj, now: datetime) -> None:
-        deadline = compute_deadline(pod, node, self._defaults)
+        deadline = compute_deadline(pod, node)
         if deadline is None:
             return
         if now < deadline:
@@ -84,7 +81,7 @@ class Evictions:
         self._writes.put_status(self._census.kinds.pods, pod, {**status, **more, "conditions": conditions})
 
 
-def compute_deadline(pod: Obj, node: Obj, defaults: dict[str, float]) -> datetime | None:
+def compute_deadline(pod: Obj, node: Obj) -> datetime | None:
     """Say when the pod must leave its node because of a taint; None when it need not.
 
     A taint without `timeAdded` is not in force yet: `machine` is about to date it.
@@ -93,7 +90,7 @@ def compute_deadline(pod: Obj, node: Obj, defaults: dict[str, float]) -> datetim
     deadlines: list[datetime] = []
     for entry in (node.get("spec") or {}).get("taints") or ():
         taint = Taint(entry["key"], entry.get("value") or "", entry["effect"])
-        stay = compute_stay(tolerations, [taint], defaults)
+        stay = compute_stay(tolerations, taint)
         if stay is not None and entry.get("timeAdded"):
             deadlines.append(parse_time(entry["timeAdded"]) + timedelta(seconds=stay))
     return min(deadlines, default=None)

@@ -71,15 +71,13 @@ class Cluster:
         """Add a node of the usual CPU or GPU shape, or with a capacity of its own."""
         kind = "gpu-node" if gpus else "cpu-node"
         body = {"metadata": {"name": name, "labels": {"node.kubernetes.io/instance-type": kind, **labels}}}
-        self.verbs.create(self.nodes, None, body)
-        self.advance()
+        node = self.verbs.create(self.nodes, None, body)
         offered = {**(capacity or {}), **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
         if offered:
-            node = self.node(name)
-            amounts = {**node["status"]["capacity"], **offered}
-            status = {**node["status"], "capacity": amounts, "allocatable": amounts}
+            amounts = {"cpu": "32", "memory": "128Gi", "pods": "110", **offered}
+            status = {"capacity": amounts}
             self.verbs.update(self.nodes, None, name, {**node, "status": status}, subresource="status")
-            self.advance()
+        self.advance()
 
     def add_pod(
         self,

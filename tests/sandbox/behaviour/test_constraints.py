@@ -115,14 +115,11 @@ def test_a_cordoned_node_is_closed_except_to_pods_that_tolerate_it() -> None:
 
 
 def test_a_pod_stays_under_a_no_execute_taint_as_long_as_it_tolerates_it() -> None:
-    taint = Taint("down", "", "NoExecute")
-
-    def stay(*tolerations: dict[str, Any], default: float | None = None) -> float | None:
+    def stay(*tolerations: dict[str, Any], effect: str = "NoExecute") -> float | None:
         parsed = parse_constraints({"tolerations": list(tolerations)}).tolerations
-        return compute_stay(parsed, (taint,), {} if default is None else {"down": default})
+        return compute_stay(parsed, Taint("down", "", effect))
 
     assert stay() == 0
-    assert stay(default=30) == 30
-    assert stay({"key": "down", "operator": "Exists"}, default=30) is None
-    assert stay({"key": "down", "operator": "Exists", "tolerationSeconds": 5}, default=30) == 5
-    assert compute_stay((), (Taint("down", "", "NoSchedule"),), {}) is None
+    assert stay({"key": "down", "operator": "Exists"}) is None
+    assert stay({"key": "down", "operator": "Exists", "tolerationSeconds": 5}) == 5
+    assert stay(effect="NoSchedule") is None

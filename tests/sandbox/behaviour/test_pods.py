@@ -167,6 +167,8 @@ def test_a_node_that_is_down_loses_its_pods_readiness_then_its_pods_and_gets_bot
     assert cluster.condition(cluster.node("n1"), "Ready") == "Unknown"
     assert cluster.ready() == set()
     assert {taint["effect"] for taint in cluster.node("n1")["spec"]["taints"]} == {"NoSchedule", "NoExecute"}
+    cluster.advance(280)
+    assert not cluster.pod("short")["metadata"].get("deletionTimestamp"), "five minutes are not over"
     cluster.advance(60)
     assert cluster.pod("short")["metadata"].get("deletionTimestamp"), "evicted, but nobody is there to end it"
     assert not cluster.pod("long")["metadata"].get("deletionTimestamp")

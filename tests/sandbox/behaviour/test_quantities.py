@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollouts.sandbox.nodes import compute_requests, parse_amounts, parse_node, parse_quantity
+from rollouts.sandbox.nodes import compute_requests, count_thousandths, parse_amounts, parse_node
 
 
 @pytest.mark.parametrize(
@@ -28,22 +28,21 @@ from rollouts.sandbox.nodes import compute_requests, parse_amounts, parse_node, 
     ],
 )
 def test_a_quantity_is_read_exactly_into_thousandths(text: str | float, thousandths: int) -> None:
-    assert parse_quantity(text) == thousandths
+    assert count_thousandths(text) == thousandths
 
 
 @pytest.mark.parametrize("text", ["", "one", "1 Gi", "1GiB", "--1", "1e", "Gi"])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a quantity"):
-        parse_quantity(text)
+def test_what_is_no_quantity_counts_as_zero(text: str) -> None:
+    assert count_thousandths(text) == 0
 
 
 @given(st.integers(min_value=0, max_value=10**12))
 def test_a_number_of_millis_reads_the_same_with_and_without_its_suffix(millis: int) -> None:
-    assert parse_quantity(f"{millis}m") == millis
-    assert parse_quantity(f"{millis // 1000}.{millis % 1000:03d}") == millis
+    assert count_thousandths(f"{millis}m") == millis
+    assert count_thousandths(f"{millis // 1000}.{millis % 1000:03d}") == millis
 
 
-def test_a_stored_amount_that_cannot_be_read_counts_as_zero() -> None:
+def test_a_resource_list_is_read_whole_and_an_absent_one_is_empty() -> None:
     assert parse_amounts({"cpu": "a lot", "memory": "1"}) == {"cpu": 0, "memory": 1000}
     assert parse_amounts(None) == {}
 

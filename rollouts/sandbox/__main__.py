@@ -1,0 +1,221 @@
+"""`python -m rollouts.sandbox`: serve a simulated cluster on loopback until told to stop.
+
+Opens the data directory, makes the starting cluster when it is new, writes a kubeconfig for `kubectl`, and serves the
+API and the simulation on one event loop. Everything is an environment variable with a working default:
+
+    SANDBOX_PORT                 port on 127.0.0.1 (8001)
+    DATA_DIR                     where the state, the lock and sandbox.kubeconfig are (var)
+    SANDBOX_NODES                nodes to have, e.g. cpu=3,gpu=8 (also as --nodes); more are added to an old cluster too
+    SANDBOX_SAMPLES              directory of manifests a new cluster starts with, or none (deploy/samples)
+    SANDBOX_READY_SECONDS        from binding to Ready, give or take a tenth (2); a pod's own
+                                 annotation sandbox.grove.io/ready-seconds goes before
+    SANDBOX_TERMINATION_SECONDS  from delete to gone, never more than the grace period (1)
+
+What cannot work — a busy port, a second sandbox on the same directory, an option that is no number — is said in one
+sentence on standard error, and the exit code is not 0.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import errno
+import fcntl
+import json
+import logging
+import os
+import signal
+import socket
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+
+from rollouts.sandbox.http import Application
+from rollouts.sandbox.kubelet import Pace
+from rollouts.sandbox.registry import Registry
+from rollouts.sandbox.simulation import Simulation
+from rollouts.sandbox.store import Store
+from rollouts.sandbox.verbs import Verbs
+from rollouts.sandbox.world import NodeCounts, ensure_world, parse_node_counts
+
+log: Final = logging.getLogger("sandbox")
+
+HOST: Final = "127.0.0.1"
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+_HIGHEST_PORT: Final = 65535
+
+
+class RefusedError(Exception):
+    """The sandbox cannot start; the text is the sentence for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run, read once at start."""
+
+    port: int
+    data_dir: Path
+    nodes: NodeCounts | None  # None: the usual ones, and only in a new cluster
+    samples: Path | None
+    pace: Pace
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The file that `kubectl` and the product find the sandbox by."""
+        return self.data_dir / "sandbox.kubeconfig"
+
+
+def parse_options(variables: Mapping[str, str], arguments: list[str]) -> Options:
+    """Read the options, or refuse with the name of the one that is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m rollouts.sandbox", description="Serve a simulated cluster.")
+    parser.add_argument("--nodes", help="nodes to have, e.g. cpu=3,gpu=8", default=variables.get("SANDBOX_NODES"))
+    nodes = parser.parse_args(arguments).nodes
+    samples = variables.get("SANDBOX_SAMPLES") or str(DEPLOY / "samples")
+    port = _parse_number(variables, "SANDBOX_PORT", 8001)
+    if port != int(port) or port > _HIGHEST_PORT:
+        raise RefusedError(f"SANDBOX_PORT must be a port number, not {variables['SANDBOX_PORT']!r}")
+    try:
+        counts = parse_node_counts(nodes) if nodes else None
+    except ValueError as error:
+        raise RefusedError(f"SANDBOX_NODES: {error}") from error
+    return Options(
+        port=int(port),
+        data_dir=Path(variables.get("DATA_DIR") or "var"),
+        nodes=counts,
+        samples=None if samples == "none" else Path(samples),
+        pace=Pace(
+            ready=_parse_number(variables, "SANDBOX_READY_SECONDS", Pace().ready),
+            termination=_parse_number(variables, "SANDBOX_TERMINATION_SECONDS", Pace().termination),
+        ),
+    )
+
+
+def _parse_number(variables: Mapping[str, str], name: str, default: float) -> float:
+    text = variables.get(name) or str(default)
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number < float("inf"):
+        raise RefusedError(f"{name} must be a number that is not negative, not {text!r}")
+    return number
+
+
+@contextlib.contextmanager
+def lock(data_dir: Path) -> Iterator[None]:
+    """Hold the data directory; the lock goes with the process, however it ends."""
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        file = (data_dir / "sandbox.lock").open("w")
+    except OSError as error:
+        raise RefusedError(f"cannot write to DATA_DIR {data_dir}: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RefusedError(f"another sandbox is already running on DATA_DIR {data_dir}") from error
+        yield
+
+
+def listen(port: int) -> socket.socket:
+    """Take the port before anything else is touched."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        why = "is in use by another program" if error.errno == errno.EADDRINUSE else f"fails: {error.strerror}"
+        raise RefusedError(f"port {port} on {HOST} {why}; choose another with SANDBOX_PORT") from error
+    return listener
+
+
+def write_kubeconfig(path: Path, port: int) -> None:
+    """Write a kubeconfig with the one context `sandbox`; a reader sees the old file or the new one, never half."""
+    context = {"cluster": "sandbox", "user": "sandbox", "namespace": "default"}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "sandbox",
+        "clusters": [{"name": "sandbox", "cluster": {"server": f"http://{HOST}:{port}"}}],
+        "users": [{"name": "sandbox", "user": {}}],
+        "contexts": [{"name": "sandbox", "context": context}],
+    }
+    draft = path.with_suffix(".draft")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(config, file, indent=2)
+    draft.replace(path)
+
+
+class Server(uvicorn.Server):
+    """A server whose open watches end when it is told to stop, instead of holding it up."""
+
+    def __init__(self, config: uvicorn.Config, before_shutdown: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._before_shutdown = before_shutdown
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the watches, then stop as usual."""
+        self._before_shutdown()
+        await super().shutdown(sockets)
+
+
+async def serve(options: Options, store: Store, listener: socket.socket) -> None:
+    """Run the API and the simulation until a signal comes."""
+    clock = lambda: datetime.now(UTC)  # noqa: E731
+    registry = Registry.load(DEPLOY / "crds")
+    verbs = Verbs(store, registry, clock)
+    simulation = Simulation(verbs, store, clock, options.pace)
+    ensure_world(verbs, options.nodes, options.samples)
+    simulation.start()
+    application = Application(verbs, store, registry)
+    config = uvicorn.Config(application, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    port = listener.getsockname()[1]
+    write_kubeconfig(options.kubeconfig, port)
+    nodes, pods = (store.count(registry.kind(plural)) for plural in ("nodes", "pods"))
+    log.info("a cluster of %d nodes and %d pods at http://%s:%d", nodes, pods, HOST, port)
+    log.info("kubectl --kubeconfig %s get nodes,pcs,pods", options.kubeconfig)
+    living = asyncio.create_task(simulation.run())
+    try:
+        await Server(config, application.watcher.close).serve(sockets=[listener])
+    finally:
+        living.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await living
+        simulation.stop()
+
+
+def run(options: Options) -> None:
+    """Take lock, port and store in this order, and give them back in the other."""
+    with lock(options.data_dir), contextlib.closing(listen(options.port)) as listener:
+        try:
+            store = Store.open(options.data_dir / "sandbox.sqlite3")
+        except sqlite3.Error as error:
+            raise RefusedError(f"cannot open the state in DATA_DIR {options.data_dir}: {error}") from error
+        with contextlib.closing(store):
+            asyncio.run(serve(options, store, listener))
+    log.info("stopped; the state is kept in %s", options.data_dir)
+
+
+def main() -> int:
+    """Run until stopped; 0 when that was asked for."""
+    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
+    # The server raises the signal that ended it once more when it is done; by then it has done its work.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    try:
+        run(parse_options(os.environ, sys.argv[1:]))
+    except RefusedError as refusal:
+        sys.stderr.write(f"sandbox: {refusal}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
