@@ -147,8 +147,8 @@ NAMES = [
         "only lower-case",
     ),
     Refused("hyphen-at-the-end-of-a-group", {f"{STORE}.name": "store-"}, f"{GROUPS}[1].name", "only lower-case"),
-    Refused("long-clique", {"metadata.name": "s" * 38}, CLIQUES, "may have 45 characters together", with_others=True),
-    Refused("long-group", {f"{STORE}.name": "g" * 33}, GROUPS, "may have 45 characters together"),
+    Refused("long-clique", {"metadata.name": "s" * 38}, CLIQUES, "at most 45 characters together", with_others=True),
+    Refused("long-group", {f"{STORE}.name": "g" * 33}, GROUPS, "at most 45 characters together"),
     Refused(
         "same-clique-twice",
         {f"{CLIQUES}.4": {"name": "cache", "spec": {"podSpec": {"containers": [{"name": "m"}]}}}},
@@ -365,6 +365,7 @@ ACCEPTED: dict[str, Edits] = {
     "unknown-fields-of-a-pod": {
         f"{FRONTEND}.spec.podSpec.containers.0.lifecycle": {"preStop": {"sleep": {"seconds": 5}}}
     },
+    "nothing-behind-a-field-name": {f"{DECODE}.topologyConstraint": None, f"{FRONTEND}.labels": None},
     "former-name-of-the-domain": {f"{FRONTEND}.topologyConstraint": {"packDomain": "host"}},
 }
 
