@@ -7,6 +7,7 @@ the block:
 
     with running_apiserver() as server:
         cluster = Cluster(kubeconfig(server.kubeconfig))
+        install_definitions(cluster)
 
 The context `admin` may do everything; the context `restricted` is a known user whom no role allows anything.
 """
@@ -33,6 +34,10 @@ from typing import Any
 import orjson
 import yaml
 
+from rollouts.cluster import Cluster, Resource, UnknownResource
+from rollouts.cluster.resources import CUSTOMRESOURCEDEFINITIONS
+
+DEFINITIONS = Path(__file__).parent.parent / "deploy" / "crds"
 START_SECONDS = 90.0
 STOP_SECONDS = 10.0
 HOW_TO_GET_THEM = (
@@ -93,6 +98,30 @@ def running_apiserver(extra_flags: tuple[str, ...] = ()) -> Iterator[ApiServer]:
         process = stack.enter_context(_running(command, server.log))
         _wait_until(lambda: _is_ready(server), process, server.log)
         yield server
+
+
+def install_definitions(cluster: Cluster, folder: Path = DEFINITIONS) -> None:
+    """Create the CustomResourceDefinitions of a folder and wait until their kinds are served."""
+    definitions = [yaml.safe_load(path.read_text()) for path in sorted(folder.glob("*.yaml"))]
+    for definition in definitions:
+        cluster.create(CUSTOMRESOURCEDEFINITIONS, definition)
+    deadline = time.monotonic() + START_SECONDS
+    for definition in definitions:
+        while not _is_served(cluster, definition):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{definition['metadata']['name']} was not established in time")
+            time.sleep(0.05)
+
+
+def _is_served(cluster: Cluster, definition: dict[str, Any]) -> bool:
+    """Say whether objects of a definition can be listed: a moment after it is established."""
+    spec = definition["spec"]
+    version = spec["versions"][0]["name"]
+    try:
+        cluster.list(Resource(spec["group"], version, spec["names"]["plural"], spec["names"]["kind"]))
+    except UnknownResource:
+        return False
+    return True
 
 
 @contextlib.contextmanager

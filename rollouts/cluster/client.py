@@ -264,9 +264,10 @@ class Cluster:
 
         While finalizers or a grace period keep the object, that is the object with its deletionTimestamp.
         """
-        options = _delete_options(uid, resource_version, grace_seconds, propagation)
-        query = {"dryRun": "All"} if dry_run else {}
-        return self._write("delete", "DELETE", Target(resource, namespace, name), options, query=query)
+        options = _delete_options(uid, resource_version, grace_seconds, dry_run)
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        return self._write("delete", "DELETE", Target(resource, namespace, name), options, query={})
 
     def evict(
         self,
@@ -283,7 +284,7 @@ class Cluster:
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": _delete_options(uid, resource_version, grace_seconds, None),
+            "deleteOptions": _delete_options(uid, resource_version, grace_seconds, dry_run),
         }
         target = Target(PODS, namespace, name, "eviction")
         self._write("create", "POST", target, eviction, query=_write_query(dry_run))
@@ -348,16 +349,16 @@ def _parse_page(call: str, resource: Resource, body: Obj) -> Page:
     )
 
 
-def _delete_options(
-    uid: str | None, resource_version: str | None, grace_seconds: int | None, propagation: Propagation | None
-) -> Obj:
-    preconditions = _without_none({"uid": uid, "resourceVersion": resource_version})
+def _delete_options(uid: str | None, resource_version: str | None, grace_seconds: int | None, dry_run: bool) -> Obj:
+    preconditions = {"uid": uid, "resourceVersion": resource_version}
     options = {
-        "preconditions": preconditions or None,
+        "preconditions": {key: value for key, value in preconditions.items() if value is not None} or None,
         "gracePeriodSeconds": grace_seconds,
-        "propagationPolicy": propagation,
+        # Not in the query: a server that finds options in the body reads them nowhere else.
+        "dryRun": ["All"] if dry_run else None,
     }
-    return {"apiVersion": "v1", "kind": "DeleteOptions"} | _without_none(options)
+    present = {key: value for key, value in options.items() if value is not None}
+    return {"apiVersion": "v1", "kind": "DeleteOptions"} | present
 
 
 def _write_query(dry_run: bool) -> dict[str, str]:
@@ -372,7 +373,3 @@ def _place(obj: Obj) -> tuple[str | None, str]:
 
 def _without_blanks(query: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in query.items() if value}
-
-
-def _without_none(values: Mapping[str, Any]) -> Obj:
-    return {key: value for key, value in values.items() if value is not None}

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from ipaddress import ip_address
+from typing import Self
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies
 
@@ -89,41 +90,28 @@ class Connection:
 
     def send(self, request: Request, patience: Patience) -> Answer:
         """Send a request and read the whole answer, whatever its code."""
-        with self._opened(request, patience) as response:
-            return Answer(response.status, _read_body(request, response, patience), response.headers.get("Retry-After"))
+        return _read_answer(request, self._open(request, patience), patience)
 
     def stream(self, request: Request, patience: Patience) -> "Stream | Answer":
         """Send a request and return the answer as a stream of lines, or whole when it is not a success."""
-        with contextlib.ExitStack() as stack:
-            response = stack.enter_context(self._opened(request, patience))
-            if response.status != HTTPStatus.OK:
-                return Answer(
-                    response.status,
-                    _read_body(request, response, patience),
-                    response.headers.get("Retry-After"),
-                )
-            stack.pop_all()
+        response = self._open(request, patience)
+        if response.status == HTTPStatus.OK:
             return Stream(request, response, patience.quiet)
+        return _read_answer(request, response, patience)
 
     def close(self) -> None:
         """Drop the idle connections."""
         self._session.pool.clear()
 
-    @contextlib.contextmanager
-    def _opened(self, request: Request, patience: Patience) -> Iterator[urllib3.BaseHTTPResponse]:
+    def _open(self, request: Request, patience: Patience) -> urllib3.BaseHTTPResponse:
         session = self._session
         response = session.open(request, patience)
-        try:
-            if response.status == HTTPStatus.UNAUTHORIZED:
-                fresh = self._renew(session)
-                if fresh is not session:
-                    response.close()
-                    response = fresh.open(request, patience)
-            yield response
-        except BaseException:
-            # What is left of the answer would be taken for the next one.
-            response.close()
-            raise
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            fresh = self._renew(session)
+            if fresh is not session:
+                response.close()
+                return fresh.open(request, patience)
+        return response
 
     def _renew(self, refused: "_Session") -> "_Session":
         """Return a session with other credentials than the refused ones, or the same when there are none."""
@@ -203,14 +191,18 @@ class Stream:
         self._response = response
         self._allow_silence(quiet)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def lines(self) -> Iterator[bytes]:
         """Yield the lines until the server ends the stream, it was quiet for too long, or it was shut."""
         buffer = bytearray()
         while chunk := self._read():
-            start = len(buffer)
             buffer += chunk
-            # Only the new part can hold a line's end: a large object comes in many chunks.
-            if b"\n" in buffer[start:]:
+            if b"\n" in chunk:
                 *whole, rest = buffer.split(b"\n")
                 buffer = bytearray(rest)
                 yield from (bytes(line) for line in whole if line)
@@ -241,7 +233,7 @@ class Stream:
             connection.sock.settimeout(seconds)
 
 
-def _read_body(request: Request, response: urllib3.BaseHTTPResponse, patience: Patience) -> bytes:
+def _read_answer(request: Request, response: urllib3.BaseHTTPResponse, patience: Patience) -> Answer:
     """Read an answer to its end, however slowly it drips, up to the deadline."""
     deadline = time.monotonic() + patience.deadline
     chunks = []
@@ -249,10 +241,12 @@ def _read_body(request: Request, response: urllib3.BaseHTTPResponse, patience: P
         while chunk := response.read1(_CHUNK):
             chunks.append(chunk)
             if time.monotonic() > deadline:
+                # Its rest would be taken for the next answer.
+                response.close()
                 raise Unavailable(f"{request.call}: the answer was not complete after {patience.deadline:g} s")
     except (HTTPError, OSError) as error:
         raise Unavailable(f"{request.call}: {_describe(error, patience)}") from error
-    return b"".join(chunks)
+    return Answer(response.status, b"".join(chunks), response.headers.get("Retry-After"))
 
 
 def _describe(error: Exception, patience: Patience) -> str:

@@ -133,20 +133,24 @@ def from_status(call: str, status: Mapping[str, Any], *, code: int = 0, retry_af
     reason = str(status.get("reason") or "")
     details = _as_mapping(status.get("details"))
     message = str(status.get("message") or "the server gave no reason")
-    return _choose_class(code, reason, details)(
+    causes = _parse_causes(details)
+    return _choose_class(code, reason, details, causes)(
         f"{call}: {message} ({code}{' ' if reason else ''}{reason})",
         code=code,
         reason=reason,
-        causes=_parse_causes(details),
+        causes=causes,
         retry_after=_parse_retry_after(details, retry_after),
     )
 
 
-def _choose_class(code: int, reason: str, details: Mapping[str, Any]) -> type[ClusterError]:
+def _choose_class(code: int, reason: str, details: Mapping[str, Any], causes: tuple[Cause, ...]) -> type[ClusterError]:
     if code == HTTPStatus.NOT_FOUND:
         return NotFound if details.get("name") else UnknownResource
     if code == HTTPStatus.CONFLICT:
         return AlreadyExists if reason == "AlreadyExists" else Conflict
+    if code == HTTPStatus.UNPROCESSABLE_ENTITY and any(cause.field == "metadata.uid" for cause in causes):
+        # How the API says that a patch with a uid met another object of that name.
+        return Conflict
     if code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Unavailable
     return _CLASSES.get(code, ClusterError)

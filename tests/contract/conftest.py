@@ -1,0 +1,81 @@
+"""The two servers the contract is held against: the sandbox, and a real kube-apiserver.
+
+Every test of this folder runs once on each. Each test has a namespace of its own and leaves the rest alone, so tests
+neither see nor disturb each other. Where the two servers differ, the sandbox is wrong.
+"""
+
+import contextlib
+import itertools
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rollouts.cluster import Cluster, Patience, kubeconfig
+from rollouts.cluster.resources import NAMESPACES
+from tests.apiserver import HOW_TO_GET_THEM, install_definitions, missing_binaries, running_apiserver
+from tests.contract.raw import Raw
+from tests.contract.sandbox_process import SandboxProcess
+from tests.parts import missing
+
+PATIENCE = Patience(connect=5, read=30, deadline=60, renewal=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server under contract."""
+
+    name: str
+    kubeconfig: Path
+    forget: Callable[[], None]  # has the server forget its history: what refers to it gets 410
+
+
+@contextlib.contextmanager
+def _sandbox(folder: Path) -> Iterator[Server]:
+    with SandboxProcess(folder) as process:
+        yield Server("sandbox", process.kubeconfig, process.restart)
+
+
+@contextlib.contextmanager
+def _apiserver(_folder: Path) -> Iterator[Server]:
+    lacking = missing_binaries()
+    if lacking:
+        missing(" and ".join(lacking), HOW_TO_GET_THEM)
+    with running_apiserver() as apiserver:
+        install_definitions(Cluster(kubeconfig(apiserver.kubeconfig)))
+        yield Server("kube-apiserver", apiserver.kubeconfig, apiserver.compact)
+
+
+@pytest.fixture(
+    scope="session",
+    params=[pytest.param(_sandbox, id="sandbox"), pytest.param(_apiserver, id="kube-apiserver")],
+)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One of the two servers, running."""
+    with request.param(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def cluster(server: Server) -> Cluster:
+    """The adapter under test, pointed at the server."""
+    return Cluster(kubeconfig(server.kubeconfig), patience=PATIENCE)
+
+
+@pytest.fixture(scope="session")
+def raw(server: Server) -> Raw:
+    """The same server, by plain HTTP."""
+    return Raw(server.kubeconfig)
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> str:
+    """A namespace that no other test uses."""
+    name = f"contract-{next(_numbers)}-{secrets.token_hex(3)}"
+    cluster.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return name

@@ -1,0 +1,95 @@
+"""Requests as no adapter would send them: malformed, oversized, of the wrong type, or in forms only kubectl uses.
+
+The contract says what a server answers to these as well, and the adapter under test cannot even express them.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import urllib3
+import yaml
+
+
+@dataclass(frozen=True, slots=True)
+class RawAnswer:
+    """What the server sent."""
+
+    code: int
+    body: bytes
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The body as the Status object that every refusal must be."""
+        parsed: dict[str, Any] = orjson.loads(self.body)
+        assert parsed["kind"] == "Status", parsed
+        assert parsed["status"] == "Failure", parsed
+        assert parsed["code"] == self.code, parsed
+        return parsed
+
+    @property
+    def obj(self) -> dict[str, Any]:
+        """The body as an object."""
+        assert 200 <= self.code < 300, self.body
+        parsed: dict[str, Any] = orjson.loads(self.body)
+        return parsed
+
+
+class Raw:
+    """Plain HTTP to the server that a kubeconfig names."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        config = yaml.safe_load(kubeconfig.read_text())
+        cluster = config["clusters"][0]["cluster"]
+        token = config["users"][0]["user"].get("token") if config.get("users") else None
+        self._base = cluster["server"]
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._pool = urllib3.PoolManager(ca_certs=cluster.get("certificate-authority"))
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+        headers: dict[str, str] | None = None,
+    ) -> RawAnswer:
+        """Send a request; a body that is not bytes is sent as JSON."""
+        data = body if body is None or isinstance(body, bytes) else orjson.dumps(body)
+        answer = self._pool.request(
+            method,
+            self._base + path,
+            body=data,
+            headers={"Content-Type": content_type} | self._headers | (headers or {}),
+            timeout=30,
+            retries=False,
+        )
+        return RawAnswer(answer.status, answer.data)
+
+    @contextmanager
+    def watch(self, path: str) -> Iterator[Iterator[dict[str, Any]]]:
+        """Open a watch and give its events, until the server or the block ends it."""
+        answer = self._pool.request(
+            "GET",
+            self._base + path,
+            headers=self._headers,
+            timeout=60,
+            retries=False,
+            preload_content=False,
+        )
+        try:
+            assert answer.status == 200, answer.data
+            yield _events(answer)
+        finally:
+            answer.close()
+
+
+def _events(answer: urllib3.BaseHTTPResponse) -> Iterator[dict[str, Any]]:
+    rest = b""
+    while chunk := answer.read1(1 << 16):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (orjson.loads(line) for line in lines if line)

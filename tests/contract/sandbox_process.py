@@ -1,0 +1,101 @@
+"""The sandbox as tests use it: the real process, started as a user starts it, on a free port and an empty folder."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rollouts.cluster import Cluster, ClusterError, Patience, kubeconfig
+
+START_SECONDS = 60.0
+STOP_SECONDS = 10.0
+
+
+class SandboxProcess:
+    """A running sandbox without samples; `restart` keeps its port and its data."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self._folder = folder
+        self._environment = environment
+        self._port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The file that the sandbox writes for its clients."""
+        return self._folder / "sandbox.kubeconfig"
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def restart(self) -> None:
+        """End the process in good order and start it again."""
+        self._stop()
+        self._start()
+
+    def kill(self) -> None:
+        """End the process without a warning, and start it again."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._start()
+
+    def _start(self) -> None:
+        settings = {"SANDBOX_PORT": str(self._port), "DATA_DIR": str(self._folder), "SANDBOX_SAMPLES": "none"}
+        with self._log.open("ab") as sink:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "rollouts.sandbox"],
+                env=os.environ | settings | self._environment,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                said = self._log.read_text(errors="replace")[-3000:]
+                self._stop()
+                raise RuntimeError(f"the sandbox did not start; its last words:\n{said}")
+            time.sleep(0.1)
+
+    def _answers(self) -> bool:
+        if not self.kubeconfig.exists():
+            return False
+        try:
+            Cluster(kubeconfig(self.kubeconfig), patience=Patience(connect=1, read=5, deadline=5)).version()
+        except ClusterError:
+            return False
+        return True
+
+    def _stop(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / "sandbox.log"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
