@@ -63,7 +63,6 @@ def begin(pod: Obj, now: str) -> None:
             {
                 "type": "PodScheduled",
                 "status": "False",
-                "lastProbeTime": None,
                 "lastTransitionTime": now,
                 "reason": "SchedulingGated",
                 "message": _GATED,
@@ -133,7 +132,7 @@ def refusal_to_bind(pod: Obj) -> str | None:
 def bound(pod: Obj, node: str, now: str) -> Obj:
     """The pod on that node, with its PodScheduled condition."""
     status = pod.get("status") or {}
-    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
     conditions = [one for one in status.get("conditions") or () if one["type"] != "PodScheduled"]
     return {
         **pod,
