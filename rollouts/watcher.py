@@ -92,6 +92,7 @@ class Watcher:
         self._notebook = Notebook(resources)
         self._watches = {resource: Watch(cluster, resource) for resource in resources}
         self._stopped = threading.Event()
+        self._troubled = False  # as last logged
 
     def run(self) -> None:
         """Listen and publish until `stop` is called."""
@@ -117,14 +118,11 @@ class Watcher:
 
     def _listen(self, resource: Resource, watch: Watch) -> None:
         for note in watch:
-            if isinstance(note, Lost):
-                logger.warning("%s are not heard: %s", resource, note.error)
-            elif isinstance(note, Regained):
-                logger.info("%s are heard again", resource)
             self._notebook.take(resource, note)
 
     def _publish(self) -> None:
         counts, trouble = self._notebook.read()
+        self._say(trouble)
         try:
             if trouble:
                 heartbeats.record_cluster_trouble(self._redis, self._name, trouble)
@@ -133,3 +131,11 @@ class Watcher:
         except RedisError as error:
             logger.warning("Redis does not answer (%s); trying again", type(error).__name__)
             self._notebook.changed.set()
+
+    def _say(self, trouble: str | None) -> None:
+        """Log when the cluster is lost and when it is heard again: one line for all kinds and tries together."""
+        if trouble and not self._troubled:
+            logger.warning("Cluster %s is not heard: %s", self._name, trouble)
+        elif self._troubled and not trouble:
+            logger.info("Cluster %s is heard again", self._name)
+        self._troubled = trouble is not None

@@ -91,7 +91,12 @@ class Product:
 
     def processes(self) -> dict[int, str]:
         """Every live process that was started with this data folder, by id, with its command line."""
-        return {pid: line for pid, line in _processes() if _environment_names(pid, self.data_dir)}
+        return {
+            pid: line
+            for pid, line in _processes()
+            # Redis writes its title over its environment; its socket stands in the title.
+            if _environment_names(pid, self.data_dir) or str(self.data_dir) in line
+        }
 
     def _read(self) -> None:
         assert self.process.stdout is not None
