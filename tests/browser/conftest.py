@@ -11,20 +11,25 @@ from tests.project.running import Product, product
 
 PASSWORD = "correct horse battery"
 # Quiet on a machine without the internet; --no-sandbox because CI runs as root.
-_FLAGS = [
+FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
 
 
+def chromium_path() -> str:
+    """Find the system's Chromium."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if path := shutil.which(name):
+            return path
+    missing("Chromium", "install it (Debian: apt-get install chromium)")
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """The system's Chromium, headless."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        missing("Chromium", "install it (Debian: apt-get install chromium)")
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=path, args=_FLAGS)
+        launched = playwright.chromium.launch(executable_path=chromium_path(), args=FLAGS)
         yield launched
         launched.close()
 

@@ -259,5 +259,5 @@ def _greeting(environment: Environment, account: FirstAccount) -> str:
     ]
     if environment.cluster == "sandbox":
         kubeconfig = environment.data_dir / "sandbox.kubeconfig"
-        lines.append(f"  kubectl              KUBECONFIG={kubeconfig} kubectl get nodes,pcs,pods -A")
+        lines.append(f"  kubectl              KUBECONFIG={kubeconfig} kubectl get nodes,pcs,pods")
     return "\n".join([*lines, "  Ctrl-C stops everything; the data stays.", ""])
