@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rollouts.sandbox.agenda import Agenda
-from rollouts.sandbox.census import Census, Key, holds_room, is_finished, is_leaving, key_of, node_of
+from rollouts.sandbox.census import Census, Key, holds_room, is_finished, is_leaving, key_of, node_of, parse_groups
 from rollouts.sandbox.conditions import find_condition, make_condition, merge_conditions
 from rollouts.sandbox.constraints import parse_constraints
 from rollouts.sandbox.controllers import SLICE
@@ -67,7 +67,7 @@ class Scheduling:
         elif change.kind is kinds.nodes:
             self._observe_node(change)
         elif change.kind is kinds.gangs:
-            self._try_gang(key_of(change.obj))
+            self._observe_gang(change)
         elif change.kind is kinds.priorities:
             self._priorities[change.obj["metadata"]["name"]] = int(change.obj.get("value") or 0)
 
@@ -109,6 +109,12 @@ class Scheduling:
     def _observe_node(self, change: Change) -> None:
         if change.type != "DELETED" and (change.old is None or _offer(change.old) != _offer(change.obj)):
             self._try_everything()
+
+    def _observe_gang(self, change: Change) -> None:
+        """Try the gang again, and the pods it listed before: they may stand alone or under their label's gang now."""
+        before = () if change.old is None else parse_groups(change.old)
+        self._pods_to_try.update((pod, None) for group in before for pod in group.members if pod in self._waiting)
+        self._try_gang(key_of(change.obj))
 
     def _expect(self, key: Key, pod: Obj) -> None:
         spec = pod["spec"]

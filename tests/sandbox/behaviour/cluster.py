@@ -7,6 +7,7 @@ which is what a process that was killed does.
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,19 @@ STEPS = 100_000
 """More steps than any test needs: a simulation that never settles fails instead of hanging."""
 
 
+@cache
+def load_registry() -> Registry:
+    """Read the kinds once for all tests; nothing changes them."""
+    return Registry.load(CRDS)
+
+
 class Cluster:
     """A simulated cluster under a clock of its own."""
 
     def __init__(self, path: Path, pace: Pace) -> None:
         self._path, self._pace = path, pace
         self.now = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-        self.registry = Registry.load(CRDS)
+        self.registry = load_registry()
         self._open()
 
     def _open(self) -> None:
