@@ -1,165 +1,199 @@
 """The sandbox's front door: an ASGI application that speaks the Kubernetes API.
 
-Requests are read and bounded here, handed to `verbs` as values, and answered as JSON. The application serves loopback
-only and refuses what a web page in the operator's browser could send (foreign Host, an Origin, form content types).
+Receives and bounds requests, hands them to `resources` (or answers discovery and health itself), streams watches, and
+writes every refusal as a Status. It serves loopback only, and refuses what a web page in the operator's browser could
+send: a foreign Host, any Origin, and form content types.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 import orjson
 
-from rollouts.sandbox.paths import Target, parse_path
-from rollouts.sandbox.patch import PatchType
+from rollouts.sandbox import discovery, openapi
+from rollouts.sandbox.paths import NotServedError, Target, parse_path
 from rollouts.sandbox.registry import Registry
-from rollouts.sandbox.selectors import parse_selectors
-from rollouts.sandbox.status import ApiError, bad_request, method_not_allowed, unsupported_media_type
+from rollouts.sandbox.requests import Request
+from rollouts.sandbox.resources import JSON, Resources, Response
+from rollouts.sandbox.status import ApiError, method_not_allowed, too_large
 from rollouts.sandbox.store import Store
 from rollouts.sandbox.verbs import Verbs
-from rollouts.sandbox.watch import Watcher, WatchRequest
+from rollouts.sandbox.watch import Watcher
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 
-JSON = "application/json"
+log = logging.getLogger(__name__)
+
+MOST_BYTES = 3 * 1024 * 1024
+_TEXT = "text/plain; charset=utf-8"
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_LOCAL = frozenset(("127.0.0.1", "localhost", "[::1]"))
+_HEALTH = ("/healthz", "/livez", "/readyz")
 
 
 class Application:
-    def __init__(self, verbs: Verbs, store: Store, registry: Registry) -> None:
-        self.verbs, self.store, self.registry = verbs, store, registry
-        self.watcher = Watcher(store)
+    """The ASGI application over one sandbox."""
+
+    def __init__(
+        self, verbs: Verbs, store: Store, registry: Registry, clock: Callable[[], datetime] | None = None
+    ) -> None:
+        self._registry = registry
+        self._resources = Resources(verbs, store, clock or (lambda: datetime.now(UTC)))
+        self._watcher = Watcher(store)
+
+    def close(self) -> None:
+        """End all watches, so that a server can stop without waiting for them."""
+        self._watcher.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
-            return
-        if scope["type"] != "http":
-            return
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                self.close()
+                return
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = _request(scope)
         try:
-            await self._serve(scope, receive, send)
+            _refuse_foreign(request)
+            response = await self._response(request, receive, send)
         except ApiError as error:
-            await respond(send, error.code, orjson.dumps(error.status()))
+            response = _refusal(error)
+        except NotServedError:
+            response = Response(404, b"404 page not found\n", _TEXT)
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            response = _refusal(ApiError(500, "InternalError", "Internal error occurred: see the sandbox's log"))
+        if response is not None:
+            await _respond(send, response)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path, method = scope["path"], scope["method"]
-        query = {k: v[0] for k, v in parse_qs(scope["query_string"].decode()).items()}
-        if path in {"/healthz", "/livez", "/readyz"}:
-            await respond(send, 200, b"ok", "text/plain; charset=utf-8")
-            return
-        target = parse_path(self.registry, path)
-        if method == "GET" and target.name is None:
-            if query.get("watch") in {"true", "1"}:
-                await self._watch(target, query, receive, send)
-            else:
-                await respond(send, 200, self._list(target, query))
-            return
-        body = await _read(receive)
-        code, obj = self._write(scope, method, target, query, body)
-        await respond(send, code, orjson.dumps(obj))
+    async def _response(self, request: Request, receive: Receive, send: Send) -> Response | None:
+        """The answer, or None when it was streamed."""
+        plain = self._plain(request)
+        if plain is not None:
+            return plain
+        target = parse_path(self._registry, request.path)
+        if request.method == "GET" and request.flag("watch") and target.subresource is None:
+            await self._watch(target, request, receive, send)
+            return None
+        body = await _read(receive, request)
+        complete = Request(request.method, request.path, request.query, request.headers, body)
+        return self._resources.answer(target, complete)
 
-    def _list(self, target: Target, query: dict[str, str]) -> bytes:
-        kind = target.kind
-        matches = parse_selectors(kind, query.get("labelSelector", ""), query.get("fieldSelector", ""))
-        bodies = [s.body for s in self.store.list(kind, target.namespace) if matches(s.obj)]
-        head = orjson.dumps(
-            {
-                "kind": kind.list_kind,
-                "apiVersion": kind.api_version,
-                "metadata": {"resourceVersion": str(self.store.revision)},
-            }
-        )
-        return head[:-1] + b',"items":[' + b",".join(bodies) + b"]}"
+    # --- what is not about a resource ------------------------------------------------------------------------------
 
-    async def _watch(self, target: Target, query: dict[str, str], receive: Receive, send: Send) -> None:
-        matches = parse_selectors(target.kind, query.get("labelSelector", ""), query.get("fieldSelector", ""))
-        request = WatchRequest(
-            kind=target.kind,
-            namespace=target.namespace,
-            matches=matches,
-            since=query.get("resourceVersion", ""),
-            timeout=float(query.get("timeoutSeconds", 0)) or 1800.0,
-            bookmarks=query.get("allowWatchBookmarks") == "true",
-            initial_events=query.get("sendInitialEvents") == "true",
-        )
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
-        ended = asyncio.ensure_future(_disconnected(receive))
+    def _plain(self, request: Request) -> Response | None:
+        path = request.path.rstrip("/") or "/"
+        if path.startswith(_HEALTH):
+            return Response(200, b"ok", _TEXT)
+        if path == "/version":
+            return _json(discovery.VERSION)
+        found = self._openapi(path) if path.startswith("/openapi/") else self._discovery(path, request)
+        if found is not None and request.method not in {"GET", "HEAD"}:
+            raise method_not_allowed()
+        return found
+
+    def _discovery(self, path: str, request: Request) -> Response | None:
+        parts = path.strip("/").split("/")
+        if parts[0] not in {"api", "apis"} or len(parts) > (2 if parts[0] == "api" else 3):
+            return None
+        if len(parts) == 1 and "as=APIGroupDiscoveryList" in request.headers.get("accept", ""):
+            body = orjson.dumps(discovery.aggregated(self._registry, core=parts == ["api"]))
+            return Response(200, body, _AGGREGATED)
+        found = self._discovered(parts)
+        if found is None:
+            raise NotServedError
+        return _json(found)
+
+    def _discovered(self, parts: list[str]) -> Any:
+        match parts:
+            case ["api"]:
+                return discovery.api_versions()
+            case ["apis"]:
+                return discovery.api_group_list(self._registry)
+            case ["api", version]:
+                return discovery.api_resource_list(self._registry, "", version)
+            case ["apis", group]:
+                return discovery.api_group(self._registry, group)
+            case [_, group, version]:
+                return discovery.api_resource_list(self._registry, group, version)
+
+    def _openapi(self, path: str) -> Response:
+        if path == "/openapi/v3":
+            return _json(openapi.index(self._registry))
+        named = openapi.document_paths(self._registry).get(path.removeprefix("/openapi/v3/"))
+        if named is None:
+            raise NotServedError
+        return Response(200, openapi.document(self._registry, *named))
+
+    # --- watches ---------------------------------------------------------------------------------------------------
+
+    async def _watch(self, target: Target, request: Request, receive: Receive, send: Send) -> None:
+        presenter = self._resources.presenter(target, request)
+        wanted = self._resources.watch_request(target, request)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", JSON.encode())]})
+        await send({"type": "http.response.body", "body": b"", "more_body": True})
+        gone = asyncio.ensure_future(_disconnected(receive))
         try:
-            async for chunk in self.watcher.stream(request, ended):
+            async for chunk in self._watcher.stream(wanted, gone, presenter.event):
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            ended.cancel()
-
-    def _write(self, scope: Scope, method: str, target: Target, query: dict[str, str], raw: bytes) -> tuple[int, Any]:
-        headers = {k.decode(): v.decode() for k, v in scope["headers"]}
-        kind, namespace, name, sub = target.kind, target.namespace, target.name, target.subresource
-        manager = query.get("fieldManager") or headers.get("user-agent", "unknown").split("/")[0]
-        dry_run = query.get("dryRun") == "All"
-        try:
-            body = orjson.loads(raw) if raw else None
-        except orjson.JSONDecodeError as error:
-            raise bad_request(str(error)) from error
-        if method == "GET" and name:
-            return 200, self.verbs.get(kind, namespace, name)
-        if method == "POST" and name is None:
-            return 201, self.verbs.create(kind, namespace, body, manager=manager, dry_run=dry_run)
-        if method == "POST" and sub == "binding" and name:
-            self.verbs.bind(namespace or "", name, body["target"]["name"])
-            return 201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-        if method == "POST" and sub == "eviction" and name:
-            self.verbs.evict(namespace or "", name)
-            return 201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-        if method == "PUT" and name:
-            return 200, self.verbs.update(
-                kind, namespace, name, body, subresource=sub, manager=manager, dry_run=dry_run
-            )
-        if method == "PATCH" and name:
-            media = headers.get("content-type", "").split(";")[0]
-            try:
-                patch_type = PatchType(media)
-            except ValueError:
-                raise unsupported_media_type(media) from None
-            return 200, self.verbs.patch(
-                kind, namespace, name, patch_type, body, subresource=sub, manager=manager, dry_run=dry_run
-            )
-        if method == "DELETE" and name:
-            options = body or {}
-            conditions = options.get("preconditions") or {}
-            return 200, self.verbs.delete(
-                kind,
-                namespace,
-                name,
-                uid=conditions.get("uid"),
-                resource_version=conditions.get("resourceVersion"),
-                grace_seconds=options.get("gracePeriodSeconds"),
-                propagation=options.get("propagationPolicy"),
-                dry_run=dry_run,
-            )
-        raise method_not_allowed()
+            gone.cancel()
 
 
-def create_app(verbs: Verbs, store: Store, registry: Registry) -> Application:
+def create_app(
+    verbs: Verbs, store: Store, registry: Registry, clock: Callable[[], datetime] | None = None
+) -> Application:
     """The ASGI application over one sandbox."""
-    return Application(verbs, store, registry)
+    return Application(verbs, store, registry, clock)
 
 
-async def respond(send: Send, code: int, body: bytes, media: str = JSON) -> None:
-    headers = [(b"content-type", media.encode()), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": code, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+def _request(scope: Scope) -> Request:
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    return Request(scope["method"], unquote(scope["path"]), query, headers)
 
 
-async def _read(receive: Receive) -> bytes:
-    parts = []
-    while True:
+def _refuse_foreign(request: Request) -> None:
+    """A browser may be made to send requests here by any page; none of them gets further."""
+    host = request.headers.get("host", "")
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    if name not in _LOCAL:
+        raise ApiError(403, "Forbidden", f"the sandbox serves this machine only, not the host {host!r}")
+    if "origin" in request.headers:
+        raise ApiError(403, "Forbidden", "the sandbox does not answer web pages: the request has an Origin")
+
+
+async def _read(receive: Receive, request: Request) -> bytes:
+    """The whole body; refused without reading on once it is too long."""
+    declared = request.headers.get("content-length", "0")
+    parts: list[bytes] = []
+    size = 0
+    while size <= MOST_BYTES and not (declared.isdigit() and int(declared) > MOST_BYTES):
         message = await receive()
-        parts.append(message.get("body", b""))
-        if not message.get("more_body"):
-            return b"".join(parts)
+        part: bytes = message.get("body", b"")
+        parts.append(part)
+        size += len(part)
+        if not message.get("more_body") or message["type"] == "http.disconnect":
+            if size <= MOST_BYTES:
+                return b"".join(parts)
+            break
+    raise too_large(f"Request entity too large: limit is {MOST_BYTES}")
 
 
 async def _disconnected(receive: Receive) -> None:
@@ -167,9 +201,26 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
+async def _respond(send: Send, response: Response) -> None:
+    headers = [
+        (b"content-type", response.media.encode()),
+        (b"content-length", str(len(response.body)).encode()),
+        (b"cache-control", b"no-cache, private"),
+    ]
+    headers += [(name.encode(), value.encode()) for name, value in response.headers.items()]
+    for warning in response.warnings:
+        text = warning.replace("\\", "\\\\").replace('"', '\\"')
+        headers.append((b"warning", f'299 - "{text}"'.encode()))
+    await send({"type": "http.response.start", "status": response.code, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body})
+
+
+def _refusal(error: ApiError) -> Response:
+    headers = dict(error.headers)
+    if error.retry_after is not None:
+        headers["retry-after"] = str(error.retry_after)
+    return Response(error.code, orjson.dumps(error.status()), headers=headers)
+
+
+def _json(value: Any) -> Response:
+    return Response(200, orjson.dumps(value))

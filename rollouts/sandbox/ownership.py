@@ -109,7 +109,7 @@ def base_owners(current: Obj | None, sent: Obj, subresource: str) -> Owners:
     return parse_owners(sent) or stored
 
 
-def track_update(kind: Kind, current: Obj | None, obj: Obj, owners: Owners, me: Owner, now: str) -> None:
+def track_update(kind: Kind, current: Obj | None, obj: Obj, owners: Owners, me: Owner, *, now: str) -> None:
     """Give the updating manager the fields it changed, take them from the others, and write managedFields.
 
     A manager without a name takes the fields from the others and keeps nothing: the scale subresource does that.

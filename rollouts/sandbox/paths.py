@@ -5,6 +5,12 @@ from dataclasses import dataclass
 from rollouts.sandbox.registry import Kind, Registry
 from rollouts.sandbox.status import no_such_resource
 
+_GROUP_VERSION = 3  # the parts of /apis/<group>/<version>
+
+
+class NotServedError(Exception):
+    """Nothing at all is served at a path; a real server answers with a bare page, not with a Status."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -14,34 +20,39 @@ class Target:
     namespace: str | None  # None: cluster-scoped, or all namespaces
     name: str | None  # None: the collection
     subresource: str | None
-    legacy_watch: bool = False  # /api/v1/watch/...
 
 
 def parse_path(registry: Registry, path: str) -> Target:
-    """Find the resource at a path below /api or /apis; a 404 Status when nothing is served there."""
-    parts = [part for part in path.split("/") if part]
+    """Find the resource at a path below /api or /apis."""
+    parts = path.strip("/").split("/")
+    if not all(parts):
+        raise NotServedError
     if parts[0] == "api":
-        group, rest = "", parts[1:]
+        group, version, rest = "", parts[1] if len(parts) > 1 else "", parts[2:]
+    elif parts[0] == "apis":
+        group, version, *rest = (*parts[1:], "", "") if len(parts) < _GROUP_VERSION else parts[1:]
     else:
-        group, rest = parts[1] if len(parts) > 1 else "", parts[2:]
-    if not rest:
-        raise no_such_resource()
-    version, rest = rest[0], rest[1:]
-    watching = rest[:1] == ["watch"]
-    if watching:
-        rest = rest[1:]
-    return _target(registry, group, version, rest, watching=watching)
+        raise NotServedError
+    return _target(registry, group, version, rest)
 
 
-def _target(registry: Registry, group: str, version: str, rest: list[str], *, watching: bool) -> Target:
+def _target(registry: Registry, group: str, version: str, rest: list[str]) -> Target:
     namespace: str | None = None
-    if len(rest) >= 3 and rest[0] == "namespaces" and registry.find(group, version, rest[2]) is not None:  # noqa: PLR2004
-        namespace, rest = rest[1], rest[2:]
+    match rest:
+        case ["namespaces", place, plural, *_] if registry.find(group, version, plural) is not None:
+            namespace, rest = place, rest[2:]
     kind = registry.find(group, version, rest[0]) if rest else None
-    if kind is None or len(rest) > 3:  # noqa: PLR2004 resource, name, subresource
-        raise no_such_resource()
-    name = rest[1] if len(rest) > 1 else None
-    subresource = rest[2] if len(rest) > 2 else None  # noqa: PLR2004
-    if (namespace is not None) != kind.namespaced and (namespace is not None or name is not None):
-        raise no_such_resource()
-    return Target(kind, namespace, name, subresource, watching)
+    if kind is None:
+        raise _missing(registry, group, version)
+    name, subresource, beyond = (*rest[1:], *(None,) * 3)[:3]
+    scoped = namespace is not None
+    misplaced = (scoped and not kind.namespaced) or (kind.namespaced and not scoped and name is not None)
+    if misplaced or beyond is not None:
+        raise _missing(registry, group, version)
+    return Target(kind, namespace, name, subresource)
+
+
+def _missing(registry: Registry, group: str, version: str) -> Exception:
+    """Below a built-in group a Status, elsewhere a bare page, as the real server's two halves answer."""
+    builtin = any(kind.builtin and kind.group == group and kind.version == version for kind in registry)
+    return no_such_resource() if builtin else NotServedError()

@@ -108,7 +108,7 @@ class Verbs:
             obj.pop("status", None)
         self._begin_metadata(kind, obj["metadata"])
         owners = ownership.base_owners(None, obj, "")
-        ownership.track_update(kind, None, obj, owners, Owner(manager, "Update", "", kind.api_version), self.now())
+        ownership.track_update(kind, None, obj, owners, Owner(manager, "Update", "", kind.api_version), now=self.now())
         return self._create(kind, namespace, obj, dry_run=dry_run)
 
     def _create(self, kind: Kind, namespace: str | None, obj: Obj, *, dry_run: bool) -> Obj:
@@ -228,7 +228,7 @@ class Verbs:
         if tracking is not None:
             manager, owners = tracking
             me = Owner(manager, "Update", subresource, kind.api_version)
-            ownership.track_update(kind, current, obj, owners, me, self.now())
+            ownership.track_update(kind, current, obj, owners, me, now=self.now())
         if ownership.same_but_for_time(obj, current):
             return current
         admission.check(kind, obj, current)

@@ -15,7 +15,7 @@ import orjson
 
 from rollouts.sandbox.registry import Kind
 from rollouts.sandbox.selectors import Predicate
-from rollouts.sandbox.status import bad_request, gone
+from rollouts.sandbox.status import ApiError, gone
 from rollouts.sandbox.store import Change, Store, TooOldError
 
 Obj = dict[str, Any]
@@ -31,6 +31,7 @@ class WatchRequest:
 
     kind: Kind
     namespace: str | None
+    name: str | None
     matches: Predicate
     since: str  # resourceVersion as sent; "" or "0": the current objects first
     timeout: float
@@ -106,7 +107,7 @@ class Watcher:
         lines = [
             render("ADDED", stored.obj, stored.body)
             for stored in self._store.list(request.kind, request.namespace)
-            if request.matches(stored.obj)
+            if request.matches(stored.obj) and request.name in {None, stored.obj["metadata"]["name"]}
         ]
         if request.initial_events and request.bookmarks:
             lines.append(_bookmark(request.kind, self._store.revision, end_of_initial=True))
@@ -124,13 +125,17 @@ class Watcher:
 def parse_revision(text: str) -> int:
     """A resourceVersion parameter as a number."""
     if not text.isdigit():
-        raise bad_request(f"invalid resource version {text!r}")
+        problem = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise ApiError(500, "", f'resourceVersion: Invalid value: "{text}": {problem}')
     return int(text)
 
 
 def _seen_as(request: WatchRequest, change: Change) -> str | None:
     """The event type a filtered watch sees: an object that starts or stops matching is added or deleted for it."""
-    if request.namespace is not None and change.obj["metadata"].get("namespace", "") != request.namespace:
+    metadata = change.obj["metadata"]
+    if request.namespace is not None and metadata.get("namespace", "") != request.namespace:
+        return None
+    if request.name is not None and metadata["name"] != request.name:
         return None
     now = change.type != "DELETED" and request.matches(change.obj)
     before = change.old is not None and request.matches(change.old)
