@@ -37,6 +37,31 @@ def test_a_manifest_is_stored_with_everything_it_says(sets: Sets, path: Path) ->
     assert sets.update(stored, dry_run=False).obj["metadata"]["generation"] == 1
 
 
+def test_the_largest_set_that_the_bounds_allow_does_not_exhaust_the_cost_of_the_rules(sets: Sets) -> None:
+    names = [f"c{number:02}" for number in range(64)]
+    cliques = [
+        {
+            "name": name,
+            "spec": {
+                "roleName": name * 40,
+                "startsAfter": names[:number],
+                "podSpec": {"schedulerName": "s" * 60, "containers": [{"name": "main", "image": "app:v1"}]},
+            },
+        }
+        for number, name in enumerate(names)
+    ]
+    groups = [{"name": f"g{name}", "cliqueNames": [name], "updateStrategy": {"maxSurge": 1}} for name in names]
+    manifest = load(COMPLETE)
+    manifest["spec"]["template"] = {
+        "cliqueStartupType": "CliqueStartupTypeExplicit",
+        "cliques": cliques,
+        "podCliqueScalingGroups": groups,
+    }
+    stored = sets.create(manifest, dry_run=False).obj
+    stored["spec"]["template"]["priorityClassName"] = "high"
+    assert sets.update(stored).obj["metadata"]["generation"] == 2
+
+
 def test_there_is_a_sample_for_every_example_and_a_large_one_that_is_not_applied_by_default() -> None:
     by_default = {path.stem for path in SAMPLES if path.parent.name == "samples"}
     assert by_default == EXAMPLES_OF_THE_SEEDS

@@ -250,12 +250,17 @@ START_UP = [
         f"{TEMPLATE}.cliqueStartupType",
         "CliqueStartupTypeInOrder",
     ),
-    Refused("after-itself", {f"{LEADER}.spec.startsAfter": ["leader"]}, CLIQUES, "cannot start after itself"),
+    Refused(
+        "after-itself",
+        {f"{LEADER}.spec.startsAfter": ["leader"]},
+        f"{CLIQUES}[1].spec.startsAfter",
+        "cannot start after itself",
+    ),
     Refused("after-unknown", {f"{LEADER}.spec.startsAfter": ["front"]}, CLIQUES, "startsAfter may only name cliques"),
     Refused(
         "after-one-twice",
         {f"{LEADER}.spec.startsAfter": ["frontend", "frontend"]},
-        CLIQUES,
+        f"{CLIQUES}[1].spec.startsAfter",
         "startsAfter names a clique twice",
     ),
 ]
