@@ -154,15 +154,20 @@ def write_kubeconfig(path: Path, port: int) -> None:
 
 
 class Server(uvicorn.Server):
-    """A server whose open watches end when it is told to stop, instead of holding it up."""
+    """A server that says when it truly answers, and whose open watches end when it is told to stop."""
 
-    def __init__(self, config: uvicorn.Config, before_shutdown: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None], on_stop: Callable[[], None]) -> None:
         super().__init__(config)
-        self._before_shutdown = before_shutdown
+        self._on_start, self._on_stop = on_start, on_stop
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
+        await super().startup(sockets)
+        self._on_start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the watches, then stop as usual."""
-        self._before_shutdown()
+        """End the watches first: they would hold the server up."""
+        self._on_stop()
         await super().shutdown(sockets)
 
 
@@ -178,12 +183,15 @@ async def serve(options: Options, store: Store, listener: socket.socket) -> None
     config = uvicorn.Config(application, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
     port = listener.getsockname()[1]
     write_kubeconfig(options.kubeconfig, port)
-    nodes, pods = (store.count(registry.kind(plural)) for plural in ("nodes", "pods"))
-    log.info("a cluster of %d nodes and %d pods at http://%s:%d", nodes, pods, HOST, port)
-    log.info("kubectl --kubeconfig %s get nodes,pcs,pods", options.kubeconfig)
+
+    def announce() -> None:
+        nodes, pods = (store.count(registry.kind(plural)) for plural in ("nodes", "pods"))
+        log.info("a cluster of %d nodes and %d pods at http://%s:%d", nodes, pods, HOST, port)
+        log.info("kubectl --kubeconfig %s get nodes,pcs,pods", options.kubeconfig)
+
     living = asyncio.create_task(simulation.run())
     try:
-        await Server(config, application.watcher.close).serve(sockets=[listener])
+        await Server(config, announce, application.close).serve(sockets=[listener])
     finally:
         living.cancel()
         with contextlib.suppress(asyncio.CancelledError):

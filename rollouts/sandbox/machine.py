@@ -85,8 +85,10 @@ def _compute_conditions(node: Obj, now: datetime) -> list[Obj]:
     ready = find_condition(node, "Ready")
     if ready is not None and ready.get("reason") != DOWN_REASON:
         return list(present)
+    # Nothing beats on: a heartbeat every few seconds would be the only thing that ever happens in a cluster at rest.
+    heard = {"lastHeartbeatTime": render_time(now)}
     healthy = [
-        {"type": kind, "status": status, "reason": reason, "message": message}
+        {"type": kind, "status": status, "reason": reason, "message": message, **heard}
         for kind, status, reason, message in _HEALTHY
     ]
     known = {condition["type"] for condition in present} - {"Ready"}
