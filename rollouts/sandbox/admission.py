@@ -201,19 +201,27 @@ def _findings(kind: Kind, obj: Obj, old: Obj | None) -> Iterator[Cause]:
         found += objectmeta.validate_metadata(kind.plural, obj["metadata"])
         found += objectmeta.validate_metadata_change(obj["metadata"], old["metadata"])
     before = MISSING if old is None else old
-    broken = sorted(validate(kind.schema, obj, before), key=lambda cause: cause.reason == "FieldValueDuplicate")
-    found += broken
+    broken = sorted(validate(kind.schema, obj, before), key=_order)
     if kind.builtin:
+        # Lists of built-in kinds may hold a key twice (env does); where not, the kind's own rules say so.
+        found += [cause for cause in broken if cause.reason != "FieldValueDuplicate"]
         found += builtins.findings(kind, obj, old)
-    elif kind.scale is not None:
+        return iter(found)
+    found += broken
+    if kind.scale is not None:
         found += _scale_findings(kind.scale.replicas, obj, old)
-    yield from found
     if not kind.schema.has_rules:
-        return
+        return iter(found)
     if any(cause.reason in _BLOCKING for cause in found):
-        yield _UNCHECKED
-    else:
-        yield from cel.evaluate_rules(kind.schema, obj, before)
+        return iter((*found, _UNCHECKED))
+    return iter((*found, *cel.evaluate_rules(kind.schema, obj, before)))
+
+
+def _order(cause: Cause) -> tuple[bool, str]:
+    return cause.reason == "FieldValueDuplicate", "" if cause.field == "<nil>" else cause.field
+
+
+_MOST_REPLICAS = 2**31 - 1
 
 
 def _scale_findings(path: tuple[str, ...], obj: Obj, old: Obj | None) -> Iterator[Cause]:
@@ -227,6 +235,9 @@ def _scale_findings(path: tuple[str, ...], obj: Obj, old: Obj | None) -> Iterato
         yield Cause("FieldValueInvalid", sentence, where)
     elif value < 0:
         yield Cause("FieldValueInvalid", f"Invalid value: {value}: should be a non-negative integer", where)
+    elif value > _MOST_REPLICAS:
+        sentence = f"Invalid value: {value}: should be less than or equal to {_MOST_REPLICAS}"
+        yield Cause("FieldValueInvalid", sentence, where)
 
 
 def dig(obj: Any, path: Sequence[str]) -> Any:
@@ -238,14 +249,19 @@ def dig(obj: Any, path: Sequence[str]) -> Any:
     return obj
 
 
+_BAD_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
 def _refuse_undecodable(kind: Kind, findings: Sequence[Cause]) -> None:
     """A built-in kind is a typed structure in a real server: a wrong type fails to decode."""
+    head = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
     for cause in findings:
         if cause.reason == "FieldValueTypeInvalid":
+            if cause.message.endswith("must be of type quantity: " + cause.message.rsplit(": ", 1)[1]):
+                raise bad_request(f"{head}{_BAD_QUANTITY}")
             actual = cause.message.rsplit('"', 2)[1]
             wanted = cause.message.rsplit("must be of type ", 1)[1].split(":")[0]
-            sentence = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
             raise bad_request(
-                f"{sentence}json: cannot unmarshal {actual} into Go struct field {kind.kind}.{cause.field} "
+                f"{head}json: cannot unmarshal {actual} into Go struct field {kind.kind}.{cause.field} "
                 f"of type {_GO_TYPES.get(wanted, wanted)}"
             )

@@ -45,7 +45,8 @@ def apply_configuration(
     kept = mine
     for share in others.values():
         kept = union(kept, share.fields)
-    result: Obj = _pruned(kind.schema, merged, last, kept)
+    # Metadata itself always stays, whoever owns what in it.
+    result: Obj = _pruned(kind.schema, merged, last, {"f:metadata": {}, **kept})
     return _settled(kind, live, result, others, (owner, mine, last), force=force, now=now)
 
 

@@ -1,7 +1,7 @@
 """What the API server does for single built-in kinds beyond their schema.
 
-Three moments, each a table from plural to function: `complete` fills in defaults that depend on other fields (owned by
-whoever created the object), `begin` gives a new object what the server itself adds (owned by nobody), `findings` are
+Four moments: `complete` fills in defaults that depend on other fields (owned by whoever wrote the object), `begin`
+gives a new object what the server itself adds and `admit` what it adds to any write (owned by nobody), `findings` are
 the rules that a schema cannot express. Pods have a module of their own.
 """
 
@@ -32,6 +32,12 @@ def begin(kind: Kind, obj: Obj, now: str) -> None:
     """Give a new object what the server adds."""
     if kind.builtin and kind.plural in _BEGIN:
         _BEGIN[kind.plural](obj, now)
+
+
+def admit(kind: Kind, obj: Obj) -> None:
+    """Apply what admission adds to every write of a kind."""
+    if kind.builtin and kind.plural == "pods":
+        pods.tolerate_short_outages(obj)
 
 
 def findings(kind: Kind, obj: Obj, old: Obj | None) -> Iterator[Cause]:
@@ -99,7 +105,7 @@ def _complete_autoscaler(autoscaler: Obj) -> None:
 
 
 def _begin_autoscaler(autoscaler: Obj, _now: str) -> None:
-    autoscaler["status"] = {"desiredReplicas": 0, "currentMetrics": None}
+    autoscaler["status"] = {"desiredReplicas": 0}
 
 
 _COMPLETE: dict[str, Callable[[Obj], None]] = {

@@ -10,7 +10,7 @@ from typing import Any
 import jsonpatch
 import jsonpointer
 
-from rollouts.sandbox.status import ApiError, bad_request
+from rollouts.sandbox.status import ApiError, Resource, bad_request
 
 Obj = dict[str, Any]
 
@@ -40,13 +40,14 @@ def merge_patch(target: Any, patch: Any) -> Any:
 def json_patch(target: Obj, operations: Any) -> Obj:
     """RFC 6902, refused as a whole when one operation does not apply."""
     if not isinstance(operations, list):
-        raise bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+        shape = "object" if isinstance(operations, dict) else "string"
+        wanted = "Go value of type []handlers.jsonPatchOp"
+        raise bad_request(f"error decoding patch: json: cannot unmarshal {shape} into {wanted}")
     try:
         result = jsonpatch.JsonPatch(operations).apply(target)
-    except jsonpatch.InvalidJsonPatch as error:
-        raise bad_request(str(error)) from error
-    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError) as error:
-        raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request") from error
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
+        sentence = "the server rejected our request due to an error in our request"
+        raise ApiError(422, "Invalid", sentence, Resource("", "")) from error
     if not isinstance(result, dict):
         raise bad_request("the patched value is not an object")
     return result

@@ -56,13 +56,13 @@ def begin(pod: Obj, now: str) -> None:
         return
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    _tolerate_short_outages(spec)
     status: Obj = {"phase": "Pending", "qosClass": quality_of_service(spec)}
     if spec.get("schedulingGates"):
         status["conditions"] = [
             {
                 "type": "PodScheduled",
                 "status": "False",
+                "lastProbeTime": None,
                 "lastTransitionTime": now,
                 "reason": "SchedulingGated",
                 "message": _GATED,
@@ -71,14 +71,19 @@ def begin(pod: Obj, now: str) -> None:
     pod["status"] = status
 
 
-def _tolerate_short_outages(spec: Obj) -> None:
+def tolerate_short_outages(pod: Obj) -> None:
+    """Let a pod stay a while on a node that stops answering, unless it says how long itself."""
+    spec = pod.get("spec")
+    if not isinstance(spec, dict):
+        return
     tolerations = [one for one in spec.get("tolerations") or () if isinstance(one, dict)]
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(_tolerates(one, key) for one in tolerations):
             tolerations.append(
                 {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _PATIENCE}
             )
-    spec["tolerations"] = tolerations
+    if tolerations != spec.get("tolerations"):
+        pod["spec"] = {**spec, "tolerations": tolerations}
 
 
 def _tolerates(toleration: Obj, key: str) -> bool:
@@ -132,7 +137,7 @@ def refusal_to_bind(pod: Obj) -> str | None:
 def bound(pod: Obj, node: str, now: str) -> Obj:
     """The pod on that node, with its PodScheduled condition."""
     status = pod.get("status") or {}
-    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
     conditions = [one for one in status.get("conditions") or () if one["type"] != "PodScheduled"]
     return {
         **pod,

@@ -131,7 +131,7 @@ def parse_delete_options(request: Request) -> DeleteOptions:
         _propagation(given),
         conditions.get("uid"),
         conditions.get("resourceVersion"),
-        _delete_dry_run(given.get("dryRun") or [], request),
+        _delete_dry_run(given.get("dryRun") or []),
     )
 
 
@@ -160,12 +160,11 @@ def _propagation(given: Obj) -> str | None:
     return policy
 
 
-def _delete_dry_run(given: list[str], request: Request) -> bool:
-    chosen = given or [one for one in request.query.get("dryRun", ()) if one]
-    if chosen not in ([], ["All"]):
-        sentence = f'Unsupported value: {render(chosen)}: supported values: "All"'
+def _delete_dry_run(given: list[str]) -> bool:
+    if given not in ([], ["All"]):
+        sentence = f'Unsupported value: {render(given)}: supported values: "All"'
         raise _bad_delete(Cause("FieldValueNotSupported", sentence, "dryRun"))
-    return bool(chosen)
+    return bool(given)
 
 
 def _bad_delete(cause: Cause) -> ApiError:
@@ -228,7 +227,7 @@ def parse_yaml(body: bytes) -> Any:
         return orjson.loads(orjson.dumps(yaml.load(body, Loader=_JsonLoader), option=orjson.OPT_NON_STR_KEYS))  # noqa: S506 derived from the safe loader
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
+        where = f"line {max(mark.line, 1)}: " if mark else ""
         problem = getattr(error, "problem", None) or str(error)
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {where}{problem}") from None
     except (TypeError, ValueError, RecursionError) as error:

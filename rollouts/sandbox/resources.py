@@ -16,7 +16,7 @@ from rollouts.sandbox.discovery import subresources_of
 from rollouts.sandbox.formats import render
 from rollouts.sandbox.paging import Page, Paging
 from rollouts.sandbox.patch import PatchType
-from rollouts.sandbox.paths import Target
+from rollouts.sandbox.paths import NotServedError, Target
 from rollouts.sandbox.presenting import Presenter, choose_form, stored_bytes
 from rollouts.sandbox.registry import Kind
 from rollouts.sandbox.requests import (
@@ -114,7 +114,7 @@ class Resources:
                 return self._patch(target, request)
             case "DELETE":
                 return self._delete(target, request)
-        raise method_not_allowed()
+        raise _not_allowed(target.kind)
 
     def presenter(self, target: Target, request: Request) -> Presenter:
         form = choose_form(request.headers.get("accept", ""))
@@ -193,7 +193,7 @@ class Resources:
     def _post(self, target: Target, request: Request) -> Response:
         kind = target.kind
         if kind.namespaced and target.namespace is None:
-            raise method_not_allowed() if kind.builtin else no_such_resource()
+            raise method_not_allowed() if kind.builtin else NotServedError()
         options = parse_write_options(request, "CreateOptions")
         presenter = self.presenter(target, request)
         body, report = self._body(kind, request, options.validation)
@@ -369,6 +369,13 @@ class Resources:
             dry_run=options.dry_run or bool(deleting.get("dryRun")),
         )
         return _success(201)
+
+
+def _not_allowed(kind: Kind) -> ApiError:
+    if kind.builtin:
+        return method_not_allowed()
+    sentence = f' is not supported on resources of kind "{kind.plural}.{kind.group}"'
+    return ApiError(405, "MethodNotAllowed", sentence, kind.resource())
 
 
 def _patch_type(kind: Kind, request: Request) -> PatchType:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from rollouts.sandbox.admission import dig
-from rollouts.sandbox.registry import Kind, ScalePaths
-from rollouts.sandbox.status import bad_request
+from rollouts.sandbox.registry import ScalePaths
+from rollouts.sandbox.schema import type_name
 
 Obj = dict[str, Any]
 
@@ -28,24 +28,25 @@ def to_scale(paths: ScalePaths, obj: Obj) -> Obj:
     }
 
 
-def from_scale(kind: Kind, paths: ScalePaths, obj: Obj, scale: Any) -> Obj:
-    """The object with the replicas, and the preconditions, of a Scale."""
+def scale_problem(scale: Any) -> str | None:
+    """What keeps a body from being a Scale."""
     if not isinstance(scale, dict):
-        raise bad_request("json: cannot unmarshal into Go value of type v1.Scale")
+        return "json: cannot unmarshal into Go value of type v1.Scale"
     replicas = dig(scale, ("spec", "replicas"))
-    if replicas is None:
-        replicas = 0
-    if isinstance(replicas, bool) or not isinstance(replicas, int):
-        raise bad_request(
-            f'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal {type(replicas).__name__} '
-            "into Go struct field ScaleSpec.spec.replicas of type int32"
-        )
+    if replicas is None or (isinstance(replicas, int) and not isinstance(replicas, bool)):
+        return None
+    shape = {"boolean": "bool", "integer": "number"}.get(type_name(replicas), type_name(replicas))
+    return f"json: cannot unmarshal {shape} into Go struct field ScaleSpec.spec.replicas of type int32"
+
+
+def from_scale(paths: ScalePaths, obj: Obj, scale: Obj) -> Obj:
+    """The object with the replicas, and the preconditions, of a Scale."""
     sent = scale.get("metadata") or {}
     metadata = {**obj["metadata"]}
     for key in ("uid", "resourceVersion"):
         if sent.get(key):
             metadata[key] = sent[key]
-    return _with(obj, paths.replicas, replicas) | {"metadata": metadata}
+    return _with(obj, paths.replicas, dig(scale, ("spec", "replicas")) or 0) | {"metadata": metadata}
 
 
 def _with(obj: Obj, path: tuple[str, ...], value: Any) -> Obj:

@@ -238,6 +238,8 @@ def validate(schema: Schema, value: Json, old: Json = MISSING, path: str = "") -
     mismatch = _type_mismatch(schema, value, path)
     if mismatch is not None:
         yield mismatch
+        if schema.any_of:
+            yield from _validate_junctors(schema, value, path)
         return
     if value is None:
         return
@@ -320,14 +322,21 @@ def _validate_junctors(schema: Schema, value: Json, path: str) -> Iterator[Cause
     for one in schema.all_of:
         yield from validate(one, value, MISSING, path)
     if schema.any_of and not any(_holds(one, value) for one in schema.any_of):
-        yield _invalid(value, path, f"{_body(path)} must validate at least one schema (anyOf)")
+        yield _junctor(path, "must validate at least one schema (anyOf)")
+        yield from validate(schema.any_of[0], value, MISSING, path)
     if schema.one_of:
         matches = sum(_holds(one, value) for one in schema.one_of)
         if matches != 1:
-            found = "Found none valid" if matches == 0 else f"Found {matches} valid alternatives"
-            yield _invalid(value, path, f"{_body(path)} must validate one and only one schema (oneOf). {found}")
+            found = f"Found {matches} valid alternatives" if matches else "Found none valid"
+            yield _junctor(path, f"must validate one and only one schema (oneOf). {found}")
+        if not matches:
+            yield from validate(schema.one_of[0], value, MISSING, path)
     if schema.not_ is not None and _holds(schema.not_, value):
-        yield _invalid(value, path, f"{_body(path)} must not validate the schema (not)")
+        yield _junctor(path, "must not validate the schema (not)")
+
+
+def _junctor(path: str, sentence: str) -> Cause:
+    return Cause("FieldValueInvalid", f'Invalid value: "": "{path}" {sentence}', "<nil>")
 
 
 def _holds(schema: Schema, value: Json) -> bool:
@@ -455,7 +464,7 @@ def _min_items(bound: int, _source: dict[str, Any]) -> Check:
 
 
 def _max_items(bound: int, _source: dict[str, Any]) -> Check:
-    return _too_many(list, bound, "items")
+    return _too_many(list, bound)
 
 
 def _min_properties(bound: int, _source: dict[str, Any]) -> Check:
@@ -464,14 +473,14 @@ def _min_properties(bound: int, _source: dict[str, Any]) -> Check:
 
 
 def _max_properties(bound: int, _source: dict[str, Any]) -> Check:
-    return _too_many(dict, bound, "properties")
+    return _too_many(dict, bound)
 
 
-def _too_many(kind: type, bound: int, what: str) -> Check:
+def _too_many(kind: type, bound: int) -> Check:
     def check(value: Json, path: str) -> Cause | None:
         if not isinstance(value, kind) or len(value) <= bound:  # type: ignore[arg-type]
             return None
-        message = f"Too many: {len(value)}: must have at most {bound} {what}"  # type: ignore[arg-type]
+        message = f"Too many: {len(value)}: must have at most {bound} items"  # type: ignore[arg-type]
         return Cause("FieldValueTooMany", message, path)
 
     return check
@@ -483,8 +492,12 @@ def _format(name: str, _source: dict[str, Any]) -> Check:
     def check(value: Json, path: str) -> Cause | None:
         if holds is None or holds(value):
             return None
-        sentence = f"{_body(path)} must be of type {name}: {formats.render(value)}"
-        return _invalid(value, path, sentence)
+        if isinstance(value, int):
+            sentence = f'Invalid value: "": Checked value must be of type integer with format {name} in {path}'
+            return Cause("FieldValueInvalid", sentence, "<nil>")
+        shown = formats.render(value)
+        sentence = f"Invalid value: {shown}: {_body(path)} must be of type {name}: {shown}"
+        return Cause("FieldValueTypeInvalid", sentence, path)
 
     return check
 

@@ -48,12 +48,15 @@ def parse_label_selector(text: str) -> LabelTest:
     try:
         tests = list(_requirements(_Tokens(text)))
     except _SyntaxError as problem:
-        raise bad_request(f"unable to parse requirement: {problem}") from None
+        raise bad_request(str(problem)) from None
     return lambda labels: all(test(labels) for test in tests)
 
 
 class _SyntaxError(Exception):
-    pass
+    """What is wrong with a selector."""
+
+    def __init__(self, problem: str, *, inside: bool = True) -> None:
+        super().__init__(f"unable to parse requirement: {problem}" if inside else problem)
 
 
 class _Tokens:
@@ -77,9 +80,9 @@ def _requirements(tokens: _Tokens) -> Iterator[LabelTest]:
         yield _requirement(tokens)
         following = tokens.take()
         if following not in {"", ","}:
-            raise _SyntaxError(f"found '{following}', expected: ',' or 'end of string'")
+            raise _SyntaxError(f"found '{following}', expected: ',' or 'end of string'", inside=False)
         if following == "," and not tokens.peek():
-            raise _SyntaxError("found '', expected: identifier after ','")
+            raise _SyntaxError("found '', expected: identifier after ','", inside=False)
 
 
 def _requirement(tokens: _Tokens) -> LabelTest:
@@ -110,8 +113,7 @@ def _operation(key: str, operator: str, tokens: _Tokens) -> LabelTest:
         return lambda labels: labels.get(key) not in refused
     if operator in {"<", ">"}:
         return _comparison(key, operator, _value(key, tokens))
-    expected = "'in', 'notin', '=', '==', '!=', 'gt', 'lt', '>', '<'"
-    raise _SyntaxError(f"found '{operator}', expected: {expected}")
+    raise _SyntaxError(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
 
 
 def _comparison(key: str, operator: str, text: str) -> LabelTest:
@@ -133,7 +135,7 @@ def _comparison(key: str, operator: str, text: str) -> LabelTest:
 def _key(tokens: _Tokens) -> str:
     key = tokens.take()
     if key in {"", ",", "=", "==", "!=", "(", ")", "<", ">"}:
-        raise _SyntaxError(f"found '{key}', expected: !, identifier, or 'end of string'")
+        raise _SyntaxError(f"found '{key}', expected: !, identifier, or 'end of string'", inside=False)
     findings = list(objectmeta.qualified_findings(key))
     if findings:
         raise _SyntaxError(f"<nil>: Invalid value: {render(key)}: {'; '.join(findings)}")

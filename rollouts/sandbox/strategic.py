@@ -4,12 +4,14 @@
 `$patch: replace|delete|merge`, `$setElementOrder/<list>`, `$deleteFromPrimitiveList/<list>`, `$retainKeys`.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from rollouts.sandbox.schema import ANYTHING, Schema, freeze
 from rollouts.sandbox.status import bad_request
 
 Obj = dict[str, Any]
+Identity = Callable[[Any], Any]
 
 _ORDER = "$setElementOrder/"
 _DELETE = "$deleteFromPrimitiveList/"
@@ -59,15 +61,23 @@ def _merges(schema: Schema) -> bool:
 def _merge_list(schema: Schema, current: list[Any], patch: list[Any], order: list[Any] | None) -> list[Any]:
     if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in patch):
         return [_plain(item) for item in patch if not (isinstance(item, dict) and item.get("$patch") == "replace")]
-    if not schema.merge_key:
+    identity = _identity(schema.merge_key)
+    if schema.merge_key:
+        items = list(current)
+        for item in patch:
+            _merge_item(schema, items, item, schema.merge_key)
+    else:
         known = {freeze(item) for item in current}
-        merged = [*current, *(item for item in patch if freeze(item) not in known)]
-        return _ordered(merged, order, freeze)
-    key = schema.merge_key
-    items = list(current)
-    for item in patch:
-        _merge_item(schema, items, item, key)
-    return _ordered(items, order, lambda item: freeze(item.get(key)) if isinstance(item, dict) else None)
+        items = [*current, *(item for item in patch if freeze(item) not in known)]
+    wanted = [identity(one) for one in (patch if order is None else order)]
+    return _ordered(items, wanted, [identity(one) for one in current], identity)
+
+
+def _identity(merge_key: str) -> Identity:
+    """What tells the items of a merging list apart."""
+    if not merge_key:
+        return freeze
+    return lambda item: freeze(item.get(merge_key)) if isinstance(item, dict) else None
 
 
 def _merge_item(schema: Schema, items: list[Any], item: Any, key: str) -> None:
@@ -84,20 +94,21 @@ def _merge_item(schema: Schema, items: list[Any], item: Any, key: str) -> None:
         items[at] = strategic_merge(schema.items or ANYTHING, items[at], item)
 
 
-def _ordered(items: list[Any], order: list[Any] | None, identity: Any) -> list[Any]:
-    """Items in the order asked for; those the order does not name stay behind the item they followed."""
-    if not order:
-        return items
-    wanted = [identity(one) for one in order]
-    named = {identity(item): item for item in items if identity(item) in wanted}
-    result = [named[one] for one in wanted if one in named]
-    previous: Any = None
-    for item in items:
-        if identity(item) not in wanted:
-            places = [identity(one) for one in result]
-            result.insert(places.index(previous) + 1 if previous in places else 0, item)
-        previous = identity(item)
+def _ordered(items: list[Any], wanted: list[Any], before: list[Any], identity: Identity) -> list[Any]:
+    """The patch's items in its order, the others among them where the list had them in front."""
+    named = {identity(item): item for item in items}
+    ours = [one for one in wanted if one in named]
+    theirs = [identity(item) for item in items if identity(item) not in wanted]
+    result: list[Any] = []
+    while ours or theirs:
+        in_front = bool(ours and theirs) and _precedes(before, theirs[0], ours[0])
+        source = theirs if in_front or not ours else ours
+        result.append(named[source.pop(0)])
     return result
+
+
+def _precedes(order: list[Any], first: Any, second: Any) -> bool:
+    return first in order and second in order and order.index(first) < order.index(second)
 
 
 def _directed_list(schema: Schema, result: Obj, directive: str, patch: Obj) -> None:

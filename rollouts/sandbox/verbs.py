@@ -12,14 +12,17 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import orjson
+
 from rollouts.sandbox import admission, builtins, deletion, eviction, objectmeta, ownership, pods
 from rollouts.sandbox.admission import UnknownFields, ignore_unknown
 from rollouts.sandbox.apply import apply_configuration
 from rollouts.sandbox.definitions import publish_definitions
+from rollouts.sandbox.formats import render
 from rollouts.sandbox.ownership import Owner
 from rollouts.sandbox.patch import PatchType, json_patch, merge_patch
 from rollouts.sandbox.registry import Kind, Registry
-from rollouts.sandbox.scale import from_scale, to_scale
+from rollouts.sandbox.scale import from_scale, scale_problem, to_scale
 from rollouts.sandbox.selectors import parse_selectors
 from rollouts.sandbox.status import (
     ApiError,
@@ -117,6 +120,7 @@ class Verbs:
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         self._require_namespace(kind, metadata)
         builtins.begin(kind, obj, self.now())
+        builtins.admit(kind, obj)
         admission.check(kind, obj, None)
         if self.store.get(kind, namespace, metadata["name"]) is not None:
             raise already_exists(kind.resource(metadata["name"]))
@@ -167,6 +171,8 @@ class Verbs:
         unknown_fields: UnknownFields = ignore_unknown,
     ) -> Obj:
         self._refuse_read_only(kind)
+        if isinstance(body, dict) and isinstance(body.get("metadata"), dict):
+            admission.place(kind, namespace, {**body["metadata"]}, name)
         current = self.get(kind, namespace, name)
         if subresource == "scale":
             scaled = self._scaled(kind, current, body)
@@ -201,7 +207,7 @@ class Verbs:
         current = self.get(kind, namespace, name)
         if subresource == "scale":
             patched = _patched(kind, self.get_scale(kind, namespace, name), patch_type, body)
-            return self._scale(kind, current, self._scaled(kind, current, patched), dry_run=dry_run)
+            return self._scale(kind, current, self._scaled(kind, current, patched, patched=True), dry_run=dry_run)
         patched = _patched(kind, current, patch_type, body)
         if subresource == "status":
             obj = admission.decode_status(kind, current, patched, unknown_fields)
@@ -229,6 +235,7 @@ class Verbs:
             manager, owners = tracking
             me = Owner(manager, "Update", subresource, kind.api_version)
             ownership.track_update(kind, current, obj, owners, me, now=self.now())
+        builtins.admit(kind, obj)
         if ownership.same_but_for_time(obj, current):
             return current
         admission.check(kind, obj, current)
@@ -240,10 +247,16 @@ class Verbs:
         self.store.remove(kind, obj)
         return obj
 
-    def _scaled(self, kind: Kind, current: Obj, scale: Any) -> Obj:
+    def _scaled(self, kind: Kind, current: Obj, scale: Any, *, patched: bool = False) -> Obj:
         if kind.scale is None:
             raise no_such_resource()
-        return from_scale(kind, kind.scale, current, scale)
+        problem = scale_problem(scale)
+        if problem is not None and patched:
+            shown = render(orjson.dumps(scale).decode())
+            raise invalid(Resource("", ""), [Cause("FieldValueInvalid", f"Invalid value: {shown}: {problem}", "patch")])
+        if problem is not None:
+            raise bad_request(f'Scale in version "v1" cannot be handled as a Scale: {problem}')
+        return from_scale(kind.scale, current, scale)
 
     def _scale(self, kind: Kind, current: Obj, obj: Obj, *, dry_run: bool) -> Obj:
         """Store scaled replicas; whoever owned the number before owns it no longer."""
@@ -406,7 +419,8 @@ def _carry(kind: Kind, current: Obj, obj: Obj, subresource: str) -> None:
     """Keep what this door may not change, and count a generation when more than metadata and status changed."""
     metadata, before = obj["metadata"], current["metadata"]
     if subresource in {"status", "scale"} and not (kind.builtin and subresource == "status"):
-        metadata = obj["metadata"] = {**before}
+        entries = {key: metadata[key] for key in ("managedFields",) if key in metadata}
+        metadata = obj["metadata"] = {**before, **entries}
     if subresource == "status":
         for member in [key for key in {**obj, **current} if key not in {"metadata", "status"}]:
             _keep(obj, current, member)
@@ -463,7 +477,5 @@ def _applicable(kind: Kind, namespace: str | None, name: str, body: Any) -> Obj:
     if "managedFields" in metadata:
         raise bad_request("metadata.managedFields must be nil")
     metadata.setdefault("name", name)
-    if kind.namespaced:
-        metadata.setdefault("namespace", namespace)
-    admission.place(kind, namespace, metadata, name)
+    admission.place(kind, namespace, {**metadata}, name)
     return configuration

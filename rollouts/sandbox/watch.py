@@ -21,8 +21,10 @@ from rollouts.sandbox.store import Change, Store, TooOldError
 Obj = dict[str, Any]
 Render = Callable[[str, Obj, bytes], bytes]
 
-# A real server sends a bookmark about once a minute to a watch that asked for them.
+# A real server sends a bookmark about once a minute to a watch that asked for them, and one shortly before its end,
+# so that the next watch starts where this one stopped.
 BOOKMARK_SECONDS = 60.0
+LAST_BOOKMARK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,21 @@ class WatchRequest:
 def event_line(change_type: str, _obj: Obj, body: bytes) -> bytes:
     """One event in the plain form."""
     return b'{"type":"%s","object":%s}\n' % (change_type.encode(), body)
+
+
+class _BookmarkTimes:
+    """When a watch owes its client a bookmark: regularly, and shortly before its end."""
+
+    def __init__(self, now: float, deadline: float) -> None:
+        self._last = max(now, deadline - LAST_BOOKMARK_SECONDS)
+        self._deadline = deadline
+        self.next = min(now + BOOKMARK_SECONDS, self._last)
+
+    def is_due(self, now: float) -> bool:
+        return now >= self.next
+
+    def advance(self, now: float) -> None:
+        self.next = self._deadline if now >= self._last else min(now + BOOKMARK_SECONDS, self._last)
 
 
 class Watcher:
@@ -70,6 +87,7 @@ class Watcher:
         """The chunks of one watch until its time is up or its client has gone."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout
+        bookmarks = _BookmarkTimes(loop.time(), deadline) if request.bookmarks else None
         news = asyncio.Event()
         sleepers = self._sleepers[request.kind.key]
         sleepers.add(news)
@@ -78,7 +96,6 @@ class Watcher:
             cursor, first = self._start(request, render)
             if first:
                 yield first
-            bookmark_at = loop.time() + BOOKMARK_SECONDS
             while not ended.done() and not self._closing and loop.time() < deadline:
                 news.clear()
                 try:
@@ -89,14 +106,10 @@ class Watcher:
                 cursor = self._store.revision
                 if chunk:
                     yield chunk
-                    continue
-                due = min(deadline, bookmark_at)
-                await _sleep(news, due - loop.time())
-                if request.bookmarks and loop.time() >= bookmark_at:
-                    yield _bookmark(request.kind, self._store.revision if not news.is_set() else cursor)
-                    bookmark_at = loop.time() + BOOKMARK_SECONDS
-                elif not request.bookmarks:
-                    bookmark_at = deadline
+                if bookmarks is not None and bookmarks.is_due(loop.time()):
+                    yield _bookmark(request.kind, cursor)
+                    bookmarks.advance(loop.time())
+                await _sleep(news, (bookmarks.next if bookmarks is not None else deadline) - loop.time())
         finally:
             sleepers.discard(news)
 

@@ -49,6 +49,7 @@ CODED_DEFAULTS: dict[str, dict[str, Any]] = {
     "Secret": {"type": "Opaque"},
     "HorizontalPodAutoscalerSpec": {"minReplicas": 1},
     "PriorityClass": {"preemptionPolicy": "PreemptLowerPriority"},
+    "PodCondition": {"lastProbeTime": None, "lastTransitionTime": None},
 }
 CODED_DEFAULTS["EphemeralContainer"] = CODED_DEFAULTS["Container"]
 
@@ -74,7 +75,7 @@ class Converter:
             form = {"format": "quantity"} if short == "Quantity" else {}
             return {"x-kubernetes-int-or-string": True, **form}
         if short in {"Time", "MicroTime"}:
-            return {"type": "string", "format": "date-time"}
+            return {"type": "string", "format": "date-time", "nullable": True}
         return None
 
     def _object(self, source: dict[str, Any], short: str) -> dict[str, Any]:
@@ -98,7 +99,7 @@ class Converter:
         default = CODED_DEFAULTS.get(owner, {}).get(name, source.get("default"))
         extras = {k: v for k, v in source.items() if reference and k.startswith("x-kubernetes-")}
         coded = name in CODED_DEFAULTS.get(owner, {})
-        if default is not None and (coded or default not in ZERO_VALUES):
+        if coded or (default is not None and default not in ZERO_VALUES):
             extras["default"] = default
         return {**base, **extras} if extras else base
 
