@@ -50,7 +50,10 @@ def _apiserver(_folder: Path) -> Iterator[Server]:
 
 @pytest.fixture(
     scope="session",
-    params=[pytest.param(_sandbox, id="sandbox"), pytest.param(_apiserver, id="kube-apiserver")],
+    params=[
+        pytest.param(_sandbox, id="sandbox"),
+        pytest.param(_apiserver, id="kube-apiserver", marks=pytest.mark.apiserver),
+    ],
 )
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One of the two servers, running."""

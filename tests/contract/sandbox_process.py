@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from rollouts.cluster import Cluster, ClusterError, Patience, kubeconfig
+from rollouts.cluster.resources import NAMESPACES
 
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
@@ -73,7 +74,7 @@ class SandboxProcess:
         if not self.kubeconfig.exists():
             return False
         try:
-            Cluster(kubeconfig(self.kubeconfig), patience=Patience(connect=1, read=5, deadline=5)).version()
+            Cluster(kubeconfig(self.kubeconfig), patience=Patience(deadline=5)).list(NAMESPACES)
         except ClusterError:
             return False
         return True
