@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Final
 
 import uvicorn
+import uvloop
 
 from rollouts.sandbox.http import Application
 from rollouts.sandbox.kubelet import Pace
@@ -206,8 +207,8 @@ def run(options: Options) -> None:
             store = Store.open(options.data_dir / "sandbox.sqlite3")
         except sqlite3.Error as error:
             raise RefusedError(f"cannot open the state in DATA_DIR {options.data_dir}: {error}") from error
-        with contextlib.closing(store):
-            asyncio.run(serve(options, store, listener))
+        with contextlib.closing(store), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(options, store, listener))
     log.info("stopped; the state is kept in %s", options.data_dir)
 
 

@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 from rollouts.sandbox.store import Change
 
-SLICE: Final = 25
-"""Things a controller looks at before requests get their turn again: some ten milliseconds of work."""
+SLICE: Final = 8
+"""Things a controller looks at before requests get their turn again: a few milliseconds of work."""
 
 
 class Controller(Protocol):

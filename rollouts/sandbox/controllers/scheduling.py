@@ -32,7 +32,7 @@ Obj = dict[str, Any]
 
 SETTLE: Final = timedelta(milliseconds=20)
 REPORT_EVERY: Final = timedelta(seconds=5)
-BATCH: Final = 50
+BATCH: Final = 16
 COMPONENT: Final = "default-scheduler"
 UNSCHEDULABLE, GATED = "Unschedulable", "SchedulingGated"
 GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"

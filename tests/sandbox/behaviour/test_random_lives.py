@@ -64,6 +64,7 @@ class RandomLife(RuleBasedStateMachine):
     def delete_node(self, name: str) -> None:
         if self.cluster.store.get(self.cluster.nodes, None, name) is not None:
             self.cluster.verbs.delete(self.cluster.nodes, None, name)
+            self.cluster.advance()  # a new node of this name would take over what the old one left
 
     @rule(seconds=st.sampled_from([0.01, 0.5, 3.0, 30.0]))
     def let_time_pass(self, seconds: float) -> None:

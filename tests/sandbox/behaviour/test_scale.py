@@ -8,6 +8,8 @@ from datetime import timedelta
 
 import pytest
 
+from rollouts.sandbox.controllers import SLICE
+from rollouts.sandbox.controllers.scheduling import BATCH
 from rollouts.sandbox.kubelet import Pace
 from tests.sandbox.behaviour.cluster import Cluster
 
@@ -31,9 +33,9 @@ def test_two_thousand_pods_in_gangs_become_ready_with_a_handful_of_writes_each(
     assert len(cluster.ready()) == PODS
     # A pod: bound, creating, running, ready, and two events. A gang: three phases.
     assert cluster.store.revision - before <= 6 * PODS + 4 * PODS // GANG
-    # The pods of all gangs share one template: each pass of fifty pods looks at each node a few times at most.
+    # The pods of all gangs share one template: each pass looks at each node a few times at most.
     assert scheduling.looked_at <= 3 * NODES * scheduling.passes + PODS
-    assert scheduling.passes <= PODS // 50 + 2
+    assert scheduling.passes <= PODS // BATCH + 2
     assert cluster.simulation.writes.tally["refused"] == 0
     settled = cluster.store.revision
     cluster.restart()
@@ -73,4 +75,4 @@ def test_one_step_of_the_simulation_is_short_however_much_is_due(make_cluster: C
         most = max(most, tally.total() - before)
     assert len(cluster.ready()) == 600
     # A scheduler's batch and a slice of the kubelets', each write with its event.
-    assert most <= 2 * 50 + 2 * 25
+    assert most <= 2 * BATCH + 2 * SLICE
