@@ -9,7 +9,7 @@ import pytest
 from tests.deploy.manifests import COMPLETE, GROVE, SAMPLES, load
 from tests.deploy.sets import Sets
 
-EXAMPLES_OF_THE_SEEDS = {
+EXAMPLES = {
     "single-node-aggregated",
     "multi-node-disaggregated-surge",
     "multi-node-disaggregated-no-spare",
@@ -64,7 +64,7 @@ def test_the_largest_set_that_the_bounds_allow_does_not_exhaust_the_cost_of_the_
 
 def test_there_is_a_sample_for_every_example_and_a_large_one_that_is_not_applied_by_default() -> None:
     by_default = {path.stem for path in SAMPLES if path.parent.name == "samples"}
-    assert by_default == EXAMPLES_OF_THE_SEEDS
+    assert by_default == EXAMPLES
     assert {path.stem for path in SAMPLES if path.parent.name == "large"} == {"thousand-pods"}
 
 
