@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -190,14 +191,29 @@ async def serve(options: Options, store: Store, listener: socket.socket) -> None
         log.info("a cluster of %d nodes and %d pods at http://%s:%d", nodes, pods, HOST, port)
         log.info("kubectl --kubeconfig %s get nodes,pcs,pods", options.kubeconfig)
 
+    server = Server(config, announce, application.close)
+    _stop_on_signals(server)
     living = asyncio.create_task(simulation.run())
     try:
-        await Server(config, announce, application.close).serve(sockets=[listener])
+        await server.serve(sockets=[listener])
     finally:
         living.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await living
         simulation.stop()
+
+
+def _stop_on_signals(server: Server) -> None:
+    """Make a signal that comes before the server listens to signals itself, or after, end it just as well.
+
+    It raises the signal that ended it once more when it is done; by then there is nothing left to stop.
+    """
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
 
 
 def run(options: Options) -> None:
@@ -215,14 +231,13 @@ def run(options: Options) -> None:
 def main() -> int:
     """Run until stopped; 0 when that was asked for."""
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
-    # The server raises the signal that ended it once more when it is done; by then it has done its work.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
     try:
         run(parse_options(os.environ, sys.argv[1:]))
     except RefusedError as refusal:
         sys.stderr.write(f"sandbox: {refusal}\n")
         return 1
+    except KeyboardInterrupt:  # while it was still starting
+        return 128 + signal.SIGINT
     return 0
 
 

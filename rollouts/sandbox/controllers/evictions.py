@@ -5,6 +5,7 @@ once, for no kubelet is left to end them. Pods under a NoExecute taint are delet
 tolerations have run out; those that say nothing about a node that is not ready stay `Pace.eviction` seconds.
 """
 
+import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -19,6 +20,7 @@ from rollouts.sandbox.store import Change, Store
 from rollouts.sandbox.writes import Writes
 
 Obj = dict[str, Any]
+log: Final = logging.getLogger(__name__)
 
 GARBAGE_REASON: Final = "DeletionByPodGC"
 TAINT_REASON: Final = "DeletionByTaintManager"
@@ -40,7 +42,11 @@ class Evictions:
             elif node_of(change.obj) and node_of(change.old) is None:
                 self._agenda.hurry(key_of(change.obj), now)
         elif change.kind is self._census.kinds.nodes and _repels(change):
-            for key in self._census.tenants.get(change.obj["metadata"]["name"], ()):
+            name = change.obj["metadata"]["name"]
+            tenants = self._census.tenants.get(name, {})
+            if change.type == "DELETED":
+                log.info("node %s was deleted, and with it %d pods", name, len(tenants))
+            for key in tenants:
                 self._agenda.hurry(key, now)
 
     def work(self, now: datetime) -> None:

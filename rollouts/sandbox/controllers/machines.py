@@ -1,12 +1,13 @@
 """Keeps every Node reporting: first capacity, readiness, and the taints that follow (`machine` decides)."""
 
+import logging
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
 from rollouts.sandbox.agenda import Agenda
 from rollouts.sandbox.census import Census
-from rollouts.sandbox.conditions import is_true
+from rollouts.sandbox.conditions import find_condition, is_true
 from rollouts.sandbox.controllers import SLICE
 from rollouts.sandbox.controllers.recorder import Recorder
 from rollouts.sandbox.machine import compute_status, compute_taints
@@ -14,6 +15,7 @@ from rollouts.sandbox.store import Change, Store
 from rollouts.sandbox.writes import Writes
 
 Obj = dict[str, Any]
+log: Final = logging.getLogger(__name__)
 
 KUBELET_VERSION: Final = "v1.36.0"
 
@@ -63,6 +65,8 @@ class Machines:
         if is_true({"status": status}, "Ready") != was_ready:
             reason = "NodeNotReady" if was_ready else "NodeReady"
             incident = ("Normal", reason, f"Node {name} status is now: {reason}")
+            if was_ready or find_condition(node, "Ready") is not None:
+                log.info("node %s is %s", name, "down" if was_ready else "back")
             self._recorder.record(self._census.kinds.nodes, node, incident, "node-controller")
 
     def _taint(self, name: str, now: datetime) -> None:
