@@ -80,7 +80,7 @@ class Connection:
         self._pool_size = pool_size
         self._lock = threading.Lock()
         self._session = _Session(source(), pool_size)
-        self._renewed_at = time.monotonic()
+        self._renewed_at = float("-inf")
 
     @property
     def url(self) -> str:

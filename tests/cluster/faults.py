@@ -1,0 +1,229 @@
+"""A server that misbehaves on command: it answers each request as the test has told it to, and remembers them all.
+
+An answer is a function that writes to the connection what it likes: nothing, half of something, something else. When
+the answers run out the last one is repeated.
+"""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import orjson
+import yaml
+
+NEVER = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request that reached the server."""
+
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    headers: dict[str, str]
+    body: bytes
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection; keeps it open between requests as an API server does."""
+
+    protocol_version = "HTTP/1.1"
+    server: "FaultServer"
+
+    def handle(self) -> None:
+        """Serve the connection; a client that gives up is no news here."""
+        self.server.count_connection()
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            super().handle()
+
+    def respond(self) -> None:
+        """Answer as the test has ordered."""
+        length = int(self.headers.get("Content-Length") or 0)
+        parts = urlsplit(self.path)
+        seen = Seen(
+            self.command, parts.path, parse_qs(parts.query), dict(self.headers.items()), self.rfile.read(length)
+        )
+        self.server.next_answer(seen)(self)
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = respond  # noqa: N815 (the base class looks for these names)
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet: the requests are remembered, not printed."""
+
+    def send(
+        self, code: int, body: bytes, media: str = "application/json", *, length: int | None = None, wait: str = ""
+    ) -> None:
+        """Send an answer, with a length that need not be true."""
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        self.send_header("Content-Type", media)
+        if wait:
+            self.send_header("Retry-After", wait)
+        self.end_headers()
+        self.wfile.write(body)
+        self.wfile.flush()
+
+    def begin_stream(self) -> None:
+        """Send the head of an answer that has no end yet."""
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.flush()
+
+    def send_chunk(self, data: bytes) -> None:
+        """Send a part of a stream."""
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()
+
+    def end_stream(self) -> None:
+        """End a stream in good order."""
+        self.send_chunk(b"")
+
+    def drop(self) -> None:
+        """Close the connection here and now."""
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def hang(self) -> None:
+        """Say nothing until the test is over."""
+        self.server.over.wait(NEVER)
+        self.close_connection = True
+
+
+Answer = Callable[[Handler], None]
+
+
+@dataclass
+class Script:
+    """The answers to come, and the requests that came."""
+
+    answers: list[Answer] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
+
+
+class FaultServer(ThreadingHTTPServer):
+    """Listens on a free loopback port."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.over = threading.Event()
+        self.connections = 0
+        self._lock = threading.Lock()
+        self._script = Script()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.server_port}"
+
+    @property
+    def seen(self) -> list[Seen]:
+        """The requests so far."""
+        with self._lock:
+            return list(self._script.seen)
+
+    def answers(self, *answers: Answer) -> None:
+        """Order the answers to the next requests; the last one is for all that follow."""
+        with self._lock:
+            self._script = Script(list(answers))
+
+    def next_answer(self, seen: Seen) -> Answer:
+        """Note a request and return what to answer."""
+        with self._lock:
+            self._script.seen.append(seen)
+            answers = self._script.answers
+            return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    def count_connection(self) -> None:
+        """Note a new connection."""
+        with self._lock:
+            self.connections += 1
+
+    def handle_error(self, *_: object) -> None:
+        """Keep quiet about clients that have gone."""
+
+
+@contextlib.contextmanager
+def running_fault_server() -> Iterator[FaultServer]:
+    """Serve until the block ends."""
+    server = FaultServer()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.over.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def write_kubeconfig(path: Path, url: str, user: dict[str, Any] | None = None) -> Path:
+    """Write a kubeconfig with one context."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": user or {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def json(code: int, body: Any, *, wait: str = "") -> Answer:
+    """Answer with JSON, and maybe with a time to wait before the next try."""
+    return lambda handler: handler.send(code, orjson.dumps(body), wait=wait)
+
+
+def text(code: int, body: bytes) -> Answer:
+    """Answer with something that is not JSON."""
+    return lambda handler: handler.send(code, body, "text/html")
+
+
+def failure(code: int, reason: str, message: str = "no", **more: Any) -> Answer:
+    """Answer with a Status that reports a failure."""
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+    return json(code, status | {"message": message} | more)
+
+
+def cut(handler: Handler) -> None:
+    """Close the connection without a word."""
+    handler.drop()
+
+
+def hang(handler: Handler) -> None:
+    """Accept the request and say nothing."""
+    handler.hang()
+
+
+def truncated(handler: Handler) -> None:
+    """Send the first half of an answer, then close."""
+    handler.send(200, b'{"kind": "Pod", "meta', length=4000)
+    handler.drop()
+
+
+def truncated_chunks(handler: Handler) -> None:
+    """Send the first chunk of an answer, then close."""
+    handler.begin_stream()
+    handler.send_chunk(b'{"kind": "Pod"}')
+    handler.drop()
+
+
+def dripping(handler: Handler) -> None:
+    """Send an answer byte by byte, each soon enough, that never ends."""
+    handler.send(200, b"[", length=1 << 20)
+    while not handler.server.over.wait(0.02):
+        handler.wfile.write(b" ")
+        handler.wfile.flush()

@@ -1,0 +1,77 @@
+"""Trust and permission, at a real API server: TLS, wrong credentials, missing rights, a pod's own account."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rollouts.cluster import (
+    Cluster,
+    Forbidden,
+    Lost,
+    Patience,
+    Unauthorized,
+    Unavailable,
+    Watch,
+    in_cluster,
+    kubeconfig,
+)
+from rollouts.cluster.resources import CONFIGMAPS, NAMESPACES, PODS
+from tests.apiserver import HOW_TO_GET_THEM, ApiServer, missing_binaries, running_apiserver
+from tests.parts import missing
+
+pytestmark = pytest.mark.apiserver
+
+
+@pytest.fixture(scope="module")
+def apiserver() -> Iterator[ApiServer]:
+    """A real API server."""
+    lacking = missing_binaries()
+    if lacking:
+        missing(" and ".join(lacking), HOW_TO_GET_THEM)
+    with running_apiserver() as running:
+        yield running
+
+
+def test_the_administrator_may_do_everything(apiserver: ApiServer) -> None:
+    names = {item["metadata"]["name"] for item in Cluster(kubeconfig(apiserver.kubeconfig)).list(NAMESPACES).items}
+    assert "default" in names
+
+
+def test_what_no_role_allows_is_forbidden(apiserver: ApiServer) -> None:
+    cluster = Cluster(kubeconfig(apiserver.kubeconfig, "restricted"))
+    with pytest.raises(Forbidden, match='User "restricted" cannot list resource "pods"'):
+        cluster.list(PODS)
+    with pytest.raises(Forbidden, match='cannot create resource "configmaps"'):
+        cluster.create(CONFIGMAPS, {"metadata": {"name": "a", "namespace": "default"}})
+    lost = next(iter(Watch(cluster, PODS)))
+    assert isinstance(lost, Lost)
+    assert isinstance(lost.error, Forbidden)
+
+
+def test_a_token_that_nobody_knows_is_unauthorized(apiserver: ApiServer, tmp_path: Path) -> None:
+    config = yaml.safe_load(apiserver.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": "stranger"}
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(config))
+    with pytest.raises(Unauthorized):
+        Cluster(kubeconfig(path)).list(PODS)
+
+
+def test_a_server_that_is_not_trusted_gets_no_request(apiserver: ApiServer, tmp_path: Path) -> None:
+    config = yaml.safe_load(apiserver.kubeconfig.read_text())
+    del config["clusters"][0]["cluster"]["certificate-authority"]
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(config))
+    cluster = Cluster(kubeconfig(path), patience=Patience(deadline=0.5))
+    with pytest.raises(Unavailable, match="no trusted connection"):
+        cluster.version()
+
+
+def test_a_pod_speaks_with_its_own_account(apiserver: ApiServer, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(apiserver.admin_token)
+    (tmp_path / "ca.crt").write_bytes(apiserver.ca_file.read_bytes())
+    host, port = apiserver.url.removeprefix("https://").split(":")
+    cluster = Cluster(in_cluster(tmp_path, {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}))
+    assert cluster.list(NAMESPACES).items

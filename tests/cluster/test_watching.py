@@ -1,0 +1,301 @@
+"""Watching a server that cuts, hangs, forgets or talks nonsense: the account goes on, says so, and can be stopped."""
+
+import threading
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import orjson
+import pytest
+
+from rollouts.cluster import (
+    Bookmark,
+    Changed,
+    Cluster,
+    Deleted,
+    Forbidden,
+    Key,
+    Lost,
+    Note,
+    Obj,
+    Patience,
+    Regained,
+    Synced,
+    Throttled,
+    Unavailable,
+    Watch,
+    kubeconfig,
+)
+from rollouts.cluster.resources import PODS
+from tests.cluster import faults
+from tests.cluster.faults import Answer, FaultServer, Handler, failure, json, text
+
+WAIT_SECONDS = 60.0
+
+
+def _pod(version: int, name: str = "a", **more: str) -> Obj:
+    metadata = {"name": name, "namespace": "n", "uid": f"uid-{name}", "resourceVersion": str(version)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata | more}
+
+
+def _list(version: int, *pods: Obj) -> Answer:
+    return json(200, {"metadata": {"resourceVersion": str(version)}, "items": pods})
+
+
+def _line(kind: str, obj: Obj) -> bytes:
+    return orjson.dumps({"type": kind, "object": obj}) + b"\n"
+
+
+def _stream(*chunks: bytes, then: str = "end") -> Answer:
+    """A watch that sends these chunks and then ends in good order, is cut off, or hangs."""
+
+    def answer(handler: Handler) -> None:
+        handler.begin_stream()
+        for chunk in chunks:
+            handler.send_chunk(chunk)
+        {"end": handler.end_stream, "cut": handler.drop, "hang": handler.hang}[then]()
+
+    return answer
+
+
+@pytest.fixture
+def notes(cluster: Cluster) -> Iterator[Iterator[Note]]:
+    """The account of the server's pods."""
+    watch = Watch(cluster, PODS)
+    yield iter(watch)
+    watch.stop()
+
+
+def _take(notes: Iterator[Note], count: int) -> list[Note]:
+    return list(islice(notes, count))
+
+
+def _watched_from(server: FaultServer) -> list[str]:
+    return [seen.query["resourceVersion"][0] for seen in server.seen if "watch" in seen.query]
+
+
+def test_a_watch_asks_for_bookmarks_and_an_end(server: FaultServer, notes: Iterator[Note]) -> None:
+    server.answers(_list(5, _pod(3)), _stream(_line("MODIFIED", _pod(6)), then="hang"))
+    assert _take(notes, 1) == [Changed(_pod(3))]
+    synced, changed = _take(notes, 2)
+    assert synced == Synced(frozenset({Key("n", "a", "uid-a")}), "5")
+    assert changed == Changed(_pod(6))
+    query = server.seen[1].query
+    assert (query["resourceVersion"], query["allowWatchBookmarks"]) == (["5"], ["true"])
+    assert int(query["timeoutSeconds"][0]) > 0
+
+
+def test_an_ended_stream_is_resumed_after_the_last_change(server: FaultServer, notes: Iterator[Note]) -> None:
+    server.answers(
+        _list(5),
+        _stream(_line("ADDED", _pod(6))),
+        _stream(_line("MODIFIED", _pod(7))),
+        _stream(_line("DELETED", _pod(8)), then="hang"),
+    )
+    assert _take(notes, 4) == [
+        Synced(frozenset(), "5"),
+        Changed(_pod(6)),
+        Changed(_pod(7)),
+        Deleted(_pod(8)),
+    ]
+    assert _watched_from(server) == ["5", "6", "7"]
+
+
+def test_a_bookmark_moves_the_point_to_resume_from(server: FaultServer, notes: Iterator[Note]) -> None:
+    mark = {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "50"}}
+    server.answers(_list(5), _stream(_line("BOOKMARK", mark)), _stream(_line("ADDED", _pod(51)), then="hang"))
+    assert _take(notes, 3)[1:] == [Bookmark("50"), Changed(_pod(51))]
+    assert _watched_from(server) == ["5", "50"]
+
+
+def test_a_stream_that_is_cut_off_is_told_and_resumed(server: FaultServer, notes: Iterator[Note]) -> None:
+    server.answers(
+        _list(5), _stream(_line("ADDED", _pod(6)), then="cut"), _stream(_line("MODIFIED", _pod(7)), then="hang")
+    )
+    _, added, lost, regained, modified = _take(notes, 5)
+    assert (added, modified) == (Changed(_pod(6)), Changed(_pod(7)))
+    assert isinstance(lost, Lost)
+    assert isinstance(lost.error, Unavailable)
+    assert regained == Regained()
+    assert _watched_from(server) == ["5", "6"]
+
+
+def test_half_a_line_is_not_told(server: FaultServer, notes: Iterator[Note]) -> None:
+    line = _line("ADDED", _pod(6))
+    server.answers(_list(5), _stream(line[:20], then="cut"), _stream(line, then="hang"))
+    _, lost, regained, added = _take(notes, 4)
+    assert isinstance(lost, Lost)
+    assert (regained, added) == (Regained(), Changed(_pod(6)))
+    assert _watched_from(server) == ["5", "5"]
+
+
+def test_lines_are_told_however_they_are_chopped(server: FaultServer, notes: Iterator[Note]) -> None:
+    large = _pod(7, annotation="x" * 200_000)
+    data = _line("ADDED", _pod(6)) + _line("MODIFIED", large) + b"\n" + _line("DELETED", _pod(8))
+    chunks = [data[start : start + 7000] for start in range(0, len(data), 7000)]
+    server.answers(_list(5), _stream(*chunks, then="hang"))
+    assert _take(notes, 4)[1:] == [Changed(_pod(6)), Changed(large), Deleted(_pod(8))]
+
+
+def test_a_quiet_stream_is_opened_anew_without_alarm(server: FaultServer, notes: Iterator[Note]) -> None:
+    server.answers(_list(5), _stream(then="hang"), _stream(_line("ADDED", _pod(6)), then="hang"))
+    assert _take(notes, 2) == [Synced(frozenset(), "5"), Changed(_pod(6))]
+    assert _watched_from(server) == ["5", "5"]
+
+
+@pytest.mark.parametrize(
+    "forgotten",
+    [
+        failure(410, "Expired"),
+        _stream(_line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})),
+        _stream(_line("ERROR", {"kind": "Status", "code": 410, "reason": "Gone", "message": "too old"})),
+    ],
+    ids=["answer", "event", "old event"],
+)
+def test_a_forgotten_version_is_followed_by_a_new_list(
+    server: FaultServer, notes: Iterator[Note], forgotten: Answer
+) -> None:
+    server.answers(
+        _list(5, _pod(3)), forgotten, _list(90, _pod(80, "b")), _stream(_line("ADDED", _pod(91)), then="hang")
+    )
+    assert _take(notes, 5) == [
+        Changed(_pod(3)),
+        Synced(frozenset({Key("n", "a", "uid-a")}), "5"),
+        Changed(_pod(80, "b")),
+        Synced(frozenset({Key("n", "b", "uid-b")}), "90"),
+        Changed(_pod(91)),
+    ]
+
+
+def test_a_list_whose_pages_expire_begins_again(server: FaultServer, notes: Iterator[Note]) -> None:
+    first = json(200, {"metadata": {"resourceVersion": "5", "continue": "more"}, "items": [_pod(3)]})
+    server.answers(first, failure(410, "Expired"), _list(9, _pod(3)), _stream(then="hang"))
+    assert _take(notes, 3) == [
+        Changed(_pod(3)),
+        Changed(_pod(3)),
+        Synced(frozenset({Key("n", "a", "uid-a")}), "9"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (failure(500, "InternalError"), Unavailable),
+        (failure(403, "Forbidden"), Forbidden),
+        (failure(429, "TooManyRequests"), Throttled),
+        (text(200, b"<html>welcome</html>"), Unavailable),
+        (faults.cut, Unavailable),
+        (faults.hang, Unavailable),
+    ],
+    ids=["500", "403", "429", "nonsense", "cut", "silence"],
+)
+def test_a_list_that_fails_is_told_and_tried_again(
+    server: FaultServer, notes: Iterator[Note], fault: Answer, expected: type[Exception]
+) -> None:
+    server.answers(fault, fault, _list(5), _stream(then="hang"))
+    first, second, regained, synced = _take(notes, 4)
+    assert isinstance(first, Lost)
+    assert isinstance(second, Lost)
+    assert type(first.error) is expected
+    assert first.pause > 0
+    assert (regained, synced) == (Regained(), Synced(frozenset(), "5"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"nonsense\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"type": "ADDED"}\n',
+        b'{"type": "ADDED", "object": {"metadata": {}}}\n',
+        b'{"type": "ERROR", "object": "x"}\n',
+        _line("ERROR", {"kind": "Status", "code": 500, "message": "broken"}),
+    ],
+    ids=str,
+)
+def test_a_line_that_is_no_event_is_told_and_the_rest_heard_again(
+    server: FaultServer, notes: Iterator[Note], line: bytes
+) -> None:
+    server.answers(_list(5), _stream(line, then="hang"), _stream(_line("ADDED", _pod(6)), then="hang"))
+    _, lost, regained, added = _take(notes, 4)
+    assert isinstance(lost, Lost)
+    assert isinstance(lost.error, Unavailable)
+    assert (regained, added) == (Regained(), Changed(_pod(6)))
+
+
+def test_a_server_that_ends_every_stream_at_once_is_asked_with_pauses(server: FaultServer, config_file: Path) -> None:
+    server.answers(_list(5), _stream())
+    cluster = Cluster(kubeconfig(config_file), patience=Patience(first_pause=0.01, longest_pause=0.02))
+    watch = Watch(cluster, PODS)
+    pauses: list[float] = []
+
+    class Clock(threading.Event):
+        """Notes how long the watch would wait, and ends it after some pauses."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout or 0.0)
+            if len(pauses) == 6:
+                self.set()
+            return self.is_set()
+
+    watch._stopped = Clock()
+    assert list(watch) == [Synced(frozenset(), "5")]
+    assert len(pauses) == 6
+    assert all(pause > 0 for pause in pauses)
+    assert pauses[-1] > pauses[0]
+
+
+def test_a_watch_begins_where_it_is_told_to(server: FaultServer, cluster: Cluster) -> None:
+    server.answers(_stream(_line("ADDED", _pod(43)), then="hang"))
+    watch = Watch(cluster, PODS, since="42")
+    assert next(iter(watch)) == Changed(_pod(43))
+    watch.stop()
+    assert _watched_from(server) == ["42"]
+
+
+@pytest.fixture
+def patient(config_file: Path) -> Cluster:
+    """An adapter that would wait for minutes."""
+    return Cluster(kubeconfig(config_file), patience=Patience(quiet=600.0, first_pause=600.0, longest_pause=600.0))
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [(_list(5), _stream(then="hang")), (failure(500, "InternalError"),)],
+    ids=["in a silent stream", "in a pause"],
+)
+def test_a_watch_can_be_stopped_from_another_thread(
+    server: FaultServer, patient: Cluster, answers: tuple[Answer, ...]
+) -> None:
+    server.answers(*answers)
+    watch = Watch(patient, PODS)
+    heard = threading.Event()
+
+    def listen() -> None:
+        for _ in watch:
+            heard.set()
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    assert heard.wait(WAIT_SECONDS)
+    watch.stop()
+    listener.join(WAIT_SECONDS)
+    assert not listener.is_alive()
+
+
+def test_a_stopped_watch_tells_nothing(server: FaultServer, cluster: Cluster) -> None:
+    server.answers(_list(5))
+    watch = Watch(cluster, PODS)
+    watch.stop()
+    assert list(watch) == []
+    assert server.seen == []
+
+
+def test_a_listener_that_turns_away_frees_the_connection(server: FaultServer, cluster: Cluster) -> None:
+    server.answers(_list(5), _stream(_line("ADDED", _pod(6)), then="hang"))
+    account = iter(Watch(cluster, PODS))
+    _take(account, 2)
+    account.close()  # type: ignore[attr-defined]
+    server.answers(_list(7))
+    assert cluster.list(PODS).resource_version == "7"
