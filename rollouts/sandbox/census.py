@@ -98,8 +98,13 @@ class Census:
                 self.tenants[after][key] = None
         for pod, step in ((old, -1), (new, 1)):
             if pod is not None and is_ready(pod):
-                self.ready_pods[clique_of(pod)] += step
+                self._count_ready(clique_of(pod), step)
         self._settle_claim(key, new)
+
+    def _count_ready(self, clique: Key, step: int) -> None:
+        self.ready_pods[clique] += step
+        if not self.ready_pods[clique]:
+            del self.ready_pods[clique]
 
     def _settle_claim(self, key: Key, pod: Obj | None) -> None:
         """Know the gang of a pod: the one that lists it, or else the one its label names."""

@@ -309,6 +309,7 @@ def _compute_conditions(pod: Obj, line: _Timeline, runs: dict[str, _Run], now: d
         make_condition("Initialized", holds=initialized, **waits),
         _ready_condition(pod, why if unready else {}),
         make_condition("ContainersReady", holds=not unready, **(why if unready else {})),
+        make_condition("PodScheduled", holds=True),
     ]
     merged = merge_conditions((pod.get("status") or {}).get("conditions"), computed, now)
     known = {kind: place for place, kind in enumerate(POD_CONDITIONS)}

@@ -8,9 +8,10 @@ that, the missing ones of all groups form one *minimum*: it is placed whole or n
 placed pod by pod: pods without a gang, and the pods a gang has beyond its minimum (those wait until the
 minimum stands).
 
-Order. Higher priority first; within one priority gang minimums and lone pods before pods beyond a minimum — a
-spare pod of one workload must not keep another from starting; then the older, then the name. So the same
-input gives the same answer, always.
+Order. Higher priority first. Within one priority: what a gang lacks that has pods running (it lost one, or the sandbox
+was killed between two bindings), then gang minimums and lone pods, then pods beyond a minimum — a spare pod of one
+workload must not keep another from starting. Then the older, then the name. So the same input gives the same answer,
+always.
 
 Choice of node. The first that fits, nodes without devices first, then by name: pods without GPUs stay off the
 GPU nodes, and GPU pods fill one node before they open the next, which leaves whole nodes for pods that need
@@ -77,6 +78,11 @@ class Gang:
         """Say whether every group has its minimum scheduled."""
         return all(group.scheduled >= group.min_replicas for group in self.groups)
 
+    @property
+    def has_begun(self) -> bool:
+        """Say whether some pod of the gang is scheduled."""
+        return any(group.scheduled for group in self.groups)
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
@@ -112,8 +118,10 @@ class _Unit:
     gang: Gang | None
     spare: bool  # beyond the minimum of its gang
 
-    def rank(self) -> tuple[int, bool, str, Key]:
-        return -max(pod.priority for pod in self.pods), self.spare, self.pods[0].created, self.pods[0].pod
+    def rank(self) -> tuple[int, int, str, Key]:
+        completes = not self.spare and self.gang is not None and self.gang.has_begun
+        turn = 0 if completes else 1 + self.spare
+        return -max(pod.priority for pod in self.pods), turn, self.pods[0].created, self.pods[0].pod
 
 
 def schedule(

@@ -11,7 +11,8 @@ everything they know follows from that.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final
 
@@ -57,7 +58,10 @@ class Simulation:
             Emptying(store, registry, kinds, writes, clock),
             recorder,
         )
+        # The census first: a controller never meets one that is older than the change it is told of.
+        self._observers = (census.observe, *(controller.observe for controller in self._controllers))
         self._news = asyncio.Event()
+        self.failures = 0  # defects that were contained; always 0 in tests
         self._unlisten: Callable[[], None] | None = None
 
     def start(self) -> None:
@@ -79,7 +83,8 @@ class Simulation:
         for controller in self._controllers:
             due = controller.next_due()
             if due is not None and due <= now:
-                controller.work(now)
+                with self._contained("working"):
+                    controller.work(now)
 
     def next_due(self) -> datetime | None:
         """Say when something is to be done next."""
@@ -90,11 +95,7 @@ class Simulation:
         """Work until cancelled, sleeping while nothing is due."""
         while True:
             self._news.clear()
-            try:
-                self.step()
-            except Exception:  # a defect in one controller must not take the cluster down
-                log.exception("a step of the simulation failed")
-                await asyncio.sleep(1)
+            self.step()
             due = self.next_due()
             pause = None if due is None else (due - self._clock()).total_seconds()
             if pause is not None and pause <= 0:
@@ -110,7 +111,16 @@ class Simulation:
             pass
 
     def _observe(self, change: Change) -> None:
-        self.census.observe(change)
-        for controller in self._controllers:
-            controller.observe(change)
+        for observe in self._observers:
+            with self._contained("observing"):
+                observe(change)
         self._news.set()
+
+    @contextmanager
+    def _contained(self, what: str) -> Iterator[None]:
+        """Keep a defect in one controller from stopping the others, or from failing the request it was told of."""
+        try:
+            yield
+        except Exception:
+            self.failures += 1
+            log.exception("a controller failed while %s", what)

@@ -131,8 +131,10 @@ class Kubelets:
         self._stop_waiting(key, tenancy)
 
     def _stop_waiting(self, key: Key, tenancy: _Tenancy) -> None:
-        for dependency in tenancy.dependencies:
-            self._dependents[(key[0], dependency.clique)].pop(key, None)
+        for clique in {(key[0], dependency.clique) for dependency in tenancy.dependencies}:
+            self._dependents[clique].pop(key, None)
+            if not self._dependents[clique]:
+                del self._dependents[clique]
 
     def _observe_node(self, change: Change) -> None:
         name = change.obj["metadata"]["name"]

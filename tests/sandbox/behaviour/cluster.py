@@ -52,6 +52,7 @@ class Cluster:
     def close(self) -> None:
         self.simulation.stop()
         self.store.close()
+        assert self.simulation.failures == 0, "a controller failed; see the log"
 
     def restart(self) -> None:
         """Lose everything but the file."""

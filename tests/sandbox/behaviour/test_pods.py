@@ -27,6 +27,14 @@ def test_a_pod_gets_a_node_starts_and_becomes_ready(cluster: Cluster) -> None:
     assert [entry["reason"] for entry in cluster.events("Scheduled")] == ["Scheduled"]
 
 
+def test_a_pod_that_names_its_node_itself_runs_there(cluster: Cluster) -> None:
+    cluster.add_node("n1")
+    cluster.add_pod("p", nodeName="n1")
+    cluster.advance(5)
+    assert cluster.ready() == {"p"}
+    assert cluster.condition(cluster.pod("p"), "PodScheduled") == "True"
+
+
 def test_a_settled_cluster_is_at_rest(cluster: Cluster) -> None:
     cluster.add_node("n1")
     cluster.add_pod("p")

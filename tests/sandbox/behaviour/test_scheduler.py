@@ -128,6 +128,12 @@ def test_a_gang_that_lost_a_pod_only_needs_the_missing_one_again() -> None:
     assert placed(schedule([pod("new", gang="g")], [room("n", gpus=1)], gangs(team))) == {"new": "n"}
 
 
+def test_a_gang_that_has_begun_is_completed_before_others_start() -> None:
+    begun = gang("begun", group("a", "b0", "b1", minimum=2, scheduled=1))
+    waiting = [pod("lone", created="1"), pod("b1", gang="begun", created="2")]
+    assert placed(schedule(waiting, [room("n", gpus=1)], gangs(begun))) == {"b1": "n"}
+
+
 def test_a_gang_waits_until_enough_of_its_pods_are_there() -> None:
     team = gang("g", group("a", "g1", minimum=1), group("b", "g2", "g3", minimum=2))
     decision = schedule([pod("g1", gang="g"), pod("g2", gang="g")], [room("n", gpus=8)], gangs(team))
