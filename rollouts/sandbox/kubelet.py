@@ -174,6 +174,23 @@ def compute_end(pod: Obj, deleted_at: datetime, pace: Pace) -> datetime:
     return deleted_at + timedelta(seconds=min(_grace(pod), pace.termination))
 
 
+def compute_end_status(pod: Obj, now: datetime) -> Obj:
+    """Give the last status of a pod whose containers have stopped, for those that finalizers keep for a while."""
+    status = pod.get("status") or {}
+    done = {"exitCode": 0, "reason": "Completed", "finishedAt": render_time(now)}
+    stopped = [
+        {**entry, "ready": False, "started": False, "state": {"terminated": done}}
+        for entry in status.get("containerStatuses") or ()
+    ]
+    conditions = [make_condition(kind, holds=False, reason="PodCompleted") for kind in ("Ready", "ContainersReady")]
+    return {
+        **status,
+        "phase": "Succeeded",
+        "containerStatuses": stopped,
+        "conditions": merge_conditions(status.get("conditions"), conditions, now),
+    }
+
+
 def find_incidents(before: Obj, after: Obj) -> Iterator[Incident]:
     """Tell what a change of status means, in the events a kubelet would record."""
     old = {entry["name"]: entry for entry in before.get("containerStatuses") or ()}

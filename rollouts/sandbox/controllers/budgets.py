@@ -1,6 +1,7 @@
 """Keeps the status of PodDisruptionBudgets current (`disruption` decides), so that evictions are honoured.
 
-A change of a pod makes the budgets of its namespace due; without budgets a pod's change costs one lookup.
+A change of a pod makes the budgets of its namespace due; without budgets a pod's change costs one lookup. Changes are
+gathered for a moment, so that a crowd of pods that start together is counted a few times and not once for each.
 """
 
 from collections import defaultdict
@@ -24,6 +25,9 @@ Obj = dict[str, Any]
 DISRUPTION_TIMEOUT: Final = timedelta(minutes=2)
 
 
+SETTLE: Final = timedelta(milliseconds=50)
+
+
 class Budgets:
     """Looks at the budgets of namespaces whose pods changed."""
 
@@ -42,17 +46,17 @@ class Budgets:
 
     def observe(self, change: Change) -> None:
         """Note the budget that changed, or those of the namespace of a pod that did."""
-        key, now = key_of(change.obj), self._clock()
+        key, soon = key_of(change.obj), self._clock() + SETTLE
         if change.kind is self._census.kinds.pods:
             for budget in self._by_namespace.get(key[0], ()):
-                self._agenda.hurry(budget, now)
+                self._agenda.hurry(budget, soon)
         elif change.kind is self._census.kinds.budgets:
             if change.type == "DELETED":
                 self._by_namespace[key[0]].pop(key, None)
                 self._agenda.drop(key)
             else:
                 self._by_namespace[key[0]][key] = None
-                self._agenda.hurry(key, now)
+                self._agenda.hurry(key, soon)
 
     def work(self, now: datetime) -> None:
         """Write the status of the budgets that are due."""

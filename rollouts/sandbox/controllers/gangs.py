@@ -7,8 +7,8 @@ together.
 """
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from rollouts.sandbox.agenda import Agenda
 from rollouts.sandbox.census import Census, Key, PodGroup, holds_room, is_leaving, is_ready, key_of
@@ -18,6 +18,8 @@ from rollouts.sandbox.store import Change, Store
 from rollouts.sandbox.writes import Writes
 
 Obj = dict[str, Any]
+
+SETTLE: Final = timedelta(milliseconds=50)
 
 
 class Gangs:
@@ -37,7 +39,7 @@ class Gangs:
         else:
             return
         if gang is not None:
-            self._agenda.hurry(gang, self._clock())
+            self._agenda.hurry(gang, self._clock() + SETTLE)
 
     def work(self, now: datetime) -> None:
         """Write the status of the gangs that are due."""

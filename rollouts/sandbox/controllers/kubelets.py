@@ -160,6 +160,8 @@ class Kubelets:
     def _wind_down(self, key: Key, pod: Obj, tenancy: _Tenancy, deleted_at: datetime, now: datetime) -> None:
         end = kubelet.compute_end(pod, deleted_at, self._pace)
         if now >= end:
+            if pod["metadata"].get("finalizers") and not is_finished(pod):
+                self._writes.put_status(self._census.kinds.pods, pod, kubelet.compute_end_status(pod, now))
             self._writes.delete(self._census.kinds.pods, pod, grace_seconds=0)
             return
         self._agenda.put(key, end)

@@ -121,6 +121,21 @@ def test_termination_never_takes_longer_than_the_grace_period(make_cluster: Call
     assert not cluster.exists("p")
 
 
+def test_a_pod_kept_by_a_finalizer_has_ended_and_gives_its_room_back(cluster: Cluster) -> None:
+    cluster.add_node("n1", gpus=1)
+    cluster.add_pod("kept", gpus=1)
+    cluster.merge(cluster.pods, "kept", {"metadata": {"finalizers": ["example.com/hold"]}}, namespace="default")
+    cluster.advance(5)
+    cluster.verbs.delete(cluster.pods, "default", "kept")
+    cluster.add_pod("next", gpus=1)
+    cluster.advance(10)
+    assert cluster.pod("kept")["status"]["phase"] == "Succeeded"
+    assert cluster.ready() == {"next"}
+    cluster.merge(cluster.pods, "kept", {"metadata": {"finalizers": None}}, namespace="default")
+    cluster.advance()
+    assert not cluster.exists("kept")
+
+
 def test_a_pod_deleted_by_force_is_gone_at_once(cluster: Cluster) -> None:
     cluster.add_node("n1")
     cluster.add_pod("p")
