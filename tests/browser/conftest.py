@@ -22,7 +22,7 @@ def chromium_path() -> str:
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if path := shutil.which(name):
             return path
-    missing("Chromium", "install it (Debian: apt-get install chromium)")
+    return missing("Chromium", "install it (Debian: apt-get install chromium)")
 
 
 @pytest.fixture(scope="session")
