@@ -248,7 +248,8 @@ def test_an_eviction_beyond_the_budget_is_throttled(cluster: Cluster, namespace:
     with pytest.raises(Throttled, match="would violate the pod's disruption budget") as refusal:
         cluster.evict("a", namespace=namespace)
     assert [cause.reason for cause in refusal.value.causes] == ["DisruptionBudget"]
-    assert cluster.get(PODS, "a", namespace=namespace) == pod
+    kept = cluster.get(PODS, "a", namespace=namespace)["metadata"]
+    assert (kept["uid"], "deletionTimestamp" in kept) == (pod["metadata"]["uid"], False)
 
 
 def test_an_eviction_within_the_budget_is_carried_out(cluster: Cluster, namespace: str) -> None:
