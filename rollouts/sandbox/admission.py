@@ -53,7 +53,8 @@ def decode_status(kind: Kind, current: Obj, body: Any, unknown_fields: UnknownFi
     unknown = prune(kind.schema, sent)
     if unknown:
         unknown_fields(kind, unknown, body)
-    metadata = own_copy(body.get("metadata") or {})
+    unchanged = body.get("metadata") == current["metadata"]
+    metadata = {**current["metadata"]} if unchanged else own_copy(body.get("metadata") or {})
     obj = {**current, "metadata": metadata, **sent}
     if "status" not in sent:
         obj.pop("status", None)
@@ -62,6 +63,8 @@ def decode_status(kind: Kind, current: Obj, body: Any, unknown_fields: UnknownFi
         if kind.builtin:
             sent["status"] = obj["status"] = normalize(schema, sent["status"])
         default(schema, sent["status"])
+    if unchanged:
+        return obj
     _check_metadata_types(kind, obj)
     if kind.builtin:
         prune(kind.schema, {"metadata": metadata})

@@ -8,6 +8,8 @@ before and does not name any more goes, unless somebody else owns it.
 import copy
 from typing import Any
 
+import orjson
+
 from rollouts.sandbox.fieldsets import (
     FieldSet,
     applied_fields,
@@ -65,7 +67,7 @@ def _settled(
     found = compare(kind.schema, live, result)
     changed = without_reset(kind, found.changed, owner.subresource)
     disputed = {one: intersection(share.fields, changed) for one, share in others.items()}
-    if not force and any(disputed.values()):
+    if not force and any(disputed.values()) and not _was_applied_before(kind, live, owner, disputed):
         raise _conflicts(disputed)
     after: Owners = {
         one: Share(difference(difference(share.fields, disputed[one]), found.removed), share.time)
@@ -76,6 +78,25 @@ def _settled(
     result = {**result, "metadata": {**result["metadata"]}}
     write_owners(result, after)
     return result
+
+
+_KUBECTL = "kubectl"
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def _was_applied_before(kind: Kind, live: Obj, owner: Owner, disputed: dict[Owner, FieldSet]) -> bool:
+    """Whether kubectl disputes only what it applied itself, from the client's side, before it came to the server."""
+    text = (live["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
+    if owner.manager != _KUBECTL or text is None:
+        return False
+    try:
+        before = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    if not isinstance(before, dict) or _untyped(kind.schema, before, "") is not None:
+        return False
+    allowed = applied_fields(kind.schema, before)
+    return not any(difference(fields, allowed) for fields in disputed.values())
 
 
 def _conflicts(disputed: dict[Owner, FieldSet]) -> ApiError:

@@ -5,6 +5,7 @@ gives a new object what the server itself adds and `admit` what it adds to any w
 the rules that a schema cannot express. Pods have a module of their own.
 """
 
+import base64
 import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -108,7 +109,16 @@ def _begin_autoscaler(autoscaler: Obj, _now: str) -> None:
     autoscaler["status"] = {"desiredReplicas": 0}
 
 
+def _complete_secret(secret: Obj) -> None:
+    """Values given as text are stored with the others."""
+    given = secret.pop("stringData", None) or {}
+    if isinstance(given, dict) and given:
+        encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in given.items()}
+        secret["data"] = {**(secret.get("data") or {}), **encoded}
+
+
 _COMPLETE: dict[str, Callable[[Obj], None]] = {
+    "secrets": _complete_secret,
     "namespaces": _complete_namespace,
     "pods": pods.complete,
     "services": _complete_service,

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from rollouts.sandbox.schema import ANYTHING, MISSING, Schema, freeze
+import orjson
+
+from rollouts.sandbox.schema import ANYTHING, MISSING, Schema
 
 FieldSet = dict[str, Any]
 
@@ -128,11 +130,11 @@ def item_key(schema: Schema, item: Any) -> str:
             keys[name] = item[name]
         elif name in members and members[name].default is not MISSING:
             keys[name] = members[name].default
-    return "k:" + _compact(dict(sorted(keys.items())))
+    return "k:" + _compact(keys)
 
 
 def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def keyed(schema: Schema, items: list[Any]) -> dict[str, Any]:
@@ -223,15 +225,14 @@ def _owned_metadata(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _compare(schema: Schema, old: Any, new: Any, key: str, found: Comparison) -> None:
-    if old is new:
-        return
+    if old is new or old == new:
+        return  # most of an object is the same after a write, and comparing it whole is quick
     if old is MISSING:
         found.changed[key] = everything_in(schema, new)
     elif new is MISSING:
         found.removed[key] = everything_in(schema, old)
     elif type(old) is not type(new) or not is_granular(schema, new):
-        if freeze(old) != freeze(new):
-            found.changed[key] = {}
+        found.changed[key] = {}
     else:
         below = Comparison()
         _compare_parts(schema, old, new, below)

@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonpatch
 import jsonpointer
+import orjson
 
 from rollouts.sandbox.status import ApiError, Resource, bad_request
 
@@ -44,7 +45,7 @@ def json_patch(target: Obj, operations: Any) -> Obj:
         wanted = "Go value of type []handlers.jsonPatchOp"
         raise bad_request(f"error decoding patch: json: cannot unmarshal {shape} into {wanted}")
     try:
-        result = jsonpatch.JsonPatch(operations).apply(target)
+        result = jsonpatch.JsonPatch(operations).apply(orjson.loads(orjson.dumps(target)), in_place=True)
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
         sentence = "the server rejected our request due to an error in our request"
         raise ApiError(422, "Invalid", sentence, Resource("", "")) from error

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import yaml
 
+from rollouts.sandbox import protobuf
 from rollouts.sandbox.formats import render
 from rollouts.sandbox.registry import Kind
 from rollouts.sandbox.status import ApiError, Cause, Resource, bad_request, invalid, unsupported_media_type
@@ -20,7 +21,7 @@ Obj = dict[str, Any]
 
 _MOST_MANAGER = 128
 _VALIDATION = ("", "Ignore", "Strict", "Warn")
-_MEDIA = "application/json, application/yaml"
+_MEDIA = f"application/json, application/yaml, {protobuf.MEDIA}"
 _SHOWN = 30
 
 
@@ -185,8 +186,8 @@ _JsonLoader.yaml_implicit_resolvers = {
 
 
 def check_media(request: Request) -> None:
-    """Refuse bodies that are neither JSON nor YAML, which is also what a web page's form could send."""
-    if request.media not in {"", "application/json", "application/yaml"}:
+    """Refuse bodies of other kinds, which includes everything that a web page's form could send."""
+    if request.media not in {"", "application/json", "application/yaml", protobuf.MEDIA}:
         raise unsupported_media_type(
             f"the body of the request was in an unknown format - accepted media types include: {_MEDIA}"
         )
@@ -196,6 +197,8 @@ def decode_body(request: Request, kind: str) -> Any:
     """The body as a JSON value; `kind` is what it should be."""
     if request.media == "application/yaml":
         return parse_yaml(request.body)
+    if request.media == protobuf.MEDIA:
+        return protobuf.parse_protobuf(request.body)
     try:
         value = orjson.loads(request.body)
     except orjson.JSONDecodeError as error:

@@ -213,7 +213,7 @@ class Resources:
         report = _FieldReport(validation)
         if isinstance(body, dict):
             require_kind(kind, request, body)
-        if request.media != "application/yaml":
+        if request.media in {"", JSON}:
             report.doubled(kind, request.body)
         return body, report
 

@@ -21,6 +21,7 @@ from rollouts.sandbox import formats
 from rollouts.sandbox.status import Cause
 
 Json = Any
+PyType = type[object]
 Check = Callable[[Json, str], Cause | None]
 
 
@@ -74,6 +75,7 @@ class Schema:
     has_rules: bool = False  # here or anywhere below
     quantity: bool = False  # an amount such as 500m or 4Gi
     has_quantities: bool = False  # here or anywhere below
+    plain: PyType | None = None  # values of exactly this Python type need no further look
     source: Json = None  # the schema as written, for OpenAPI
 
     def child(self, key: str) -> Schema | None:
@@ -122,8 +124,18 @@ def parse_schema(source: dict[str, Any]) -> Schema:
         has_rules=bool(rules) or any(child.has_rules for child in below),
         quantity=source.get("format") == "quantity",
         has_quantities=source.get("format") == "quantity" or any(child.has_quantities for child in below),
+        plain=_plain_type(source),
         source=source,
     )
+
+
+_PLAIN_TYPES = {"string": str, "boolean": bool, "integer": int}
+_SILENT = frozenset(("type", "description", "default", "nullable", "title", "example", "x-kubernetes-validations"))
+
+
+def _plain_type(source: dict[str, Any]) -> PyType | None:
+    """The Python type of a scalar about which the schema says nothing but its type."""
+    return _PLAIN_TYPES.get(source.get("type", "")) if _SILENT.issuperset(source) else None
 
 
 def _parse_rule(source: dict[str, Any]) -> Rule:
@@ -264,10 +276,9 @@ def _validate_object(schema: Schema, value: dict[str, Any], old: Json, path: str
     before = old if isinstance(old, dict) else None
     for name, member in value.items():
         child = schema.child(name)
-        if child is not None:
+        if child is not None and child.plain is not type(member):
             was = before.get(name, MISSING) if before is not None else MISSING
-            known = schema.properties is not None and name in schema.properties
-            yield from validate(child, member, was, f"{prefix}{name}" if known else f"{path}.{name}")
+            yield from validate(child, member, was, f"{prefix}{name}")
 
 
 def _validate_list(schema: Schema, value: list[Any], old: Json, path: str) -> Iterator[Cause]:
@@ -281,6 +292,8 @@ def _validate_list(schema: Schema, value: list[Any], old: Json, path: str) -> It
     elif schema.list_type == "set":
         yield from _duplicates(value, [freeze(item) for item in value], path, ())
     for index, item in enumerate(value):
+        if schema.items.plain is type(item):
+            continue
         was = before.get(map_key(schema, item), MISSING) if before else MISSING
         yield from validate(schema.items, item, was, f"{path}[{index}]")
 

@@ -1,0 +1,20 @@
+"""Waiting for a condition with a deadline, instead of sleeping and hoping."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 20.0
+
+
+def wait_until(condition: Callable[[], T], complaint: str) -> T:
+    """Ask again and again until the condition holds; its value comes back."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(complaint)
