@@ -30,6 +30,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -175,7 +176,7 @@ class Server(uvicorn.Server):
 
 async def serve(options: Options, store: Store, listener: socket.socket) -> None:
     """Run the API and the simulation until a signal comes."""
-    clock = lambda: datetime.now(UTC)  # noqa: E731
+    clock = partial(datetime.now, UTC)
     registry = Registry.load(DEPLOY / "crds")
     verbs = Verbs(store, registry, clock)
     simulation = Simulation(verbs, store, clock, options.pace)

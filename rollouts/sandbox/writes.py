@@ -9,6 +9,7 @@ the simulation.
 import logging
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from rollouts.sandbox.registry import Kind
@@ -34,42 +35,27 @@ class Writes:
 
     def create(self, kind: Kind, namespace: str | None, body: Obj) -> Obj | None:
         """Create an object; None when it was refused."""
-        return self._try("create", lambda: self._verbs.create(kind, namespace, body, manager=MANAGER))
+        return self._try("create", partial(self._verbs.create, kind, namespace, body, manager=MANAGER))
 
     def put_status(self, kind: Kind, obj: Obj, status: Obj) -> bool:
         """Store a status unless it is the one there is; say whether something was written."""
         if obj.get("status") == status:
             return False
-        body = {**obj, "status": status}
-        namespace, name = _place(obj)
-        update = lambda: self._verbs.update(  # noqa: E731 the verb is the whole body
-            kind, namespace, name, body, subresource="status", manager=MANAGER
-        )
-        return self._try("status", update) is not None
+        return self._update("status", kind, {**obj, "status": status}, "status") is not None
 
     def replace(self, kind: Kind, obj: Obj) -> bool:
         """Store a changed copy of an object; say whether it was accepted."""
-        namespace, name = _place(obj)
-        update = lambda: self._verbs.update(kind, namespace, name, obj, manager=MANAGER)  # noqa: E731
-        return self._try("update", update) is not None
+        return self._update("update", kind, obj, None) is not None
 
     def release_namespace(self, kind: Kind, namespace: Obj) -> None:
         """Let a namespace go that has been emptied, by way of its finalize subresource."""
-        body = {**namespace, "spec": {**(namespace.get("spec") or {}), "finalizers": []}}
-        name = namespace["metadata"]["name"]
-        finalize = lambda: self._verbs.update(  # noqa: E731
-            kind, None, name, body, subresource="finalize", manager=MANAGER
-        )
-        self._try("update", finalize)
+        spec = {**(namespace.get("spec") or {}), "finalizers": []}
+        self._update("update", kind, {**namespace, "spec": spec}, "finalize")
 
     def delete(self, kind: Kind, obj: Obj, *, grace_seconds: int | None = None, propagation: str | None = None) -> None:
         """Ask for the deletion of exactly this object."""
-        namespace, name = _place(obj)
-        uid = obj["metadata"]["uid"]
-        delete = lambda: self._verbs.delete(  # noqa: E731
-            kind, namespace, name, uid=uid, grace_seconds=grace_seconds, propagation=propagation
-        )
-        self._try("delete", delete)
+        delete = partial(self._verbs.delete, kind, *_place(obj), uid=obj["metadata"]["uid"])
+        self._try("delete", partial(delete, grace_seconds=grace_seconds, propagation=propagation))
 
     def bind(self, pod: tuple[str, str], node: str) -> bool:
         """Give a pod its node; say whether it took it."""
@@ -79,6 +65,10 @@ class Writes:
             return {}
 
         return self._try("bind", bind) is not None
+
+    def _update(self, what: str, kind: Kind, obj: Obj, subresource: str | None) -> Obj | None:
+        update = partial(self._verbs.update, kind, *_place(obj), obj)
+        return self._try(what, partial(update, subresource=subresource, manager=MANAGER))
 
     def _try(self, what: str, action: Callable[[], Obj]) -> Obj | None:
         try:

@@ -37,7 +37,7 @@ class _Tenancy:
 
     uid: str
     bound_at: datetime
-    address: str
+    address: str  # empty until one is needed: at a restart the pods that have one must be known first
     deleted_at: datetime | None = None
     stopping: bool = False  # the event that says so is recorded
     unblocked_at: datetime | None = None
@@ -114,10 +114,11 @@ class Kubelets:
         tenancy = _Tenancy(
             uid=pod["metadata"]["uid"],
             bound_at=self._clock() if fresh else kubelet.find_bound_at(pod),
-            address=self._addresses.take((pod.get("status") or {}).get("podIP")),
+            address=(pod.get("status") or {}).get("podIP") or "",
             dependencies=kubelet.parse_dependencies(pod),
         )
         self._tenancies[key] = tenancy
+        self._addresses.keep(tenancy.address)
         for dependency in tenancy.dependencies:
             self._dependents[(key[0], dependency.clique)][key] = None
         if tenancy.dependencies:
@@ -174,6 +175,7 @@ class Kubelets:
         if tenancy.unblocked_at is None and self._are_met(key[0], tenancy.dependencies):
             tenancy.unblocked_at = now
             self._stop_waiting(key, tenancy)
+        tenancy.address = tenancy.address or self._addresses.take()
         node_ready, host_ip = node
         facts = kubelet.Facts(now, tenancy.bound_at, tenancy.unblocked_at, node_ready, host_ip, tenancy.address)
         outlook = kubelet.compute_outlook(pod, facts, self._pace)
@@ -196,13 +198,17 @@ class _Addresses:
     """Pod addresses, handed out in a row and again only after all others."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = set()
+        self._taken = {""}
         self._last = 0
 
-    def take(self, wanted: str | None) -> str:
-        """Take the address a stored pod already has, or the next free one."""
-        address = wanted
-        while not address or (address in self._taken and address != wanted):
+    def keep(self, address: str) -> None:
+        """Note an address that a stored pod has."""
+        self._taken.add(address)
+
+    def take(self) -> str:
+        """Take the next free address."""
+        address = ""
+        while address in self._taken:
             self._last = self._last % _ADDRESSES + 1
             value = _NETWORK + self._last
             address = ".".join(str(value >> shift & 255) for shift in (24, 16, 8, 0))
@@ -211,7 +217,8 @@ class _Addresses:
 
     def give_back(self, address: str) -> None:
         """Free an address."""
-        self._taken.discard(address)
+        if address:
+            self._taken.discard(address)
 
 
 def _is_up(node: Obj) -> bool:

@@ -3,9 +3,8 @@ wait.
 
 A pod is tried when it comes, when its gang changes, and when room appears; between these a pod that found no
 room is left alone, so a full cluster costs nothing. Changes are gathered for a moment (`SETTLE`) and answered
-by one pass, which binds about `BATCH` pods before requests get their turn. Pods with gates are never tried;
-they only get the condition that says so. Every schedulerName is served: whatever a template names, the
-sandbox is that scheduler.
+by one pass, which binds about `BATCH` pods before requests get their turn. Pods with gates are never tried.
+Every schedulerName is served: whatever a template names, the sandbox is that scheduler.
 
 Why a pod waits is written when it changes, and at most every `REPORT_EVERY`: with a thousand pods waiting,
 each pod that ends elsewhere would otherwise rewrite a thousand conditions.
@@ -34,8 +33,7 @@ SETTLE: Final = timedelta(milliseconds=20)
 REPORT_EVERY: Final = timedelta(seconds=5)
 BATCH: Final = 16
 COMPONENT: Final = "default-scheduler"
-UNSCHEDULABLE, GATED = "Unschedulable", "SchedulingGated"
-GATED_MESSAGE: Final = "Scheduling is blocked due to non-empty scheduling gates"
+UNSCHEDULABLE: Final = "Unschedulable"
 
 
 class Scheduling:
@@ -51,7 +49,7 @@ class Scheduling:
         self._try_all = False
         self._pass_due: datetime | None = None
         self._reports: Agenda[Key] = Agenda()  # pods whose condition has to be written
-        self._reasons: dict[Key, tuple[str, str]] = {}  # the reason and the message it will have
+        self._reasons: dict[Key, str] = {}  # the message it will have
         self._reported_at: dict[Key, datetime] = {}
         self._priorities: dict[str, int] = {}
         self.passes = 0
@@ -75,12 +73,8 @@ class Scheduling:
         key, new = key_of(change.obj), None if change.type == "DELETED" else change.obj
         self._count_room(change.old, new)
         self._count_placed(key, new)
-        if new is None or node_of(new) or is_leaving(new) or is_finished(new):
+        if new is None or not _is_waiting(new):
             self._forget(key)
-        elif new["spec"].get("schedulingGates"):
-            self._forget(key)
-            if find_condition(new, "PodScheduled") is None:
-                self._report(key, GATED, GATED_MESSAGE)
         elif key not in self._waiting or change.old is None or change.old["spec"] != new["spec"]:
             self._expect(key, new)
 
@@ -176,7 +170,7 @@ class Scheduling:
         for binding in decision.bindings:
             self._bind(binding.pod, binding.node)
         for key, message in decision.refusals.items():
-            self._report(key, UNSCHEDULABLE, message)
+            self._report(key, message)
         if decision.unfinished:
             decided = {binding.pod for binding in decision.bindings} | decision.refusals.keys()
             self._pods_to_try.update((c.pod, None) for c in candidates if c.pod not in decided)
@@ -218,28 +212,31 @@ class Scheduling:
 
     # --- why a pod waits -------------------------------------------------------------------------------------
 
-    def _report(self, key: Key, reason: str, message: str) -> None:
+    def _report(self, key: Key, message: str) -> None:
         now = self._clock()
-        self._reasons[key] = (reason, message)
+        self._reasons[key] = message
         last = self._reported_at.get(key)
         self._reports.hurry(key, now if last is None else max(now, last + REPORT_EVERY))
 
     def _write_report(self, key: Key, now: datetime) -> None:
-        reason, message = self._reasons.pop(key)
+        message = self._reasons.pop(key)
         pod = self._census.pod(key)
-        if pod is None or node_of(pod):
-            return
-        before = find_condition(pod, "PodScheduled") or {}
-        if (before.get("reason"), before.get("message")) == (reason, message):
+        before = find_condition(pod, "PodScheduled") if pod is not None else None
+        if pod is None or (before and (before.get("reason"), before.get("message")) == (UNSCHEDULABLE, message)):
             return
         self._reported_at[key] = now
         status = pod.get("status") or {}
-        condition = make_condition("PodScheduled", holds=False, reason=reason, message=message)
+        condition = make_condition("PodScheduled", holds=False, reason=UNSCHEDULABLE, message=message)
         conditions = merge_conditions(status.get("conditions"), [condition], now)
         self._writes.put_status(self._census.kinds.pods, pod, {**status, "conditions": conditions})
-        if reason == UNSCHEDULABLE:
-            incident = ("Warning", "FailedScheduling", message)
-            self._recorder.record(self._census.kinds.pods, pod, incident, COMPONENT)
+        incident = ("Warning", "FailedScheduling", message)
+        self._recorder.record(self._census.kinds.pods, pod, incident, COMPONENT)
+
+
+def _is_waiting(pod: Obj) -> bool:
+    """Say whether the pod is for the scheduler: not gated, without a node, and staying."""
+    gated = bool(pod["spec"].get("schedulingGates"))
+    return not (gated or node_of(pod) or is_leaving(pod) or is_finished(pod))
 
 
 def _offer(node: Obj) -> tuple[Any, ...]:

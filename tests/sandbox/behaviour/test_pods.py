@@ -284,3 +284,14 @@ def test_pods_keep_their_addresses_over_a_restart_and_share_none(cluster: Cluste
     after = {name: cluster.pod(name)["status"]["podIP"] for name in cluster.placement()}
     assert after == {**before, "p5": after["p5"]}
     assert len(set(after.values())) == 6
+
+
+def test_a_pod_caught_by_a_restart_before_it_had_an_address_takes_nobody_elses(cluster: Cluster) -> None:
+    cluster.add_node("n1")
+    cluster.add_pod("z-first")
+    cluster.advance(5)
+    cluster.add_pod("a-second")
+    cluster.advance(0.1)
+    cluster.restart()
+    cluster.advance(5)
+    assert cluster.pod("a-second")["status"]["podIP"] != cluster.pod("z-first")["status"]["podIP"]
