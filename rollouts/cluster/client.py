@@ -335,9 +335,15 @@ def _parse_object(call: str, body: bytes) -> Obj:
     return obj
 
 
+def is_object(value: object) -> bool:
+    """Say whether a value has what every object of the API has: a name and a version."""
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    return isinstance(metadata, dict) and isinstance(metadata.get("resourceVersion"), str) and "name" in metadata
+
+
 def _parse_page(call: str, resource: Resource, body: Obj) -> Page:
     metadata, items = body.get("metadata"), body.get("items")
-    if not isinstance(metadata, dict) or not isinstance(items, list | None):
+    if not isinstance(metadata, dict) or not isinstance(items, list | None) or not all(map(is_object, items or ())):
         raise Unavailable(f"{call}: the answer is not a list of objects")
     typed = {"apiVersion": resource.api_version, "kind": resource.kind}
     # Built-in kinds leave these two out inside lists, and only there; with them an item is like a watched

@@ -50,6 +50,10 @@ def current_authorization(configuration: Configuration) -> str | None:
         header: str | None = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
     except _SHAPE_ERRORS as error:
         raise Misconfigured("The credentials have run out and could not be loaded again.") from error
+    # A token file often ends with a line end, which no header can hold.
+    header = header.strip() if header else None
+    if header and not (header.isascii() and header.isprintable()):
+        raise Misconfigured("The credentials hold characters that cannot be sent.")
     return header
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Self
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies
@@ -41,8 +42,7 @@ logger = logging.getLogger(__name__)
 
 USER_AGENT = "grove-ui"
 _CHUNK = 1 << 16
-# A wrong token gets 401 at every call; its source (maybe a slow plugin) is not asked again at every one of
-# them.
+# A wrong token gets 401 at every call; its source, maybe a slow plugin, is not asked again each time.
 _RENEWAL_PAUSE = 10.0
 
 
@@ -126,11 +126,15 @@ class Connection:
                 return refused
             if fresh.fingerprint != refused.fingerprint:
                 self._session = fresh
+                refused.pool.clear()
             return self._session
 
 
 class _Session:
-    """One loading of the configuration: an address, a connection pool, credentials."""
+    """One loading of the configuration: an address, a connection pool, credentials.
+
+    Two sessions with the same fingerprint would be refused alike.
+    """
 
     def __init__(self, configuration: Configuration, pool_size: int) -> None:
         configuration.connection_pool_maxsize = pool_size
@@ -142,16 +146,7 @@ class _Session:
         self._configuration = configuration
         # Credentials that have run out are fetched by whoever comes first; the others wait for the result.
         self._lock = threading.Lock()
-
-    @property
-    def fingerprint(self) -> tuple[str | None, ...]:
-        """What makes two sessions differ."""
-        return (
-            self.base,
-            self._authorization(),
-            self._configuration.cert_file,
-            self._configuration.ssl_ca_cert,
-        )
+        self.fingerprint = (self.base, self._authorization(), *_certificate(configuration.cert_file))
 
     def open(self, request: Request, patience: Patience) -> urllib3.BaseHTTPResponse:
         """Send the request and return as soon as the head of the answer is there."""
@@ -264,6 +259,11 @@ def _describe(error: Exception, patience: Patience) -> str:
             return "the proxy cannot be reached"
         case _:
             return "the connection was cut off"
+
+
+def _certificate(path: str | None) -> tuple[str | None, int]:
+    """Tell one client certificate from the next, which may have been written over it."""
+    return path, Path(path).stat().st_mtime_ns if path else 0
 
 
 def _is_loopback(url: str) -> bool:

@@ -1,7 +1,8 @@
 """How long we wait for an API server, and how long between two tries.
 
-Pure values: `client` and `watch` ask, the caller of `Cluster` may choose other numbers. The invariant:
-whatever a server does, a call ends after about `deadline` (reading) or `connect + read` (writing) seconds.
+Pure values: `client` and `watch` ask, the caller of `Cluster` may choose other numbers. The invariant: a reading
+call ends after about `deadline` seconds, and so does a writing one once its answer has begun, for which it waits
+`connect + read` seconds.
 """
 
 import random

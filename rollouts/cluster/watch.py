@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from rollouts.cluster.client import PAGE_SIZE, Cluster, Obj
+from rollouts.cluster.client import PAGE_SIZE, Cluster, Obj, is_object
 from rollouts.cluster.connection import Stream
 from rollouts.cluster.errors import ClusterError, Expired, Unavailable, from_status
 from rollouts.cluster.patience import compute_pause
@@ -92,6 +92,8 @@ class Regained:
 
 Note = Changed | Deleted | Synced | Bookmark | Lost | Regained
 
+_NOTES: Mapping[str, type[Changed | Deleted]] = {"ADDED": Changed, "MODIFIED": Changed, "DELETED": Deleted}
+
 
 class Watch:
     """The account of one kind of objects. Iterate it in one thread, once; stop it from any.
@@ -119,7 +121,7 @@ class Watch:
         self._failures = 0  # tries in a row that told nothing and did not last
         self._lost = False
         self._stopped = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant, for a stop by a signal that interrupts the listener itself
         self._stream: Stream | None = None  # guarded by the lock, so that stop cannot miss a new one
 
     def stop(self) -> None:
@@ -174,8 +176,7 @@ class Watch:
         with self._opened() as stream:
             yield from self._hear()
             for line in stream.lines():
-                note = _parse_note(self._resource, line)
-                self._version = _version_of(note)
+                note, self._version = _parse_note(self._resource, line)
                 self._failures = 0
                 yield note
         if time.monotonic() - opened_at > _SHORT_STREAM:
@@ -213,24 +214,19 @@ def key_of(obj: Mapping[str, Any]) -> Key:
     return Key(metadata.get("namespace") or "", metadata["name"], metadata.get("uid") or "")
 
 
-def _parse_note(resource: Resource, line: bytes) -> Changed | Deleted | Bookmark:
-    """Turn a line of a stream into a note; an error that the stream reports is raised."""
+def _parse_note(resource: Resource, line: bytes) -> tuple[Note, str]:
+    """Turn a line of a stream into a note and the version that it reaches; an error in the stream is raised."""
     call = f"watch {resource}"
     try:
         event = orjson.loads(line)
         kind, obj = event["type"], event["object"]
         if kind == "ERROR":
             raise from_status(call, obj)
-        version = obj["metadata"]["resourceVersion"]
+        version: str = obj["metadata"]["resourceVersion"]
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise Unavailable(f"{call}: the stream holds something that is not an event") from error
     if kind == "BOOKMARK":
-        return Bookmark(version)
-    return Deleted(obj) if kind == "DELETED" else Changed(obj)
-
-
-def _version_of(note: Changed | Deleted | Bookmark) -> str:
-    if isinstance(note, Bookmark):
-        return note.resource_version
-    version: str = note.obj["metadata"]["resourceVersion"]
-    return version
+        return Bookmark(version), version
+    if kind not in _NOTES or not is_object(obj):
+        raise Unavailable(f"{call}: the stream holds an event of no known kind")
+    return _NOTES[kind](obj), version

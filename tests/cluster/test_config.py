@@ -91,9 +91,16 @@ def test_the_path_of_the_server_is_kept(server: FaultServer, tmp_path: Path) -> 
 
 
 def test_a_token_file_is_read(server: FaultServer, tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(SECRET)
+    (tmp_path / "token").write_text(f"{SECRET}\n")
     path = write_kubeconfig(tmp_path / "config", server.url, {"tokenFile": "token"})
     assert _authorization(server, Cluster(kubeconfig(path))) == f"Bearer {SECRET}"
+
+
+def test_a_token_that_no_header_can_hold_is_reported_unseen(server: FaultServer, tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path / "config", server.url, {"token": f"{SECRET}\nX-Evil: 1"})
+    with pytest.raises(Misconfigured, match="cannot be sent") as refusal:
+        Cluster(kubeconfig(path))
+    assert SECRET not in repr(refusal.value)
 
 
 def test_name_and_password_are_sent(server: FaultServer, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from rollouts.cluster.resources import PODS
 from tests.cluster import faults
 from tests.cluster.faults import Answer, FaultServer, failure, json, text
 
-POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "n"}}
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "n", "resourceVersion": "3"}}
 PODS_LIST = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [POD]}
 
 TRANSIENT = {
@@ -137,7 +137,14 @@ def test_a_refusal_is_not_asked_for_twice(
 
 @pytest.mark.parametrize(
     "body",
-    [{"items": [POD]}, {"metadata": {}, "items": {}}, {"metadata": [], "items": []}, {"kind": "Status"}],
+    [
+        {"items": [POD]},
+        {"metadata": {}, "items": {}},
+        {"metadata": [], "items": []},
+        {"metadata": {}, "items": [POD, "nonsense"]},
+        {"metadata": {}, "items": [{"metadata": {"name": "a"}}]},
+        {"kind": "Status"},
+    ],
     ids=str,
 )
 def test_an_answer_that_is_no_list_is_an_error(hurried: Cluster, server: FaultServer, body: object) -> None:
