@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rollouts.cluster import BadRequest, Cluster, Conflict, NotFound
+from rollouts.cluster import BadRequest, Cluster, Conflict, Invalid, NotFound, Resource
 from rollouts.cluster.resources import CONFIGMAPS, PODCLIQUES, PODS
 from tests.contract.manifests import config_map, gated_pod, pod_clique
 
@@ -199,3 +199,25 @@ def test_a_dry_run_of_an_apply_shows_the_result_and_stores_nothing(cluster: Clus
     applied = cluster.apply(CONFIGMAPS, _cm(namespace, k="1"))
     assert cluster.apply(CONFIGMAPS, _cm(namespace, k="2"), dry_run=True)["data"] == {"k": "2"}
     assert cluster.get(CONFIGMAPS, "a", namespace=namespace) == applied
+
+
+@pytest.mark.parametrize("resource", [PODS, PODCLIQUES], ids=str)
+def test_applying_the_status_of_what_is_not_there_creates_nothing(
+    cluster: Cluster, namespace: str, resource: Resource
+) -> None:
+    status = {"metadata": {"name": "a", "namespace": namespace}, "status": {"message": "m"}}
+    with pytest.raises(NotFound):
+        cluster.apply(resource, status, subresource="status")
+    with pytest.raises(NotFound):
+        cluster.get(resource, "a", namespace=namespace)
+
+
+@pytest.mark.parametrize("resource", [PODS, PODCLIQUES], ids=str)
+def test_applying_less_than_an_object_needs_creates_nothing(
+    cluster: Cluster, namespace: str, resource: Resource
+) -> None:
+    labels = {"metadata": {"name": "a", "namespace": namespace, "labels": {"l": "1"}}}
+    with pytest.raises(Invalid):
+        cluster.apply(resource, labels)
+    with pytest.raises(NotFound):
+        cluster.get(resource, "a", namespace=namespace)
