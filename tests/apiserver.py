@@ -26,7 +26,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,12 +78,12 @@ def find_binary(name: str) -> str | None:
 
 
 @contextlib.contextmanager
-def running_apiserver(extra_flags: tuple[str, ...] = ()) -> Iterator[ApiServer]:
+def running_apiserver() -> Iterator[ApiServer]:
     """Start etcd and kube-apiserver, wait until they answer, stop both on the way out."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="apiserver-", ignore_cleanup_errors=True)))
         etcd_url = stack.enter_context(_running_etcd(folder))
-        port = _free_port()
+        port = free_port()
         server = ApiServer(
             url=f"https://127.0.0.1:{port}",
             etcd_url=etcd_url,
@@ -94,7 +94,7 @@ def running_apiserver(extra_flags: tuple[str, ...] = ()) -> Iterator[ApiServer]:
             log=folder / "kube-apiserver.log",
         )
         _write_credentials(folder, server)
-        command = [_binary("kube-apiserver"), *_apiserver_flags(folder, etcd_url, port), *extra_flags]
+        command = [_binary("kube-apiserver"), *_apiserver_flags(folder, etcd_url, port)]
         process = stack.enter_context(_running(command, server.log))
         _wait_until(lambda: _is_ready(server), process, server.log)
         yield server
@@ -126,7 +126,7 @@ def _is_served(cluster: Cluster, definition: dict[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def _running_etcd(folder: Path) -> Iterator[str]:
-    client, peer = (f"http://127.0.0.1:{_free_port()}" for _ in range(2))
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     command = [
         _binary("etcd"),
         f"--data-dir={folder / 'etcd'}",
@@ -209,7 +209,7 @@ def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]
             stdout=sink,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 (it takes no lock)
+            preexec_fn=die_with_parent,  # noqa: PLW1509 (it takes no lock)
         )
     try:
         yield process
@@ -222,7 +222,7 @@ def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]
             process.wait()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Have the kernel end the server when the test process is killed and cannot do it itself (Linux only)."""
     if sys.platform == "linux":
         import ctypes
@@ -231,7 +231,7 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
 
 
-def _wait_until(is_there: Any, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_until(is_there: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not is_there():
         if process.poll() is not None or time.monotonic() > deadline:
@@ -274,7 +274,8 @@ def _binary(name: str) -> str:
     return found
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a loopback port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

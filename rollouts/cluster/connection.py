@@ -139,8 +139,8 @@ class _Session:
     def __init__(self, configuration: Configuration, pool_size: int) -> None:
         configuration.connection_pool_maxsize = pool_size
         configuration.keep_alive = True
-        if _is_loopback(configuration.host) and configuration.proxy in getproxies().values():
-            configuration.proxy = None
+        # Assigned in any case: otherwise the package searches the environment for proxies at every request.
+        configuration.proxy = _choose_proxy(configuration)
         self.base: str = configuration.host.rstrip("/")
         self.pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
         self._configuration = configuration
@@ -259,6 +259,12 @@ def _describe(error: Exception, patience: Patience) -> str:
             return "the proxy cannot be reached"
         case _:
             return "the connection was cut off"
+
+
+def _choose_proxy(configuration: Configuration) -> str | None:
+    """Leave out a proxy that only the environment names when the server is on this very machine."""
+    proxy: str | None = configuration.proxy
+    return None if _is_loopback(configuration.host) and proxy in getproxies().values() else proxy
 
 
 def _certificate(path: str | None) -> tuple[str | None, int]:

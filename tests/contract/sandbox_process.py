@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from typing import Self
 
 from rollouts.cluster import Cluster, ClusterError, Patience, kubeconfig
 from rollouts.cluster.resources import NAMESPACES
+from tests.apiserver import die_with_parent, free_port
 
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
@@ -20,10 +20,9 @@ STOP_SECONDS = 10.0
 class SandboxProcess:
     """A running sandbox without samples; `restart` keeps its port and its data."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._environment = environment
-        self._port = _free_port()
+        self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -45,22 +44,16 @@ class SandboxProcess:
         self._stop()
         self._start()
 
-    def kill(self) -> None:
-        """End the process without a warning, and start it again."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
-        self._start()
-
     def _start(self) -> None:
         settings = {"SANDBOX_PORT": str(self._port), "DATA_DIR": str(self._folder), "SANDBOX_SAMPLES": "none"}
         with self._log.open("ab") as sink:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "rollouts.sandbox"],
-                env=os.environ | settings | self._environment,
+                env=os.environ | settings,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 (it takes no lock)
             )
         deadline = time.monotonic() + START_SECONDS
         while not self._answers():
@@ -93,10 +86,3 @@ class SandboxProcess:
     @property
     def _log(self) -> Path:
         return self._folder / "sandbox.log"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
