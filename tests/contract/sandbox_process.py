@@ -20,8 +20,9 @@ STOP_SECONDS = 10.0
 class SandboxProcess:
     """A running sandbox without samples; `restart` keeps its port and its data."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **environment: str) -> None:
         self._folder = folder
+        self._environment = environment
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -49,7 +50,7 @@ class SandboxProcess:
         with self._log.open("ab") as sink:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "rollouts.sandbox"],
-                env=os.environ | settings,
+                env=os.environ | settings | self._environment,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
