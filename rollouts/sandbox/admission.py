@@ -25,8 +25,11 @@ def ignore_unknown(_kind: Kind, _paths: Sequence[str], _obj: Obj) -> None:
 
 
 def own_copy(value: Any) -> Any:
-    """A deep copy of a JSON value."""
-    return orjson.loads(orjson.dumps(value))
+    """A deep copy of a JSON value; refused when it is nested deeper than can be written out again."""
+    try:
+        return orjson.loads(orjson.dumps(value))
+    except TypeError as error:
+        raise bad_request(f"json: the value cannot be stored: {error}") from None
 
 
 def decode(kind: Kind, body: Any, unknown_fields: UnknownFields) -> Obj:
@@ -204,7 +207,7 @@ def _findings(kind: Kind, obj: Obj, old: Obj | None) -> Iterator[Cause]:
         found += objectmeta.validate_metadata(kind.plural, obj["metadata"])
         found += objectmeta.validate_metadata_change(obj["metadata"], old["metadata"])
     before = MISSING if old is None else old
-    broken = sorted(validate(kind.schema, obj, before), key=_order)
+    broken = _broken(kind, obj, before)
     if kind.builtin:
         # Lists of built-in kinds may hold a key twice (env does); where not, the kind's own rules say so.
         found += [cause for cause in broken if cause.reason != "FieldValueDuplicate"]
@@ -220,8 +223,13 @@ def _findings(kind: Kind, obj: Obj, old: Obj | None) -> Iterator[Cause]:
     return iter((*found, *cel.evaluate_rules(kind.schema, obj, before)))
 
 
-def _order(cause: Cause) -> tuple[bool, str]:
-    return cause.reason == "FieldValueDuplicate", "" if cause.field == "<nil>" else cause.field
+def _broken(kind: Kind, obj: Obj, before: Any) -> list[Cause]:
+    """What breaks the schema, in the order a real server tells it: by name, items found twice last."""
+    found = list(validate(kind.schema, obj, before))
+    if len(found) > 1:
+        ordered = orjson.loads(orjson.dumps(obj, option=orjson.OPT_SORT_KEYS))
+        found = list(validate(kind.schema, ordered, before))
+    return sorted(found, key=lambda cause: cause.reason == "FieldValueDuplicate")
 
 
 _MOST_REPLICAS = 2**31 - 1

@@ -3,7 +3,6 @@
 Definitions come from files (`registry`); this keeps the store's copies in step with them at every start.
 """
 
-import copy
 import uuid
 from typing import Any
 
@@ -31,7 +30,7 @@ def publish_definitions(store: Store, registry: Registry, now: str) -> None:
 
 def _definition(kind: Kind, now: str) -> Obj:
     """A definition as an API server that accepted it would show it."""
-    manifest = copy.deepcopy(kind.manifest)
+    manifest = kind.manifest
     metadata = manifest["metadata"] | {"uid": str(uuid.uuid4()), "creationTimestamp": now, "generation": 1}
     accepted = [
         {"type": kind_of, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}

@@ -47,6 +47,21 @@ def spent_status(pod: Obj, budget: Obj, now: str) -> Obj | None:
     return {**status, "disruptionsAllowed": status["disruptionsAllowed"] - 1, "disruptedPods": disrupted}
 
 
+def marked(pod: Obj, now: str) -> Obj:
+    """The pod with the condition that tells why it leaves."""
+    status = pod.get("status") or {}
+    kept = [one for one in status.get("conditions") or () if one["type"] != "DisruptionTarget"]
+    target = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": now,
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    return {**pod, "metadata": {**pod["metadata"]}, "status": {**status, "conditions": [*kept, target]}}
+
+
 def _is_ready(pod: Obj) -> bool:
     conditions = pod.get("status", {}).get("conditions") or ()
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

@@ -181,11 +181,11 @@ def _applied_members(schema: Schema, value: dict[str, Any]) -> FieldSet:
 
 
 def _applied(schema: Schema, value: Any) -> FieldSet | None:
-    """The node of a value; None for an empty granular map or list, which names nothing."""
+    """The node of a value; None for an empty granular list, which names nothing (an empty map names itself)."""
     if not is_granular(schema, value):
         return {}
     if isinstance(value, dict):
-        return _applied_members(schema, value) or None
+        return _applied_members(schema, value)
     items: FieldSet = {}
     for key, item in keyed(schema, value).items():
         below = _applied(schema.items or ANYTHING, item) if isinstance(item, dict) else None

@@ -117,7 +117,7 @@ def track_update(kind: Kind, current: Obj | None, obj: Obj, owners: Owners, me: 
     if current is not None and not owners:
         obj["metadata"].pop("managedFields", None)  # never tracked, or reset: tracking starts with the next apply
         return
-    found = compare(kind.schema, current or {}, obj)
+    found = compare(kind.schema, current or _blank(kind, obj), obj)
     changed = without_reset(kind, found.changed, me.subresource)
     after: Owners = {}
     for owner, share in owners.items():
@@ -128,6 +128,13 @@ def track_update(kind: Kind, current: Obj | None, obj: Obj, owners: Owners, me: 
         unchanged = me in owners and owners[me].fields == mine
         after[me] = Share(mine, owners[me].time if unchanged else now)
     write_owners(obj, _folded(after))
+
+
+def _blank(kind: Kind, obj: Obj) -> Obj:
+    """What a new object is compared with: a built-in kind's structures are there even while they are empty."""
+    if not kind.builtin or "spec" not in obj:
+        return {}
+    return {"spec": {"containers": []} if kind.plural == "pods" else {}}
 
 
 def without_reset(kind: Kind, fields: FieldSet, subresource: str) -> FieldSet:

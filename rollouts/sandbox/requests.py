@@ -238,11 +238,15 @@ def parse_yaml(body: bytes) -> Any:
 
 
 def decode_patch(body: bytes) -> Any:
-    """A JSON patch document of any shape."""
+    """A patch of any shape, no deeper than an object can be."""
     try:
-        return orjson.loads(body)
+        value = orjson.loads(body)
+        orjson.dumps(value)
     except orjson.JSONDecodeError as error:
         raise bad_request(f"error decoding patch: {_go_error(body, error)}") from None
+    except TypeError as error:
+        raise bad_request(f"error decoding patch: {error}") from None
+    return value
 
 
 def _unrecognized(kind: str, body: bytes, why: str) -> ApiError:

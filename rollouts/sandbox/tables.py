@@ -80,12 +80,8 @@ def column_definitions(kind: Kind) -> list[Obj]:
 def row(kind: Kind, obj: Obj, now: datetime, include: str) -> Obj:
     """One object's row."""
     cells = [column.read(obj, now) for column in columns_of(kind)]
-    result: Obj = {"cells": cells}
-    if include == INCLUDE_OBJECT:
-        result["object"] = obj
-    elif include == INCLUDE_METADATA:
-        result["object"] = partial_metadata(obj)
-    return result
+    shown = {INCLUDE_OBJECT: obj, INCLUDE_METADATA: partial_metadata(obj)}
+    return {"cells": cells, "object": shown.get(include)}
 
 
 def partial_metadata(obj: Obj) -> Obj:

@@ -345,22 +345,21 @@ class Verbs:
     ) -> None:
         """Delete a pod as far as the disruption budgets allow; 429 when they do not."""
         pod = self.get(self._pods, namespace, name)
-        budgets = self.registry.kind("poddisruptionbudgets", "policy")
         if not eviction.needs_no_budget(pod):
-            budget = eviction.covering_budget(pod, self.list(budgets, namespace))
-            status = eviction.spent_status(pod, budget, self.now()) if budget is not None else None
-            if budget is not None and status is not None and not dry_run:
-                spent = {**budget, "status": status}
-                self.update(budgets, namespace, budget["metadata"]["name"], spent, subresource="status")
-        self.delete(
-            self._pods,
-            namespace,
-            name,
-            uid=uid,
-            resource_version=resource_version,
-            grace_seconds=grace_seconds,
-            dry_run=dry_run,
-        )
+            self._spend_budget(pod, dry_run=dry_run)
+        deletion.check_preconditions(self._pods, pod, uid, resource_version)
+        if not dry_run and "deletionTimestamp" not in pod["metadata"]:
+            self.store.put(self._pods, eviction.marked(pod, self.now()))
+        self.delete(self._pods, namespace, name, grace_seconds=grace_seconds, dry_run=dry_run)
+
+    def _spend_budget(self, pod: Obj, *, dry_run: bool) -> None:
+        """Take one disruption from the budget that covers a pod; refused when there is none left."""
+        budgets, namespace = self.registry.kind("poddisruptionbudgets", "policy"), pod["metadata"]["namespace"]
+        budget = eviction.covering_budget(pod, self.list(budgets, namespace))
+        status = eviction.spent_status(pod, budget, self.now()) if budget is not None else None
+        if budget is not None and status is not None and not dry_run:
+            name, spent = budget["metadata"]["name"], {**budget, "status": status}
+            self.update(budgets, namespace, name, spent, subresource="status")
 
     def bind(self, namespace: str, pod: str, node: str, *, dry_run: bool = False) -> None:
         """Give a pod its node, as pods/binding does."""

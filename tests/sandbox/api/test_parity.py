@@ -1,0 +1,121 @@
+"""The same conversations with the sandbox and with a real kube-apiserver get the same answers, word for word.
+
+Left out of the comparison is what must differ (uids, times, revisions) and how often a cause is repeated.
+"""
+
+import http.client
+import json
+import re
+import ssl
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from rollouts.cluster import Cluster, kubeconfig
+from tests.apiserver import HOW_TO_GET_THEM, ApiServer, install_definitions, missing_binaries, running_apiserver
+from tests.parts import missing
+from tests.sandbox.api.conftest import DEFINITIONS
+from tests.sandbox.api.exchanges import CONVERSATIONS, Exchange
+from tests.sandbox.api.serving import Answer, Server
+
+pytestmark = pytest.mark.apiserver
+
+_DIFFERENT = ("uid", "creationTimestamp", "resourceVersion", "time", "deletionTimestamp", "lastTransitionTime")
+_MASKS = (
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME"),
+    (r"current: \d+", "current: N"),
+    (r"in record \(\d+\)", "in record (N)"),
+    (r"accepted media types include: .*", "accepted media types include"),
+)
+
+
+@pytest.fixture(scope="session")
+def real() -> Iterator[ApiServer]:
+    lacking = missing_binaries()
+    if lacking:
+        missing(" and ".join(lacking), HOW_TO_GET_THEM)
+    with running_apiserver() as server:
+        install_definitions(Cluster(kubeconfig(server.kubeconfig)), DEFINITIONS)
+        yield server
+
+
+def _ask_real(server: ApiServer) -> Callable[[Exchange], Answer]:
+    context = ssl.create_default_context(cafile=str(server.ca_file))
+    place = urlsplit(server.url)
+    token = yaml.safe_load(server.kubeconfig.read_text()) and server.admin_token
+
+    def ask(exchange: Exchange) -> Answer:
+        connection = http.client.HTTPSConnection(place.hostname or "", place.port, context=context, timeout=30)
+        body = exchange.raw if exchange.raw is not None else None
+        if exchange.body is not None:
+            body = json.dumps(exchange.body).encode()
+        headers = {"Authorization": f"Bearer {token}", "User-Agent": "tests/1", **exchange.headers}
+        if body is not None:
+            headers["Content-Type"] = exchange.media
+        connection.request(exchange.method, exchange.path, body=body, headers=headers)
+        response = connection.getresponse()
+        found: dict[str, str] = {}
+        for name, value in response.getheaders():
+            found[name.lower()] = f"{found[name.lower()]}\n{value}" if name.lower() in found else value
+        answer = Answer(response.status, found, response.read())
+        connection.close()
+        return answer
+
+    return ask
+
+
+def _ask_sandbox(server: Server) -> Callable[[Exchange], Answer]:
+    def ask(exchange: Exchange) -> Answer:
+        return server.call(
+            exchange.method,
+            exchange.path,
+            exchange.body,
+            exchange.media,
+            raw=exchange.raw,
+            headers=exchange.headers,
+        )
+
+    return ask
+
+
+def _comparable(answer: Answer) -> Any:
+    media = answer.headers.get("content-type")
+    warnings = sorted(answer.headers.get("warning", "").splitlines())
+    retry = answer.headers.get("retry-after")
+    try:
+        body = _masked(json.loads(answer.body))
+    except ValueError:
+        body = answer.body.decode()
+    return {"code": answer.code, "media": media, "warnings": warnings, "retry-after": retry, "body": body}
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {key: _masked(one) for key, one in value.items() if key not in _DIFFERENT}
+        if value.get("kind") == "Table":
+            for column in kept["columnDefinitions"]:
+                del column["description"]
+        return {key: one for key, one in kept.items() if (key, one) != ("continue", "")}
+    if isinstance(value, list):
+        unique: list[Any] = []
+        for item in map(_masked, value):
+            if not (isinstance(item, dict) and item in unique):  # the real server repeats some causes
+                unique.append(item)
+        return unique
+    if isinstance(value, str):
+        for pattern, mask in _MASKS:
+            value = re.sub(pattern, mask, value)
+    return value
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_the_sandbox_answers_as_a_real_server_does(server: Server, real: ApiServer, name: str) -> None:
+    ask_real, ask_sandbox = _ask_real(real), _ask_sandbox(server)
+    for number, exchange in enumerate(CONVERSATIONS[name]):
+        expected, found = _comparable(ask_real(exchange)), _comparable(ask_sandbox(exchange))
+        said = f"{name} {number}: {exchange.method} {exchange.path} {exchange.body or exchange.raw!r}"
+        assert found == expected, said
