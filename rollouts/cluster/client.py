@@ -12,7 +12,6 @@ patch.
 Objects are the API's own JSON as dicts, never model classes: lists of thousands of pods are normal here.
 """
 
-import itertools
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -307,7 +306,8 @@ class Cluster:
 
     def _read(self, request: Request, *, repeat: bool = True) -> Obj:
         deadline = time.monotonic() + self._patience.deadline
-        for attempt in itertools.count():
+        attempt = 0
+        while True:
             try:
                 return self._exchange(request, self._patience.within(deadline - time.monotonic()))
             except (Unavailable, Throttled) as error:
@@ -316,7 +316,7 @@ class Cluster:
                     raise
                 logger.info("%s; once more in %.1f s", error, pause)
             time.sleep(pause)
-        raise AssertionError("unreachable")
+            attempt += 1
 
     def _exchange(self, request: Request, patience: Patience) -> Obj:
         answer = self._connection.send(request, patience)
@@ -346,8 +346,7 @@ def _parse_page(call: str, resource: Resource, body: Obj) -> Page:
     if not isinstance(metadata, dict) or not isinstance(items, list | None) or not all(map(is_object, items or ())):
         raise Unavailable(f"{call}: the answer is not a list of objects")
     typed = {"apiVersion": resource.api_version, "kind": resource.kind}
-    # Built-in kinds leave these two out inside lists, and only there; with them an item is like a watched
-    # object.
+    # Built-in kinds leave these two out inside lists, and only there; with them an item is as a watch tells it.
     return Page(
         [typed | item for item in items or ()],
         metadata.get("resourceVersion", ""),

@@ -48,8 +48,8 @@ def current_authorization(configuration: Configuration) -> str | None:
     """Return the Authorization header; when it is time, a token file is read or a plugin run again."""
     try:
         header: str | None = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
-    except _SHAPE_ERRORS as error:
-        raise Misconfigured("The credentials have run out and could not be loaded again.") from error
+    except _SHAPE_ERRORS:
+        raise Misconfigured("The credentials have run out and could not be loaded again.") from None
     # A token file often ends with a line end, which no header can hold.
     header = header.strip() if header else None
     if header and not (header.isascii() and header.isprintable()):
