@@ -224,7 +224,7 @@ def _without_empty(spec: Obj) -> Obj:
     return said
 
 
-TREES = st.recursive(
+TREES: st.SearchStrategy[Obj] = st.recursive(
     st.just({}), lambda inner: st.dictionaries(st.sampled_from(["f:a", "f:b", "."]), inner, max_size=3), max_leaves=6
 )
 
