@@ -12,8 +12,8 @@ import orjson
 from rollouts.sandbox import builtins, cel, objectmeta
 from rollouts.sandbox.formats import render
 from rollouts.sandbox.registry import Kind
-from rollouts.sandbox.schema import MISSING, default, normalize, prune, type_name, validate
-from rollouts.sandbox.status import Cause, Resource, bad_request, invalid
+from rollouts.sandbox.schema import MISSING, compact, default, normalize, prune, type_name, validate
+from rollouts.sandbox.status import ApiError, Cause, Resource, bad_request, invalid
 
 Obj = dict[str, Any]
 # Told about fields that were sent and dropped: the kind, their paths, and the whole object for patches.
@@ -65,6 +65,8 @@ def decode_status(kind: Kind, current: Obj, body: Any, unknown_fields: UnknownFi
         schema = kind.schema.properties["status"]
         if kind.builtin:
             sent["status"] = obj["status"] = normalize(schema, sent["status"])
+            if isinstance(sent["status"], dict):
+                compact(schema, sent["status"])
         default(schema, sent["status"])
     if unchanged:
         return obj
@@ -79,6 +81,7 @@ def complete(kind: Kind, obj: Obj) -> None:
     """Fill in what was left open and bring built-in values into their canonical form."""
     if kind.builtin:
         normalize(kind.schema, obj)
+        compact(kind.schema, obj)
     default(kind.schema, obj)
     builtins.complete(kind, obj)
 
@@ -118,6 +121,9 @@ def _check_metadata_types(kind: Kind, obj: Obj) -> None:
     if not isinstance(metadata, dict):
         raise _undecodable(kind, metadata, "metadata", "v1.ObjectMeta", kind.kind)
     schema = (kind.schema.properties or {})["metadata"]
+    for member in ("labels", "annotations"):
+        if isinstance(metadata.get(member), dict) and None in metadata[member].values():
+            metadata[member] = {key: value for key, value in metadata[member].items() if value is not None}
     for name, value in metadata.items():
         child = schema.child(name)
         if child is None or value is None:
@@ -139,11 +145,25 @@ def _wrong_part(schema: Any, value: Any) -> tuple[Any, str]:
     return value, _GO_TYPES.get(schema.type, "string")
 
 
-def _undecodable(kind: Kind, value: Any, path: str, wanted: str, owner: str) -> Exception:
-    sentence = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
-    return bad_request(
-        f"{sentence}json: cannot unmarshal {_go_type(value)} into Go struct field {owner}.{path} of type {wanted}"
-    )
+class UndecodableError(ApiError):
+    """A value of a type that its field cannot hold: a bad request, or what a patch should not have made."""
+
+    def __init__(self, kind: Kind, problem: str) -> None:
+        sentence = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {problem}'
+        super().__init__(400, "BadRequest", sentence)
+        self.problem = problem
+
+    def of_patch(self, patched: Obj) -> ApiError:
+        """The same problem, told of an object that a patch made."""
+        shown = render(orjson.dumps(patched).decode())
+        return invalid(
+            Resource("", ""), [Cause("FieldValueInvalid", f"Invalid value: {shown}: {self.problem}", "patch")]
+        )
+
+
+def _undecodable(kind: Kind, value: Any, path: str, wanted: str, owner: str) -> ApiError:
+    problem = f"json: cannot unmarshal {_go_type(value)} into Go struct field {owner}.{path} of type {wanted}"
+    return UndecodableError(kind, problem)
 
 
 def _drop_empty(metadata: Obj) -> None:
@@ -265,14 +285,11 @@ _BAD_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([
 
 def _refuse_undecodable(kind: Kind, findings: Sequence[Cause]) -> None:
     """A built-in kind is a typed structure in a real server: a wrong type fails to decode."""
-    head = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
     for cause in findings:
         if cause.reason == "FieldValueTypeInvalid":
-            if cause.message.endswith("must be of type quantity: " + cause.message.rsplit(": ", 1)[1]):
-                raise bad_request(f"{head}{_BAD_QUANTITY}")
-            actual = cause.message.rsplit('"', 2)[1]
-            wanted = cause.message.rsplit("must be of type ", 1)[1].split(":")[0]
-            raise bad_request(
-                f"{head}json: cannot unmarshal {actual} into Go struct field {kind.kind}.{cause.field} "
-                f"of type {_GO_TYPES.get(wanted, wanted)}"
-            )
+            wanted, _, shown = cause.message.rsplit("must be of type ", 1)[1].partition(": ")
+            if wanted == "quantity":
+                raise UndecodableError(kind, _BAD_QUANTITY)
+            place = f"Go struct field {kind.kind}.{cause.field} of type {_GO_TYPES.get(wanted, wanted)}"
+            actual = shown.strip('"')
+            raise UndecodableError(kind, f"json: cannot unmarshal {actual} into {place}")

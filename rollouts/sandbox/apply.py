@@ -6,6 +6,7 @@ before and does not name any more goes, unless somebody else owns it.
 """
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -25,8 +26,8 @@ from rollouts.sandbox.fieldsets import (
 from rollouts.sandbox.formats import render
 from rollouts.sandbox.ownership import Owner, Owners, Share, parse_owners, without_reset, write_owners
 from rollouts.sandbox.registry import Kind
-from rollouts.sandbox.schema import ANYTHING, MISSING, Schema
-from rollouts.sandbox.status import ApiError, Cause
+from rollouts.sandbox.schema import ANYTHING, MISSING, Schema, type_name
+from rollouts.sandbox.status import ApiError, Cause, invalid
 
 Obj = dict[str, Any]
 
@@ -38,6 +39,11 @@ def apply_configuration(
     problem = _untyped(kind.schema, configuration, "")
     if problem is not None:
         raise _not_typed(kind, configuration, problem)
+    reachable = {"status"} if owner.subresource == "status" else set(configuration) - {"status"}
+    named = {key: value for key, value in configuration.items() if key in reachable}
+    nulls = list(null_findings(kind.schema, named)) if not kind.builtin else []
+    if nulls:
+        raise invalid(kind.named(configuration["metadata"]["name"]), nulls)
     live: Obj = current or {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}}
     owners = parse_owners(live)
     mine = without_reset(kind, applied_fields(kind.schema, configuration), owner.subresource)
@@ -200,8 +206,26 @@ def _untyped(schema: Schema, value: Any, path: str) -> str | None:
         return _untyped_items(schema, value, path) if isinstance(value, list) else wrong
     classes = _SCALARS.get(schema.type, (object,))
     right = isinstance(value, classes) and (schema.type in {"boolean", ""} or not isinstance(value, bool))
-    wrong = f"{path}: expected {schema.type}, got &value.valueUnstructured{{Value:{render(value)}}}"
+    if schema.type in {"integer", "number"}:
+        wrong = f"{path}: expected numeric (int or float), got {type_name(value)}"
+    else:
+        wrong = f"{path}: expected {schema.type}, got &value.valueUnstructured{{Value:{render(value)}}}"
     return None if right else wrong
+
+
+def null_findings(schema: Schema, value: Any, path: str = "") -> Iterator[Cause]:
+    """Explicit nulls where the schema takes none: an apply keeps them, so they are refused instead of dropped."""
+    if isinstance(value, dict):
+        for name, member in value.items():
+            child = schema.child(name)
+            if child is not None:
+                yield from null_findings(child, member, f"{path}.{name}" if path else name)
+    elif isinstance(value, list) and schema.items is not None:
+        for index, item in enumerate(value):
+            yield from null_findings(schema.items, item, f"{path}[{index}]")
+    elif value is None and schema.type and not schema.nullable:
+        sentence = f'Invalid value: "null": {path} in body must be of type {schema.type}: "null"'
+        yield Cause("FieldValueTypeInvalid", sentence, path)
 
 
 def _untyped_members(schema: Schema, value: Obj, path: str) -> str | None:
@@ -251,5 +275,6 @@ def _go(value: Any) -> str:
 def _not_typed(kind: Kind, configuration: Obj, problem: str) -> ApiError:
     metadata = configuration.get("metadata") or {}
     place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-    sentence = f"failed to create typed patch object ({place}; {kind.api_version}, Kind={kind.kind}): {problem}"
+    version = f"{kind.group}/{kind.version}"
+    sentence = f"failed to create typed patch object ({place}; {version}, Kind={kind.kind}): {problem}"
     return ApiError(500, "", sentence)

@@ -1,8 +1,9 @@
 """What the API server does for single built-in kinds beyond their schema.
 
-Four moments: `complete` fills in defaults that depend on other fields (owned by whoever wrote the object), `begin`
-gives a new object what the server itself adds and `admit` what it adds to any write (owned by nobody), `findings` are
-the rules that a schema cannot express. Pods have a module of their own.
+Five moments: `complete` fills in defaults that depend on other fields (owned by whoever wrote the object), `begin`
+gives a new object what the server itself adds and `admit` what it adds to any write (owned by nobody), `carry` keeps
+what a replacement may leave out, `findings` are the rules that a schema cannot express (`builtinrules`). Pods have a
+module of their own.
 """
 
 import base64
@@ -10,7 +11,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rollouts.sandbox import pods
+from rollouts.sandbox import builtinrules, pods
 from rollouts.sandbox.registry import Kind
 from rollouts.sandbox.status import Cause
 
@@ -18,6 +19,12 @@ Obj = dict[str, Any]
 
 # Deleting one of these answers with the object; other kinds answer with a Status.
 RETURNED_WHEN_DELETED = frozenset(("pods", "services", "serviceaccounts"))
+
+# A replacement of one of these that is not there creates it.
+CREATED_BY_UPDATE = frozenset(("services", "leases", "events"))
+
+# These built-in kinds may only be replaced by who names the version to replace, as custom ones.
+UPDATED_BY_REVISION = frozenset(("poddisruptionbudgets", "leases"))
 
 # New objects of these kinds keep the status they are sent with: a kubelet registers its node with one.
 STATUS_ON_CREATE = frozenset(("nodes",))
@@ -35,6 +42,15 @@ def begin(kind: Kind, obj: Obj, now: str) -> None:
         _BEGIN[kind.plural](obj, now)
 
 
+def carry(kind: Kind, current: Obj, obj: Obj) -> None:
+    """Keep what a replacement may leave out although it stays: a service's addresses."""
+    if not kind.builtin or kind.plural != "services" or not isinstance(obj.get("spec"), dict):
+        return
+    for member in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if member in (current.get("spec") or {}):
+            obj["spec"].setdefault(member, current["spec"][member])
+
+
 def admit(kind: Kind, obj: Obj) -> None:
     """Apply what admission adds to every write of a kind."""
     if kind.builtin and kind.plural == "pods":
@@ -43,8 +59,11 @@ def admit(kind: Kind, obj: Obj) -> None:
 
 def findings(kind: Kind, obj: Obj, old: Obj | None) -> Iterator[Cause]:
     """Find what the kind's own rules refuse."""
-    if kind.plural in _FINDINGS:
-        yield from _FINDINGS[kind.plural](obj, old)
+    if old is None or obj["metadata"].get("finalizers") != old["metadata"].get("finalizers"):
+        yield from builtinrules.finalizer_findings(obj)
+    rules = pods.findings if kind.plural == "pods" else builtinrules.RULES.get(kind.plural)
+    if rules is not None:
+        yield from rules(obj, old)
 
 
 # --- namespaces ----------------------------------------------------------------------------------------------------
@@ -69,6 +88,8 @@ def _complete_service(service: Obj) -> None:
     for port in spec.get("ports") or ():
         if isinstance(port, dict) and "port" in port:
             port.setdefault("targetPort", port["port"])
+    if spec.get("clusterIP"):
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
 
 
 def _begin_service(service: Obj, _now: str) -> None:
@@ -81,16 +102,6 @@ def _begin_service(service: Obj, _now: str) -> None:
     service["status"] = {"loadBalancer": {}}
 
 
-def _service_findings(service: Obj, old: Obj | None) -> Iterator[Cause]:
-    spec = service.get("spec") or {}
-    if not spec.get("ports") and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
-        yield Cause("FieldValueRequired", "Required value", "spec.ports")
-    before = (old or {}).get("spec") or {}
-    if before.get("clusterIP") and spec.get("clusterIP") != before["clusterIP"]:
-        shown = f'Invalid value: "{spec.get("clusterIP", "")}": field is immutable'
-        yield Cause("FieldValueInvalid", shown, "spec.clusterIPs[0]")
-
-
 # --- the rest ------------------------------------------------------------------------------------------------------
 
 
@@ -100,7 +111,7 @@ def _begin_budget(budget: Obj, _now: str) -> None:
 
 def _complete_autoscaler(autoscaler: Obj) -> None:
     spec = autoscaler.get("spec") or {}
-    if not spec.get("metrics"):
+    if isinstance(spec, dict) and not spec.get("metrics"):
         target = {"type": "Utilization", "averageUtilization": 80}
         spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
 
@@ -130,8 +141,4 @@ _BEGIN: dict[str, Callable[[Obj, str], None]] = {
     "services": _begin_service,
     "poddisruptionbudgets": _begin_budget,
     "horizontalpodautoscalers": _begin_autoscaler,
-}
-_FINDINGS: dict[str, Callable[[Obj, Obj | None], Iterator[Cause]]] = {
-    "pods": pods.findings,
-    "services": _service_findings,
 }

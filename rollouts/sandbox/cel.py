@@ -12,11 +12,9 @@ from typing import Any
 
 import cel
 
+from rollouts.sandbox.formats import render
 from rollouts.sandbox.schema import MISSING, Rule, Schema, map_key
 from rollouts.sandbox.status import Cause
-
-# CEL keeps these names for itself; a schema's property of that name is written with underscores in a rule.
-_RESERVED = frozenset(("namespace", "true", "false", "null", "in", "as", "break", "const", "continue", "else"))
 
 
 @lru_cache(maxsize=1024)
@@ -69,7 +67,8 @@ def _evaluate(rule: Rule, value: Any, old: Any, path: str) -> Cause | None:
         return Cause("FieldValueInvalid", sentence, where)
     if holds is True:
         return None
-    return Cause(rule.reason, f"{_WORDS[rule.reason]}{_message(rule, names)}", where)
+    shown = f"{render(value)}: " if rule.reason in _SHOWING and not isinstance(value, dict | list) else ""
+    return Cause(rule.reason, f"{_WORDS[rule.reason]}{shown}{_message(rule, names)}", where)
 
 
 _WORDS = {
@@ -78,6 +77,9 @@ _WORDS = {
     "FieldValueRequired": "Required value: ",
     "FieldValueDuplicate": "Duplicate value: ",
 }
+
+
+_SHOWING = frozenset(("FieldValueInvalid",))  # reasons that show the value, if it is a plain one
 
 
 def _message(rule: Rule, names: dict[str, Any]) -> str:

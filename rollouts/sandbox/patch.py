@@ -44,11 +44,32 @@ def json_patch(target: Obj, operations: Any) -> Obj:
         shape = "object" if isinstance(operations, dict) else "string"
         wanted = "Go value of type []handlers.jsonPatchOp"
         raise bad_request(f"error decoding patch: json: cannot unmarshal {shape} into {wanted}")
+    result = orjson.loads(orjson.dumps(target))
     try:
-        result = jsonpatch.JsonPatch(operations).apply(orjson.loads(orjson.dumps(target)), in_place=True)
+        for operation in operations:
+            adapted = _adapted(result, operation)
+            if adapted is not None:
+                result = jsonpatch.JsonPatch([adapted]).apply(result, in_place=True)
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
         sentence = "the server rejected our request due to an error in our request"
         raise ApiError(422, "Invalid", sentence, Resource("", "")) from error
     if not isinstance(result, dict):
         raise bad_request("the patched value is not an object")
     return result
+
+
+def _adapted(target: Obj, operation: Any) -> Any:
+    """An operation as the real server reads it; None when it has nothing to do.
+
+    There, a member that is absent can be replaced if its parent is there, and a test for null holds where nothing is.
+    """
+    if not isinstance(operation, dict) or operation.get("op") not in {"replace", "test"}:
+        return operation
+    parent, _, name = str(operation.get("path", "")).rpartition("/")
+    holder = jsonpointer.resolve_pointer(target, parent, None) if parent or name else None
+    key = name.replace("~1", "/").replace("~0", "~")
+    if not isinstance(holder, dict) or key in holder:
+        return operation
+    if operation["op"] == "replace":
+        return {**operation, "op": "add"}
+    return None if operation.get("value") is None else operation

@@ -3,7 +3,7 @@
 Pure functions on pods, called by `builtins` and `verbs`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rollouts.sandbox import objectmeta
@@ -54,8 +54,6 @@ def begin(pod: Obj, now: str) -> None:
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return
-    spec.setdefault("priority", 0)
-    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     status: Obj = {"phase": "Pending", "qosClass": quality_of_service(spec)}
     if spec.get("schedulingGates"):
         status["conditions"] = [
@@ -69,6 +67,30 @@ def begin(pod: Obj, now: str) -> None:
             }
         ]
     pod["status"] = status
+
+
+def settle_priority(pod: Obj, classes: Iterable[Obj]) -> str | None:
+    """Give a new pod the priority of its class; the reason when there is none of that name, or it names another."""
+    spec = pod.get("spec")
+    if not isinstance(spec, dict):
+        return None
+    known = {one["metadata"]["name"]: one for one in classes}
+    name = spec.get("priorityClassName")
+    chosen = known.get(name) if name else next((one for one in known.values() if one.get("globalDefault")), None)
+    if name and chosen is None:
+        return f"no PriorityClass with name {name} was found"
+    priority = (chosen or {}).get("value", 0)
+    given = spec.get("priority", priority)
+    if given != priority:
+        return (
+            f"the integer value of priority ({given}) must not be provided in pod spec; priority admission controller "
+            f"computed {priority} from the given PriorityClass name"
+        )
+    if chosen is not None:
+        spec["priorityClassName"] = chosen["metadata"]["name"]
+    spec["priority"] = priority
+    spec.setdefault("preemptionPolicy", (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority"))
+    return None
 
 
 def tolerate_short_outages(pod: Obj) -> None:
@@ -114,10 +136,11 @@ def grace_period(pod: Obj, asked: int | None) -> int:
 
     A pod that never got a node, or has finished, has nothing to wind down.
     """
+    spec = _spec(pod)
     if asked is None:
-        asked = pod["spec"].get("terminationGracePeriodSeconds", 30)
+        asked = spec.get("terminationGracePeriodSeconds", 30)
     phase = pod.get("status", {}).get("phase")
-    if not pod["spec"].get("nodeName") or phase in {"Failed", "Succeeded"}:
+    if not spec.get("nodeName") or phase in {"Failed", "Succeeded"}:
         return 0
     return 1 if asked < 0 else int(asked)
 
@@ -159,6 +182,10 @@ def findings(pod: Obj, old: Obj | None) -> Iterator[Cause]:
         return
     if spec.get("containers") == []:
         yield Cause("FieldValueRequired", "Required value", "spec.containers")
+    deadline = spec.get("activeDeadlineSeconds")
+    if isinstance(deadline, int) and not 1 <= deadline <= _MOST_SECONDS:
+        sentence = f"must be between 1 and {_MOST_SECONDS}, inclusive"
+        yield Cause("FieldValueInvalid", f"Invalid value: {deadline}: {sentence}", "spec.activeDeadlineSeconds")
     names: set[str] = set()
     for path, container in containers_of(spec):
         yield from _container_findings(path, container, names)
@@ -184,6 +211,7 @@ def _container_findings(path: str, container: Obj, names: set[str]) -> Iterator[
             )
 
 
+_MOST_SECONDS = 2**31 - 1
 _CHANGEABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"

@@ -52,6 +52,8 @@ class Presenter:
     def __init__(self, kind: Kind, form: Form, include: str, clock: Callable[[], datetime]) -> None:
         self._kind, self._form, self._clock = kind, form, clock
         self._include = include or tables.INCLUDE_METADATA
+        # How the stored bytes of every object begin: `admission` puts the type first.
+        self._type = orjson.dumps({"apiVersion": kind.api_version, "kind": kind.kind})[:-1] + b","
         self._definitions: list[Obj] | None = tables.column_definitions(kind) if form is Form.TABLE else None
 
     def one(self, obj: Obj, body: bytes | None = None) -> bytes:
@@ -74,8 +76,18 @@ class Presenter:
         if self._form is Form.METADATA:
             items = [orjson.dumps(tables.partial_metadata(stored.obj)) for stored in page.items]
             return _joined("PartialObjectMetadataList", "meta.k8s.io/v1", metadata, items)
-        bodies = [stored.body for stored in page.items]
+        if not self._kind.builtin:
+            metadata.setdefault("continue", "")
+        bodies = [self._item(stored) for stored in page.items]
         return _joined(self._kind.list_kind, self._kind.api_version, metadata, bodies)
+
+    def _item(self, stored: Stored) -> bytes:
+        """An object in a list: a built-in kind does not repeat there what it is."""
+        if not self._kind.builtin:
+            return stored.body
+        if stored.body.startswith(self._type):
+            return b"{" + stored.body[len(self._type) :]
+        return orjson.dumps({key: value for key, value in stored.obj.items() if key not in {"apiVersion", "kind"}})
 
     def event(self, change_type: str, obj: Obj, body: bytes) -> bytes:
         """One line of a watch; in a Table only the first line names the columns."""

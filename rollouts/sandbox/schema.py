@@ -187,7 +187,7 @@ def _prune_object(schema: Schema, value: Json, path: str, unknown: list[str]) ->
             unknown.append(f"{path}.{key}" if path else key)
             del value[key]
         elif member is None:
-            if known.type and not known.nullable:
+            if (known.type or known.int_or_string) and not known.nullable:
                 del value[key]
         elif isinstance(member, dict | list):
             _prune(known, member, f"{path}.{key}" if path else key, unknown)
@@ -207,6 +207,24 @@ def normalize(schema: Schema, value: Json) -> Json:
     elif isinstance(value, list) and schema.items is not None:
         value[:] = [normalize(schema.items, item) for item in value]
     return value
+
+
+def compact(schema: Schema, value: Json) -> None:
+    """Remove empty maps and lists that need not be there, as a typed server does when it writes an object."""
+    if isinstance(value, list):
+        if schema.items is not None:
+            for item in value:
+                if isinstance(item, dict | list):
+                    compact(schema.items, item)
+        return
+    for key, member in list(value.items()):
+        child = schema.child(key)
+        if child is None or not isinstance(member, dict | list):
+            continue
+        if member:
+            compact(child, member)
+        elif key not in schema.required and (isinstance(member, list) or child.additional is not None):
+            del value[key]
 
 
 # --- defaulting ----------------------------------------------------------------------------------------------------
@@ -270,15 +288,15 @@ def validate(schema: Schema, value: Json, old: Json = MISSING, path: str = "") -
 
 def _validate_object(schema: Schema, value: dict[str, Any], old: Json, path: str) -> Iterator[Cause]:
     prefix = f"{path}." if path else ""
-    for name in schema.required:
-        if name not in value:
-            yield Cause("FieldValueRequired", "Required value", prefix + name)
     before = old if isinstance(old, dict) else None
     for name, member in value.items():
         child = schema.child(name)
         if child is not None and child.plain is not type(member):
             was = before.get(name, MISSING) if before is not None else MISSING
             yield from validate(child, member, was, f"{prefix}{name}")
+    for name in schema.required:
+        if name not in value:
+            yield Cause("FieldValueRequired", "Required value", prefix + name)
 
 
 def _validate_list(schema: Schema, value: list[Any], old: Json, path: str) -> Iterator[Cause]:

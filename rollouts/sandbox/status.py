@@ -86,8 +86,9 @@ def not_found(resource: Resource) -> ApiError:
     return ApiError(404, "NotFound", f'{_qualified(resource)} "{resource.name}" not found', resource)
 
 
-def already_exists(resource: Resource) -> ApiError:
-    return ApiError(409, "AlreadyExists", f'{_qualified(resource)} "{resource.name}" already exists', resource)
+def already_exists(resource: Resource, *, leaving: bool = False) -> ApiError:
+    sentence = f'{_qualified(resource)} "{resource.name}" already exists'
+    return ApiError(409, "AlreadyExists", f"object is being deleted: {sentence}" if leaving else sentence, resource)
 
 
 def conflict(resource: Resource, why: str) -> ApiError:

@@ -46,6 +46,7 @@ Obj = dict[str, Any]
 Objects = list[Obj]
 
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _NAME_ATTEMPTS = 8
 _PATCH_TYPES = ", ".join((PatchType.JSON, PatchType.MERGE, PatchType.APPLY))
 
@@ -59,14 +60,18 @@ class Verbs:
         self._clock = clock
         self._namespaces = registry.kind("namespaces")
         self._pods = registry.kind("pods")
+        self._priorities = registry.kind("priorityclasses", "scheduling.k8s.io")
         self._definitions = registry.kind("customresourcedefinitions", "apiextensions.k8s.io")
         self._bootstrap()
 
     def _bootstrap(self) -> None:
-        """What every API server has from the start: its own namespaces, and the definitions of what it serves."""
+        """What every API server has from the start: namespaces, priorities, the definitions of what it serves."""
         for name in SYSTEM_NAMESPACES:
             if self.store.get(self._namespaces, None, name) is None:
                 self.create(self._namespaces, None, {"metadata": {"name": name}})
+        for name, value in SYSTEM_PRIORITIES.items():
+            if self.store.get(self._priorities, None, name) is None:
+                self.create(self._priorities, None, {"metadata": {"name": name}, "value": value})
         publish_definitions(self.store, self.registry, self.now())
 
     def now(self, after_seconds: int = 0) -> str:
@@ -119,12 +124,21 @@ class Verbs:
         if metadata.get("resourceVersion"):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         self._require_namespace(kind, metadata)
+        if kind is self._pods:
+            self._settle_priority(obj)
         builtins.begin(kind, obj, self.now())
         builtins.admit(kind, obj)
         admission.check(kind, obj, None)
-        if self.store.get(kind, namespace, metadata["name"]) is not None:
-            raise already_exists(kind.resource(metadata["name"]))
+        there = self.store.get(kind, namespace, metadata["name"])
+        if there is not None:
+            leaving = "deletionTimestamp" in there.obj["metadata"]
+            raise already_exists(kind.resource(metadata["name"]), leaving=leaving)
         return obj if dry_run else self.store.put(kind, obj)
+
+    def _settle_priority(self, pod: Obj) -> None:
+        problem = pods.settle_priority(pod, (one.obj for one in self.store.list(self._priorities)))
+        if problem is not None:
+            raise forbidden(self._pods.resource(pod["metadata"].get("name", "")), problem)
 
     def _begin_metadata(self, kind: Kind, metadata: Obj) -> None:
         """Give a new object what the server sets."""
@@ -173,6 +187,8 @@ class Verbs:
         self._refuse_read_only(kind)
         if isinstance(body, dict) and isinstance(body.get("metadata"), dict):
             admission.place(kind, namespace, {**body["metadata"]}, name)
+        if self._is_created_by_update(kind, namespace, name, subresource):
+            return self.create(kind, namespace, body, manager=manager, dry_run=dry_run, unknown_fields=unknown_fields)
         current = self.get(kind, namespace, name)
         if subresource == "scale":
             scaled = self._scaled(kind, current, body)
@@ -186,6 +202,11 @@ class Verbs:
         _check_uid(kind, current, obj["metadata"])
         owners = ownership.base_owners(current, obj, subresource or "")
         return self._replace(kind, current, obj, subresource or "", (manager, owners), dry_run=dry_run)
+
+    def _is_created_by_update(self, kind: Kind, namespace: str | None, name: str, subresource: str | None) -> bool:
+        if subresource or not kind.builtin or kind.plural not in builtins.CREATED_BY_UPDATE:
+            return False
+        return self.store.get(kind, namespace, name) is None
 
     def patch(
         self,
@@ -209,14 +230,17 @@ class Verbs:
             patched = _patched(kind, self.get_scale(kind, namespace, name), patch_type, body)
             return self._scale(kind, current, self._scaled(kind, current, patched, patched=True), dry_run=dry_run)
         patched = _patched(kind, current, patch_type, body)
-        if subresource == "status":
-            obj = admission.decode_status(kind, current, patched, unknown_fields)
-        else:
-            obj = admission.decode(kind, patched, unknown_fields)
-        admission.place(kind, namespace, obj["metadata"], name)
-        _check_uid_kept(kind, current, obj["metadata"])
-        owners = ownership.base_owners(current, obj, subresource or "")
-        return self._replace(kind, current, obj, subresource or "", (manager, owners), dry_run=dry_run)
+        try:
+            if subresource == "status":
+                obj = admission.decode_status(kind, current, patched, unknown_fields)
+            else:
+                obj = admission.decode(kind, patched, unknown_fields)
+            admission.place(kind, namespace, obj["metadata"], name)
+            _check_uid_kept(kind, current, obj["metadata"])
+            owners = ownership.base_owners(current, obj, subresource or "")
+            return self._replace(kind, current, obj, subresource or "", (manager, owners), dry_run=dry_run)
+        except admission.UndecodableError as error:
+            raise error.of_patch(patched) from None
 
     def _replace(
         self,
@@ -231,6 +255,7 @@ class Verbs:
         """Put a decoded object in place of the stored one, as far as the caller may."""
         _check_revision(kind, current, obj["metadata"])
         _carry(kind, current, obj, subresource)
+        builtins.carry(kind, current, obj)
         if tracking is not None:
             manager, owners = tracking
             me = Owner(manager, "Update", subresource, kind.api_version)
@@ -409,7 +434,7 @@ def _check_revision(kind: Kind, current: Obj, wanted: Obj) -> None:
             raise ApiError(500, "", f'strconv.ParseUint: parsing "{revision}": invalid syntax')
         if revision != current["metadata"]["resourceVersion"]:
             raise modified_meanwhile(kind.resource(name))
-    elif not kind.builtin:
+    elif not kind.builtin or kind.plural in builtins.UPDATED_BY_REVISION:
         message = "Invalid value: 0: must be specified for an update"
         raise invalid(kind.resource(name), [Cause("FieldValueInvalid", message, "metadata.resourceVersion")])
 

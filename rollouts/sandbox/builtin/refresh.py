@@ -49,6 +49,8 @@ CODED_DEFAULTS: dict[str, dict[str, Any]] = {
     "Secret": {"type": "Opaque"},
     "HorizontalPodAutoscalerSpec": {"minReplicas": 1},
     "PriorityClass": {"preemptionPolicy": "PreemptLowerPriority"},
+    "Pod": {"spec": {}},
+    "Service": {"spec": {}},
     "PodCondition": {"lastProbeTime": None, "lastTransitionTime": None},
 }
 CODED_DEFAULTS["EphemeralContainer"] = CODED_DEFAULTS["Container"]
