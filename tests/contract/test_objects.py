@@ -250,3 +250,10 @@ def test_a_scheduling_gate_can_be_removed_and_not_added(cluster: Cluster, namesp
 
 def _version(obj: dict[str, dict[str, str]]) -> str:
     return obj["metadata"]["resourceVersion"]
+
+
+def test_creating_over_an_object_that_is_leaving_says_so(cluster: Cluster, namespace: str) -> None:
+    cluster.create(PODCLIQUES, pod_clique(namespace, "a", finalizers=["example.com/held"]))
+    cluster.delete(PODCLIQUES, "a", namespace=namespace)
+    with pytest.raises(AlreadyExists, match="object is being deleted"):
+        cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
