@@ -26,7 +26,7 @@ class Product:
         self.port = port
         self.sandbox_port = sandbox_port
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
             "DATA_DIR": str(data_dir),
             "PORT": str(port),
             "SANDBOX_PORT": str(sandbox_port),

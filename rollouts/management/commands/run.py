@@ -82,6 +82,7 @@ async def _run(environment: Environment, account: FirstAccount, out: Any) -> Non
         with contextlib.suppress(asyncio.CancelledError):
             await starting
             out.write(_greeting(environment, account))
+            out.flush()  # into a pipe it would wait for the buffer to fill
             await supervisor.wait()
     finally:
         await supervisor.stop()
