@@ -1,7 +1,8 @@
-"""Fixtures that every suite may use: a real Redis."""
+"""For every suite: a real Redis, and one line at the end for each part that tests were skipped for."""
 
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -32,6 +33,17 @@ def redis(redis_server: None) -> Iterator[Redis]:
     with Redis.from_url(settings.REDIS_URL) as client:
         client.flushall()
         yield client
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say once for each reason how many tests were skipped."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple)
+    )
+    for reason, number in reasons.most_common():
+        terminalreporter.write_line(f"skipped {number}: {reason}")
 
 
 def _wait_for_redis(deadline: float) -> None:
