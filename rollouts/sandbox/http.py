@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs
 
 import orjson
 
@@ -166,7 +166,7 @@ def create_app(
 def _request(scope: Scope) -> Request:
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    return Request(scope["method"], unquote(scope["path"]), query, headers)
+    return Request(scope["method"], scope["path"], query, headers)
 
 
 def _refuse_foreign(request: Request) -> None:
@@ -216,9 +216,7 @@ async def _respond(send: Send, response: Response) -> None:
 
 
 def _refusal(error: ApiError) -> Response:
-    headers = dict(error.headers)
-    if error.retry_after is not None:
-        headers["retry-after"] = str(error.retry_after)
+    headers = {"retry-after": str(error.retry_after)} if error.retry_after is not None else {}
     return Response(error.code, orjson.dumps(error.status()), headers=headers)
 
 

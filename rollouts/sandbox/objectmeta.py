@@ -132,11 +132,6 @@ _MAX_LABEL = 63
 _MAX_SUBDOMAIN = 253
 
 
-def is_label(text: str) -> bool:
-    """Whether a text is a DNS label of at most 63 characters."""
-    return len(text) <= _MAX_LABEL and re.fullmatch(_LABEL, text) is not None
-
-
 def subdomain_findings(text: str) -> Iterator[str]:
     if len(text) > _MAX_SUBDOMAIN:
         yield f"must be no more than {_MAX_SUBDOMAIN} characters"

@@ -41,6 +41,7 @@ from rollouts.sandbox.status import (
     method_not_allowed,
     no_such_resource,
     not_found,
+    too_large_revision,
     unsupported_media_type,
 )
 from rollouts.sandbox.store import Store, Stored
@@ -156,17 +157,10 @@ class Resources:
         if not text.isdigit():
             why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
             raise bad_request(f"invalid resource version: resourceVersion: {why}")
-        self.check_not_ahead(int(text))
+        if int(text) > self._store.revision:
+            raise too_large_revision(int(text), self._store.revision)
         if request.text("resourceVersionMatch") == "Exact" and int(text) != self._store.revision:
             raise gone("The resourceVersion for the provided list is too old.")
-
-    def check_not_ahead(self, revision: int) -> None:
-        """Refuse a revision that nothing has yet."""
-        current = self._store.revision
-        if revision > current:
-            sentence = f"Timeout: Too large resource version: {revision}, current: {current}"
-            cause = Cause("ResourceVersionTooLarge", "Too large resource version", "")
-            raise ApiError(504, "Timeout", sentence, causes=(cause,), retry_after=1)
 
     def watch_request(self, target: Target, request: Request) -> WatchRequest:
         """What a watch asks for; refused before the stream begins."""

@@ -5,8 +5,8 @@ wording, reason, code and details are those of a real kube-apiserver, because cl
 own adapter) branch on them.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -38,8 +38,6 @@ class ApiError(Exception):
     resource: Resource | None = None
     causes: tuple[Cause, ...] = ()
     retry_after: int | None = None
-    uid: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.message
@@ -68,8 +66,6 @@ class ApiError(Exception):
         if self.resource is not None:
             parts = {"name": self.resource.name, "group": self.resource.group, "kind": self.resource.kind}
             details |= {key: value for key, value in parts.items() if value}
-        if self.uid:
-            details["uid"] = self.uid
         if self.causes:
             details["causes"] = [_render_cause(cause) for cause in self.causes]
         if self.retry_after is not None:
@@ -142,6 +138,12 @@ def not_acceptable(message: str) -> ApiError:
 
 def too_large(message: str) -> ApiError:
     return ApiError(413, "RequestEntityTooLarge", message)
+
+
+def too_large_revision(asked: int, current: int) -> ApiError:
+    sentence = f"Timeout: Too large resource version: {asked}, current: {current}"
+    cause = Cause("ResourceVersionTooLarge", "Too large resource version", "")
+    return ApiError(504, "Timeout", sentence, causes=(cause,), retry_after=1)
 
 
 def too_many_requests(message: str, causes: tuple[Cause, ...], retry_after: int | None) -> ApiError:

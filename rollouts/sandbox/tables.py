@@ -17,7 +17,8 @@ from rollouts.sandbox.registry import Column, Kind
 
 Obj = dict[str, Any]
 
-INCLUDE_NONE, INCLUDE_METADATA, INCLUDE_OBJECT = "None", "Metadata", "Object"
+# What a row carries of its object; anything else: nothing.
+INCLUDE_METADATA, INCLUDE_OBJECT = "Metadata", "Object"
 
 
 @lru_cache(maxsize=256)

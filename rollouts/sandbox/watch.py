@@ -15,7 +15,7 @@ import orjson
 
 from rollouts.sandbox.registry import Kind
 from rollouts.sandbox.selectors import Predicate
-from rollouts.sandbox.status import ApiError, gone
+from rollouts.sandbox.status import ApiError, gone, too_large_revision
 from rollouts.sandbox.store import Change, Store, TooOldError
 
 Obj = dict[str, Any]
@@ -93,6 +93,9 @@ class Watcher:
         sleepers.add(news)
         ended.add_done_callback(lambda _: news.set())
         try:
+            if self._is_ahead(request):
+                yield _not_there_yet(int(request.since), self._store.revision)
+                return
             cursor, first = self._start(request, render)
             if first:
                 yield first
@@ -112,6 +115,10 @@ class Watcher:
                 await _sleep(news, (bookmarks.next if bookmarks is not None else deadline) - loop.time())
         finally:
             sleepers.discard(news)
+
+    def _is_ahead(self, request: WatchRequest) -> bool:
+        """Whether a watch starts from a revision that nothing has yet: it was made by another store."""
+        return request.since not in {"", "0"} and parse_revision(request.since) > self._store.revision
 
     def _start(self, request: WatchRequest, render: Render) -> tuple[int, bytes]:
         """Where to read on from, and what to send before: the current objects when no revision is given."""
@@ -167,6 +174,11 @@ def _bookmark(kind: Kind, revision: int, *, end_of_initial: bool = False) -> byt
 
 def _too_old(cursor: int, oldest: int) -> bytes:
     error = gone(f"too old resource version: {cursor} ({oldest})")
+    return event_line("ERROR", {}, orjson.dumps(error.status()))
+
+
+def _not_there_yet(asked: int, current: int) -> bytes:
+    error = too_large_revision(asked, current)
     return event_line("ERROR", {}, orjson.dumps(error.status()))
 
 

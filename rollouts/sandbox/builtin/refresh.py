@@ -53,6 +53,8 @@ CODED_DEFAULTS: dict[str, dict[str, Any]] = {
     "Service": {"spec": {}},
     "PodCondition": {"lastProbeTime": None, "lastTransitionTime": None},
 }
+# Where the real server's refusals list the values in another order than its OpenAPI documents.
+CODED_ENUMS: dict[str, dict[str, list[str]]] = {"PodSpec": {"restartPolicy": ["Always", "OnFailure", "Never"]}}
 CODED_DEFAULTS["EphemeralContainer"] = CODED_DEFAULTS["Container"]
 
 
@@ -101,6 +103,8 @@ class Converter:
         default = CODED_DEFAULTS.get(owner, {}).get(name, source.get("default"))
         extras = {k: v for k, v in source.items() if reference and k.startswith("x-kubernetes-")}
         coded = name in CODED_DEFAULTS.get(owner, {})
+        if name in CODED_ENUMS.get(owner, {}):
+            extras["enum"] = CODED_ENUMS[owner][name]
         if coded or (default is not None and default not in ZERO_VALUES):
             extras["default"] = default
         return {**base, **extras} if extras else base
@@ -115,34 +119,34 @@ class Converter:
                 result["properties"][name] = {**result["properties"][name], "default": zero}
 
 
-class SchemaDumper(yaml.SafeDumper):
-    """Block style for trees, flow style for leaves, anchors named by number in order of use."""
-
-
-def rewrite(path: Path, converter: Converter, version: str) -> None:
-    manifest = yaml.safe_load(path.read_text())
-    spec = manifest["spec"]
-    entry = next((one for one in spec["versions"] if one["name"] == version.rsplit("/", 1)[-1]), None)
-    kind = spec["names"]["kind"]
-    group = spec["group"] or ""
-    if entry is None or (version.rpartition("/")[0] or "") != group:
-        return
-    name = next(
-        key
-        for key, value in converter.definitions.items()
-        if {"group": group, "version": entry["name"], "kind": kind} in value.get("x-kubernetes-group-version-kind", [])
-    )
+def schema_of(converter: Converter, group: str, version: str, kind: str) -> dict[str, Any]:
+    """The schema of one kind, as its file has it."""
+    named = {"group": group, "version": version, "kind": kind}
+    found = converter.definitions.items()
+    name = next(key for key, value in found if named in value.get("x-kubernetes-group-version-kind", []))
     schema = dict(converter.definition(name))
     schema["properties"] = {
         key: {"type": "object"} if key == "metadata" else value for key, value in schema["properties"].items()
     }
-    entry["schema"] = {"openAPIV3Schema": schema}
+    return schema
+
+
+def rewrite(path: Path, converter: Converter, group_version: str) -> None:
+    """Replace the schema in one file, if it is of that group and version; leaves stand on one line."""
+    manifest = yaml.safe_load(path.read_text())
+    spec = manifest["spec"]
+    group, _, version = group_version.rpartition("/")
+    entry = next((one for one in spec["versions"] if one["name"] == version), None)
+    if entry is None or group != (spec["group"] or ""):
+        return
+    entry["schema"] = {"openAPIV3Schema": schema_of(converter, group, version, spec["names"]["kind"])}
     head = "".join(line for line in path.read_text().splitlines(True) if line.startswith("#"))
-    body = yaml.dump(manifest, Dumper=SchemaDumper, sort_keys=False, default_flow_style=None, width=115)
+    body = yaml.safe_dump(manifest, sort_keys=False, default_flow_style=None, width=115)
     path.write_text(head + body)
 
 
 def main() -> None:
+    """Read an OpenAPI document of the named group version from standard input."""
     version = sys.argv[1]
     converter = Converter(json.load(sys.stdin))
     for path in sorted(HERE.glob("*.yaml")):

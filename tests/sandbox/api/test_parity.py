@@ -12,9 +12,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
 from rollouts.cluster import Cluster, kubeconfig
+from rollouts.sandbox.builtin.refresh import Converter, schema_of
+from rollouts.sandbox.registry import Registry
 from tests.apiserver import HOW_TO_GET_THEM, ApiServer, install_definitions, missing_binaries, running_apiserver
 from tests.parts import missing
 from tests.sandbox.api.conftest import DEFINITIONS
@@ -47,14 +48,13 @@ def real() -> Iterator[ApiServer]:
 def _ask_real(server: ApiServer) -> Callable[[Exchange], Answer]:
     context = ssl.create_default_context(cafile=str(server.ca_file))
     place = urlsplit(server.url)
-    token = yaml.safe_load(server.kubeconfig.read_text()) and server.admin_token
 
     def ask(exchange: Exchange) -> Answer:
         connection = http.client.HTTPSConnection(place.hostname or "", place.port, context=context, timeout=30)
         body = exchange.raw if exchange.raw is not None else None
         if exchange.body is not None:
             body = json.dumps(exchange.body).encode()
-        headers = {"Authorization": f"Bearer {token}", "User-Agent": "tests/1", **exchange.headers}
+        headers = {"Authorization": f"Bearer {server.admin_token}", "User-Agent": "tests/1", **exchange.headers}
         if body is not None:
             headers["Content-Type"] = exchange.media
         connection.request(exchange.method, exchange.path, body=body, headers=headers)
@@ -126,3 +126,17 @@ def test_the_sandbox_answers_as_a_real_server_does(server: Server, real: ApiServ
         expected, found = _comparable(ask_real(exchange)), _comparable(ask_sandbox(exchange))
         said = f"{name} {number}: {exchange.method} {exchange.path} {exchange.body or exchange.raw!r}"
         assert found == expected, said
+
+
+def test_the_built_in_schemas_are_those_of_the_real_server(real: ApiServer, registry: Registry) -> None:
+    ask = _ask_real(real)
+    converters: dict[str, Converter] = {}
+    for kind in registry:
+        if not kind.builtin:
+            continue
+        place = f"apis/{kind.api_version}" if kind.group else f"api/{kind.version}"
+        if place not in converters:
+            converters[place] = Converter(ask(Exchange("GET", f"/openapi/v3/{place}")).json)
+        (version,) = kind.manifest["spec"]["versions"]
+        expected = schema_of(converters[place], kind.group, kind.version, kind.kind)
+        assert version["schema"]["openAPIV3Schema"] == expected, kind.plural

@@ -123,6 +123,13 @@ def test_a_watch_from_before_a_restart_gets_a_410(tmp_path: Path, registry: Regi
             assert _short(next(events)) == ("ADDED", "b")
 
 
+def test_a_watch_from_a_revision_of_another_store_is_told_at_once(server: Server) -> None:
+    ahead = server.store.revision + 1000
+    with watching(server, f"{PODS}?watch=true&resourceVersion={ahead}&timeoutSeconds=30") as events:
+        (error,) = list(events)
+    assert (error["type"], error["object"]["code"], error["object"]["reason"]) == ("ERROR", 504, "Timeout")
+
+
 def test_a_table_watch_names_its_columns_once(server: Server) -> None:
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
     server.call("POST", PODS, pod("a"))
