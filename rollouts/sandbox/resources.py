@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from rollouts.sandbox import builtins, deletion
+from rollouts.sandbox import builtins
 from rollouts.sandbox.discovery import subresources_of
 from rollouts.sandbox.formats import render
 from rollouts.sandbox.paging import Page, Paging
@@ -309,7 +309,9 @@ class Resources:
             dry_run=options.dry_run,
         )
         returned = kind.builtin and kind.plural in builtins.RETURNED_WHEN_DELETED
-        if deletion.is_finished(obj) and not returned:
+        there = self._store.get(kind, target.namespace, target.name or "")
+        gone = there is None or (options.dry_run and "deletionTimestamp" not in obj["metadata"])
+        if gone and not returned:
             return _success(200, kind.resource(obj["metadata"]["name"]), obj["metadata"]["uid"])
         return Response(200, orjson.dumps(obj))
 

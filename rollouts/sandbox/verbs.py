@@ -73,6 +73,9 @@ class Verbs:
             if self.store.get(self._priorities, None, name) is None:
                 self.create(self._priorities, None, {"metadata": {"name": name}, "value": value})
         publish_definitions(self.store, self.registry, self.now())
+        for stored in (*self.store.list(self._pods),):
+            if deletion.is_finished(stored.obj):  # the last process ended between the two steps of `_end`
+                self.store.remove(self._pods, stored.obj)
 
     def now(self, after_seconds: int = 0) -> str:
         """The clock as objects write it."""
@@ -264,13 +267,12 @@ class Verbs:
         if ownership.same_but_for_time(obj, current):
             return current
         admission.check(kind, obj, current)
+        if dry_run:
+            return obj
         if deletion.is_finished(obj):
-            return obj if dry_run else self._remove(kind, obj)
-        return obj if dry_run else self.store.put(kind, obj)
-
-    def _remove(self, kind: Kind, obj: Obj) -> Obj:
-        self.store.remove(kind, obj)
-        return obj
+            self.store.remove(kind, current)  # seen gone as it was last seen
+            return obj
+        return self.store.put(kind, obj)
 
     def _scaled(self, kind: Kind, current: Obj, scale: Any, *, patched: bool = False) -> Obj:
         if kind.scale is None:
@@ -345,18 +347,28 @@ class Verbs:
         self._refuse_read_only(kind)
         current = self.get(kind, namespace, name)
         deletion.check_preconditions(kind, current, uid, resource_version)
-        if kind is self._namespaces:
-            if name in SYSTEM_NAMESPACES[:1]:
-                raise forbidden(kind.resource(name), "this namespace may not be deleted")
-            current = {**current, "status": {**current.get("status", {}), "phase": "Terminating"}}
         grace = pods.grace_period(current, grace_seconds) if kind is self._pods else 0
         finalizers = deletion.finalizers_for(current, propagation)
         obj = deletion.leaving(current, finalizers, grace, self.now(grace))
+        if kind is self._namespaces:
+            if name in SYSTEM_NAMESPACES[:1]:
+                raise forbidden(kind.resource(name), "this namespace may not be deleted")
+            obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
+        if deletion.is_finished(obj):
+            return self._end(kind, current, obj, dry_run=dry_run)
         if dry_run:
             return obj
-        if deletion.is_finished(obj):
-            return self._remove(kind, obj)
-        return current if obj == self.get(kind, namespace, name) else self.store.put(kind, obj)
+        return current if obj == current else self.store.put(kind, obj)
+
+    def _end(self, kind: Kind, current: Obj, obj: Obj, *, dry_run: bool) -> Obj:
+        """Remove an object; only a pod is seen leaving before it is seen gone."""
+        if kind is not self._pods:
+            return current if dry_run else self.store.remove(kind, current)
+        if dry_run:
+            return obj
+        if obj != current:
+            obj = self.store.put(kind, obj)
+        return self.store.remove(kind, obj)
 
     def evict(
         self,

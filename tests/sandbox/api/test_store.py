@@ -14,7 +14,7 @@ from rollouts.sandbox import store as store_module
 from rollouts.sandbox.registry import Registry
 from rollouts.sandbox.store import Change, Store, TooOldError
 from tests.sandbox.api.conftest import Api
-from tests.sandbox.api.objects import pod
+from tests.sandbox.api.objects import pod, widget
 
 
 def _put(store: Store, registry: Registry, name: str, value: str = "") -> None:
@@ -76,13 +76,13 @@ def test_a_killed_process_loses_nothing_it_has_acknowledged(tmp_path: Path, regi
 
 def test_changes_are_read_on_from_any_revision_in_the_log(api: Api) -> None:
     start = api.store.revision
-    api.verbs.create(api.pods, "default", pod("a"))
+    api.verbs.create(api.widgets, "default", widget("a"))
     middle = api.store.revision
-    api.verbs.create(api.pods, "default", pod("b"))
-    api.verbs.delete(api.pods, "default", "a")
+    api.verbs.create(api.widgets, "default", widget("b"))
+    api.verbs.delete(api.widgets, "default", "a")
 
     def seen(since: int) -> list[tuple[str, str]]:
-        return [(one.type, one.obj["metadata"]["name"]) for one in api.store.changes(api.pods, since)]
+        return [(one.type, one.obj["metadata"]["name"]) for one in api.store.changes(api.widgets, since)]
 
     assert seen(start) == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
     assert seen(middle) == [("ADDED", "b"), ("DELETED", "a")]

@@ -7,6 +7,8 @@ import pytest
 
 from rollouts.sandbox.patch import PatchType
 from rollouts.sandbox.status import ApiError
+from rollouts.sandbox.store import Change
+from rollouts.sandbox.verbs import Verbs
 from tests.sandbox.api.conftest import Api
 from tests.sandbox.api.objects import pod, widget
 
@@ -204,6 +206,36 @@ def test_a_bound_pod_leaves_gracefully_and_only_ever_sooner(api: Api) -> None:
     later = api.verbs.delete(api.pods, "default", "p", grace_seconds=60)["metadata"]
     assert later["deletionTimestamp"] == "2030-01-01T00:00:05Z"
     api.verbs.delete(api.pods, "default", "p", grace_seconds=0)
+    assert api.verbs.list(api.pods) == []
+
+
+def test_what_watches_see_of_an_end(api: Api) -> None:
+    seen: list[tuple[str, int | None, list[str]]] = []
+
+    def note(change: Change) -> None:
+        metadata = change.obj["metadata"]
+        seen.append((change.type, metadata.get("deletionGracePeriodSeconds"), metadata.get("finalizers", [])))
+
+    api.verbs.create(api.widgets, "default", widget("plain"))
+    api.verbs.create(api.widgets, "default", widget("held", finalizers=["a.io/x"]))
+    api.verbs.create(api.pods, "default", pod())
+    api.store.listen(note)
+    api.verbs.delete(api.widgets, "default", "plain")
+    assert seen == [("DELETED", None, [])], "as it was stored last"
+    seen.clear()
+    api.verbs.delete(api.widgets, "default", "held")
+    _merge(api, {"metadata": {"finalizers": None}}, name="held")
+    assert seen == [("MODIFIED", 0, ["a.io/x"]), ("DELETED", 0, ["a.io/x"])]
+    seen.clear()
+    api.verbs.delete(api.pods, "default", "p")
+    assert seen == [("MODIFIED", 0, []), ("DELETED", 0, [])], "a pod is seen leaving first"
+
+
+def test_a_pod_that_was_left_half_deleted_by_a_crash_is_gone_after_the_restart(api: Api) -> None:
+    made = api.verbs.create(api.pods, "default", pod())
+    stamp = {"deletionTimestamp": "2030-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+    api.store.put(api.pods, {**made, "metadata": {**made["metadata"], **stamp}})
+    Verbs(api.store, api.registry, api.clock)
     assert api.verbs.list(api.pods) == []
 
 

@@ -40,12 +40,12 @@ def _short(event: Event) -> tuple[str, str]:
 
 
 def test_a_watch_without_a_revision_begins_with_what_there_is(server: Server) -> None:
-    server.call("POST", PODS, pod("a"))
-    with watching(server, f"{PODS}?watch=true&timeoutSeconds=30") as events:
+    server.call("POST", WIDGETS, widget("a"))
+    with watching(server, f"{WIDGETS}?watch=true&timeoutSeconds=30") as events:
         assert _short(next(events)) == ("ADDED", "a")
-        server.call("POST", PODS, pod("b"))
+        server.call("POST", WIDGETS, widget("b"))
         assert _short(next(events)) == ("ADDED", "b")
-        server.call("DELETE", f"{PODS}/b")
+        server.call("DELETE", f"{WIDGETS}/b")
         assert _short(next(events)) == ("DELETED", "b")
 
 
