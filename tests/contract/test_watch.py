@@ -27,6 +27,7 @@ from rollouts.cluster.resources import CONFIGMAPS, PODCLIQUES, PODS
 from tests.contract.conftest import Server
 from tests.contract.manifests import config_map, minimal, pod_clique
 from tests.contract.raw import Raw
+from tests.parts import missing
 
 WAIT_SECONDS = 60.0
 
@@ -301,7 +302,7 @@ def test_initial_events_end_with_a_bookmark_that_says_so(cluster: Cluster, raw: 
     with raw.watch(_path(namespace, query)) as events:
         first = [next(events)]
         if first[0]["type"] == "ERROR" and "RequestWatchProgress" in first[0]["object"]["message"]:
-            pytest.skip("this etcd cannot report progress; etcd 3.5.13 or newer in KUBEBUILDER_ASSETS can")
+            missing("An etcd that can report progress", "put etcd 3.5.13 or newer into KUBEBUILDER_ASSETS")
         first += [next(events) for _ in range(2)]
         assert [event["type"] for event in first] == ["ADDED", "ADDED", "BOOKMARK"]
         assert first[2]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
