@@ -67,6 +67,7 @@ def decode_status(kind: Kind, current: Obj, body: Any, unknown_fields: UnknownFi
             sent["status"] = obj["status"] = normalize(schema, sent["status"])
             if isinstance(sent["status"], dict):
                 compact(schema, sent["status"])
+                builtins.complete_status(kind, sent["status"])
         default(schema, sent["status"])
     if unchanged:
         return obj

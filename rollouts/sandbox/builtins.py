@@ -36,6 +36,12 @@ def complete(kind: Kind, obj: Obj) -> None:
         _COMPLETE[kind.plural](obj)
 
 
+def complete_status(kind: Kind, status: Obj) -> None:
+    """Fill in what a status says only in part."""
+    if kind.plural == "pods":
+        pods.complete_status(status)
+
+
 def begin(kind: Kind, obj: Obj, now: str) -> None:
     """Give a new object what the server adds."""
     if kind.builtin and kind.plural in _BEGIN:

@@ -39,6 +39,12 @@ def complete(pod: Obj) -> None:
             resources["requests"] = {**limits, **(resources.get("requests") or {})}
 
 
+def complete_status(status: Obj) -> None:
+    """A pod's address is the first of its addresses."""
+    if status.get("podIP") and not status.get("podIPs"):
+        status["podIPs"] = [{"ip": status["podIP"]}]
+
+
 def _spec(pod: Obj) -> Obj:
     spec = pod.get("spec")
     return spec if isinstance(spec, dict) else {}
@@ -238,6 +244,9 @@ def _change_findings(spec: Obj, old: Obj) -> Iterator[Cause]:
         sentence = "Forbidden: existing toleration can not be modified except its tolerationSeconds"
         yield Cause("FieldValueForbidden", sentence, "spec.tolerations")
         return
+    for path, container in containers_of(spec):
+        if not container.get("image"):
+            yield Cause("FieldValueRequired", "Required value", f"{path}.image")
     if _fixed_part(spec, gated=bool(before)) != _fixed_part(old, gated=bool(before)):
         yield Cause("FieldValueForbidden", f"Forbidden: {_CHANGEABLE}", "spec")
 

@@ -20,7 +20,7 @@ from rollouts.sandbox.apply import apply_configuration
 from rollouts.sandbox.definitions import publish_definitions
 from rollouts.sandbox.formats import render
 from rollouts.sandbox.ownership import Owner
-from rollouts.sandbox.patch import PatchType, json_patch, merge_patch
+from rollouts.sandbox.patch import PatchType
 from rollouts.sandbox.registry import Kind, Registry
 from rollouts.sandbox.scale import from_scale, scale_problem, to_scale
 from rollouts.sandbox.selectors import parse_selectors
@@ -34,13 +34,19 @@ from rollouts.sandbox.status import (
     forbidden,
     invalid,
     method_not_allowed,
-    modified_meanwhile,
     no_such_resource,
     not_found,
-    unsupported_media_type,
 )
 from rollouts.sandbox.store import Store
-from rollouts.sandbox.strategic import strategic_merge
+from rollouts.sandbox.updates import (
+    applicable,
+    carry,
+    check_revision,
+    check_uid,
+    check_uid_kept,
+    immutable_uid,
+    patched,
+)
 
 Obj = dict[str, Any]
 Objects = list[Obj]
@@ -48,7 +54,6 @@ Objects = list[Obj]
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _NAME_ATTEMPTS = 8
-_PATCH_TYPES = ", ".join((PatchType.JSON, PatchType.MERGE, PatchType.APPLY))
 
 
 class Verbs:
@@ -195,14 +200,14 @@ class Verbs:
         current = self.get(kind, namespace, name)
         if subresource == "scale":
             scaled = self._scaled(kind, current, body)
-            _check_uid(kind, current, scaled["metadata"])
+            check_uid(kind, current, scaled["metadata"])
             return self._scale(kind, current, scaled, dry_run=dry_run)
         if subresource == "status":
             obj = admission.decode_status(kind, current, body, unknown_fields)
         else:
             obj = admission.decode(kind, body, unknown_fields)
         admission.place(kind, namespace, obj["metadata"], name)
-        _check_uid(kind, current, obj["metadata"])
+        check_uid(kind, current, obj["metadata"])
         owners = ownership.base_owners(current, obj, subresource or "")
         return self._replace(kind, current, obj, subresource or "", (manager, owners), dry_run=dry_run)
 
@@ -230,20 +235,20 @@ class Verbs:
             return self._apply(kind, namespace, name, body, (manager, subresource or ""), force=force, dry_run=dry_run)
         current = self.get(kind, namespace, name)
         if subresource == "scale":
-            patched = _patched(kind, self.get_scale(kind, namespace, name), patch_type, body)
-            return self._scale(kind, current, self._scaled(kind, current, patched, patched=True), dry_run=dry_run)
-        patched = _patched(kind, current, patch_type, body)
+            scale = patched(kind, self.get_scale(kind, namespace, name), patch_type, body)
+            return self._scale(kind, current, self._scaled(kind, current, scale, patching=True), dry_run=dry_run)
+        made = patched(kind, current, patch_type, body)
         try:
             if subresource == "status":
-                obj = admission.decode_status(kind, current, patched, unknown_fields)
+                obj = admission.decode_status(kind, current, made, unknown_fields)
             else:
-                obj = admission.decode(kind, patched, unknown_fields)
+                obj = admission.decode(kind, made, unknown_fields)
             admission.place(kind, namespace, obj["metadata"], name)
-            _check_uid_kept(kind, current, obj["metadata"])
+            check_uid_kept(kind, current, obj["metadata"])
             owners = ownership.base_owners(current, obj, subresource or "")
             return self._replace(kind, current, obj, subresource or "", (manager, owners), dry_run=dry_run)
         except admission.UndecodableError as error:
-            raise error.of_patch(patched) from None
+            raise error.of_patch(made) from None
 
     def _replace(
         self,
@@ -256,8 +261,8 @@ class Verbs:
         dry_run: bool,
     ) -> Obj:
         """Put a decoded object in place of the stored one, as far as the caller may."""
-        _check_revision(kind, current, obj["metadata"])
-        _carry(kind, current, obj, subresource)
+        check_revision(kind, current, obj["metadata"])
+        carry(kind, current, obj, subresource)
         builtins.carry(kind, current, obj)
         if tracking is not None:
             manager, owners = tracking
@@ -274,11 +279,11 @@ class Verbs:
             return obj
         return self.store.put(kind, obj)
 
-    def _scaled(self, kind: Kind, current: Obj, scale: Any, *, patched: bool = False) -> Obj:
+    def _scaled(self, kind: Kind, current: Obj, scale: Any, *, patching: bool = False) -> Obj:
         if kind.scale is None:
             raise no_such_resource()
         problem = scale_problem(scale)
-        if problem is not None and patched:
+        if problem is not None and patching:
             shown = render(orjson.dumps(scale).decode())
             raise invalid(Resource("", ""), [Cause("FieldValueInvalid", f"Invalid value: {shown}: {problem}", "patch")])
         if problem is not None:
@@ -303,7 +308,7 @@ class Verbs:
         dry_run: bool,
     ) -> Obj:
         manager, subresource = writer
-        configuration = _applicable(kind, namespace, name, body)
+        configuration = applicable(kind, namespace, name, body)
         stored = self.store.get(kind, namespace, name)
         if stored is None and subresource:
             raise not_found(kind.resource(name))
@@ -314,7 +319,7 @@ class Verbs:
             return self._create_applied(kind, namespace, applied, dry_run=dry_run)
         obj = admission.decode(kind, applied, ignore_unknown)
         admission.place(kind, namespace, obj["metadata"], name)
-        _check_uid_kept(kind, current, obj["metadata"])
+        check_uid_kept(kind, current, obj["metadata"])
         if "resourceVersion" not in configuration["metadata"]:
             obj["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
         return self._replace(kind, current, obj, subresource, None, dry_run=dry_run)
@@ -322,7 +327,7 @@ class Verbs:
     def _create_applied(self, kind: Kind, namespace: str | None, applied: Obj, *, dry_run: bool) -> Obj:
         obj = admission.decode(kind, applied, ignore_unknown)
         if obj["metadata"].get("uid"):
-            raise _immutable_uid(kind, obj["metadata"])
+            raise immutable_uid(kind, obj["metadata"])
         admission.place(kind, namespace, obj["metadata"])
         if kind.has_status and kind.plural not in builtins.STATUS_ON_CREATE:
             obj.pop("status", None)
@@ -411,107 +416,3 @@ class Verbs:
         """Definitions come from files; through the API they can only be read."""
         if kind is self._definitions:
             raise method_not_allowed()
-
-
-# --- the rules of an update ----------------------------------------------------------------------------------------
-
-
-def _check_uid(kind: Kind, current: Obj, wanted: Obj) -> None:
-    """A replaced object that names a uid means that very object."""
-    uid, found = wanted.get("uid"), current["metadata"]["uid"]
-    if not uid or uid == found:
-        return
-    place = "/".join(part for part in (kind.group, kind.plural, wanted.get("namespace"), wanted["name"]) if part)
-    why = (
-        f"StorageError: invalid object, Code: 4, Key: /registry/{place}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
-    )
-    raise conflict(kind.resource(wanted["name"]), why)
-
-
-def _check_uid_kept(kind: Kind, current: Obj, wanted: Obj) -> None:
-    if wanted.get("uid", current["metadata"]["uid"]) != current["metadata"]["uid"]:
-        raise _immutable_uid(kind, wanted)
-
-
-def _immutable_uid(kind: Kind, metadata: Obj) -> ApiError:
-    cause = Cause("FieldValueInvalid", f'Invalid value: "{metadata["uid"]}": field is immutable', "metadata.uid")
-    return invalid(kind.named(metadata["name"]), [cause])
-
-
-def _check_revision(kind: Kind, current: Obj, wanted: Obj) -> None:
-    name, revision = current["metadata"]["name"], wanted.get("resourceVersion")
-    if revision:
-        if not revision.isdigit():
-            raise ApiError(500, "", f'strconv.ParseUint: parsing "{revision}": invalid syntax')
-        if revision != current["metadata"]["resourceVersion"]:
-            raise modified_meanwhile(kind.resource(name))
-    elif not kind.builtin or kind.plural in builtins.UPDATED_BY_REVISION:
-        message = "Invalid value: 0: must be specified for an update"
-        raise invalid(kind.resource(name), [Cause("FieldValueInvalid", message, "metadata.resourceVersion")])
-
-
-def _carry(kind: Kind, current: Obj, obj: Obj, subresource: str) -> None:
-    """Keep what this door may not change, and count a generation when more than metadata and status changed."""
-    metadata, before = obj["metadata"], current["metadata"]
-    if subresource in {"status", "scale"} and not (kind.builtin and subresource == "status"):
-        entries = {key: metadata[key] for key in ("managedFields",) if key in metadata}
-        metadata = obj["metadata"] = {**before, **entries}
-    if subresource == "status":
-        for member in [key for key in {**obj, **current} if key not in {"metadata", "status"}]:
-            _keep(obj, current, member)
-    elif kind.has_status:
-        _keep(obj, current, "status")
-    for member in (*objectmeta.SERVER_SET, "resourceVersion"):
-        _keep(metadata, before, member)
-    if kind.plural == "namespaces" and kind.builtin and subresource != "finalize":
-        _keep(obj, current, "spec")  # its finalizers go through namespaces/finalize alone
-    if kind.counts_generations and _wishes(obj) != _wishes(current):
-        metadata["generation"] = before.get("generation", 0) + 1
-
-
-def _keep(obj: Obj, current: Obj, member: str) -> None:
-    """Give a member its stored value, absence included."""
-    if member in current:
-        obj[member] = current[member]
-    else:
-        obj.pop(member, None)
-
-
-def _wishes(obj: Obj) -> Obj:
-    return {key: value for key, value in obj.items() if key not in {"metadata", "status"}}
-
-
-def _patched(kind: Kind, current: Obj, patch_type: PatchType, body: Any) -> Obj:
-    """The stored object with a patch applied, before any check."""
-    if patch_type is PatchType.JSON:
-        return json_patch(current, body)
-    if patch_type is PatchType.STRATEGIC and not kind.builtin:
-        raise unsupported_media_type(
-            f"the body of the request was in an unknown format - accepted media types include: {_PATCH_TYPES}"
-        )
-    if not isinstance(body, dict):
-        shape = "array" if isinstance(body, list) else "string" if isinstance(body, str) else "number"
-        raise bad_request(
-            f"error decoding patch: json: cannot unmarshal {shape} into Go value of type map[string]interface {{}}"
-        )
-    if patch_type is PatchType.STRATEGIC:
-        return strategic_merge(kind.schema, current, body)
-    merged: Obj = merge_patch(current, body)
-    return merged
-
-
-def _applicable(kind: Kind, namespace: str | None, name: str, body: Any) -> Obj:
-    """An applied configuration, placed; refused when it is not of this kind or sets what an apply may not."""
-    if not isinstance(body, dict) or not body.get("kind") or not body.get("apiVersion"):
-        raise bad_request("invalid object type: /, Kind=")
-    if body["kind"] != kind.kind or body["apiVersion"] != kind.api_version:
-        group, _, version = body["apiVersion"].rpartition("/")
-        raise bad_request(f"invalid object type: {group}/{version}, Kind={body['kind']}")
-    configuration: Obj = admission.own_copy(body)
-    metadata = configuration.setdefault("metadata", {})
-    if "managedFields" in metadata:
-        raise bad_request("metadata.managedFields must be nil")
-    metadata.setdefault("name", name)
-    admission.place(kind, namespace, {**metadata}, name)
-    return configuration
