@@ -246,9 +246,7 @@ def _default_object(schema: Schema, value: dict[str, Any]) -> None:
             if member.default is not MISSING:
                 present = value.get(name, MISSING)
                 if present is MISSING or (present is None and not member.nullable):
-                    value[name] = copy.deepcopy(member.default) if member.default else member.default
-                    if isinstance(value[name], dict | list) and not value[name]:
-                        value[name] = type(value[name])()
+                    value[name] = copy.deepcopy(member.default)
             if member.has_defaults and name in value:
                 default(member, value[name])
     if schema.additional is not None and schema.additional.has_defaults:
