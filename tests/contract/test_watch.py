@@ -167,8 +167,8 @@ def test_a_watch_that_the_server_has_forgotten_lists_again(
     cluster: Cluster, server: Server, namespace: str, follow: Follow
 ) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
-    account = follow(since="1")
     server.forget()
+    account = follow(since="1")
     names, synced = account.synced()
     assert names == ["a"]
     assert {key.uid for key in synced.keys} == {created["metadata"]["uid"]}
