@@ -1,7 +1,6 @@
 """A simulated cluster behind the Kubernetes API, in one process on loopback.
 
-The API half (`http` → `verbs` → `store`) answers requests as an API server does; the behaviour half
-(`simulation` and its `controllers`) is what else lives in a cluster: scheduler, kubelets, garbage collection.
-The two meet only in `verbs` (to write) and in the store's listeners (to hear): the behaviour half has no
-privileged way into the store, so whatever it does a client could see done on a real cluster.
+`api` answers requests as an API server does; `behaviour` is what else lives in a cluster: scheduler, kubelets, garbage
+collection. The two meet only in `api.verbs` (to write) and in the listeners of `api.store` (to hear). `world` is the
+cluster that a new sandbox starts with, `__main__` the process.
 """

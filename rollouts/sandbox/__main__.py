@@ -38,12 +38,12 @@ from typing import Final
 import uvicorn
 import uvloop
 
-from rollouts.sandbox.http import Application
-from rollouts.sandbox.kubelet import Pace
-from rollouts.sandbox.registry import Registry
-from rollouts.sandbox.simulation import Simulation
-from rollouts.sandbox.store import Store
-from rollouts.sandbox.verbs import Verbs
+from rollouts.sandbox.api.http import Application
+from rollouts.sandbox.api.registry import Registry
+from rollouts.sandbox.api.store import Store
+from rollouts.sandbox.api.verbs import Verbs
+from rollouts.sandbox.behaviour.kubelet import Pace
+from rollouts.sandbox.behaviour.simulation import Simulation
 from rollouts.sandbox.world import NodeCounts, ensure_world, parse_node_counts
 
 log: Final = logging.getLogger("sandbox")

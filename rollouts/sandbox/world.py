@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import yaml
 
-from rollouts.sandbox.nodes import GPU_INSTANCE, INSTANCE_TYPE_LABEL
-from rollouts.sandbox.registry import Kind
-from rollouts.sandbox.status import ApiError
-from rollouts.sandbox.verbs import Verbs
+from rollouts.sandbox.api.registry import Kind
+from rollouts.sandbox.api.status import ApiError
+from rollouts.sandbox.api.verbs import Verbs
+from rollouts.sandbox.behaviour.nodes import GPU_INSTANCE, INSTANCE_TYPE_LABEL
 
 Obj = dict[str, Any]
 log: Final = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rollouts.sandbox.registry import Kind, Registry
-from rollouts.sandbox.store import Store
-from rollouts.sandbox.verbs import Verbs
+from rollouts.sandbox.api.registry import Kind, Registry
+from rollouts.sandbox.api.store import Store
+from rollouts.sandbox.api.verbs import Verbs
 from tests.sandbox.api.objects import Clock
 from tests.sandbox.api.serving import Server, served
 

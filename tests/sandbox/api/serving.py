@@ -17,10 +17,10 @@ from typing import Any
 
 import uvicorn
 
-from rollouts.sandbox.http import create_app
-from rollouts.sandbox.registry import Registry
-from rollouts.sandbox.store import Store
-from rollouts.sandbox.verbs import Verbs
+from rollouts.sandbox.api.http import create_app
+from rollouts.sandbox.api.registry import Registry
+from rollouts.sandbox.api.store import Store
+from rollouts.sandbox.api.verbs import Verbs
 from tests.sandbox.api.waiting import wait_until
 
 MERGE = "application/merge-patch+json"

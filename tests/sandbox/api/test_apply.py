@@ -6,12 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollouts.sandbox.fieldsets import applied_fields, difference, intersection, paths, union
-from rollouts.sandbox.patch import PatchType
-from rollouts.sandbox.registry import Registry
-from rollouts.sandbox.status import ApiError
-from rollouts.sandbox.store import Store
-from rollouts.sandbox.verbs import Verbs
+from rollouts.sandbox.api.fieldsets import applied_fields, difference, intersection, paths, union
+from rollouts.sandbox.api.patch import PatchType
+from rollouts.sandbox.api.registry import Registry
+from rollouts.sandbox.api.status import ApiError
+from rollouts.sandbox.api.store import Store
+from rollouts.sandbox.api.verbs import Verbs
 from tests.sandbox.api.conftest import Api
 from tests.sandbox.api.objects import Clock, widget
 

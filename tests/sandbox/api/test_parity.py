@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from rollouts.cluster import Cluster, kubeconfig
-from rollouts.sandbox.builtin.refresh import Converter, schema_of
-from rollouts.sandbox.registry import Registry
+from rollouts.sandbox.api.builtin.refresh import Converter, schema_of
+from rollouts.sandbox.api.registry import Registry
 from tests.apiserver import HOW_TO_GET_THEM, ApiServer, install_definitions, missing_binaries, running_apiserver
 from tests.parts import missing
 from tests.sandbox.api.conftest import DEFINITIONS

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollouts.sandbox.patch import json_patch, merge_patch
-from rollouts.sandbox.registry import Registry
-from rollouts.sandbox.status import ApiError
-from rollouts.sandbox.strategic import strategic_merge
+from rollouts.sandbox.api.patch import json_patch, merge_patch
+from rollouts.sandbox.api.registry import Registry
+from rollouts.sandbox.api.status import ApiError
+from rollouts.sandbox.api.strategic import strategic_merge
 
 SCALARS = st.one_of(st.integers(-5, 5), st.booleans(), st.text("ab", max_size=2))
 VALUES = st.recursive(

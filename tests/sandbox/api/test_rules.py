@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from rollouts.sandbox.cel import evaluate_rules
-from rollouts.sandbox.registry import Registry, parse_kind
-from rollouts.sandbox.schema import MISSING, default, parse_schema, prune, validate
-from rollouts.sandbox.status import ApiError
-from rollouts.sandbox.store import Store
-from rollouts.sandbox.verbs import Verbs
+from rollouts.sandbox.api.cel import evaluate_rules
+from rollouts.sandbox.api.registry import Registry, parse_kind
+from rollouts.sandbox.api.schema import MISSING, default, parse_schema, prune, validate
+from rollouts.sandbox.api.status import ApiError
+from rollouts.sandbox.api.store import Store
+from rollouts.sandbox.api.verbs import Verbs
 from tests.sandbox.api.conftest import Api
 from tests.sandbox.api.objects import Clock, widget
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rollouts.sandbox.registry import Registry
-from rollouts.sandbox.selectors import match_labels, parse_field_selector, parse_label_selector
-from rollouts.sandbox.status import ApiError
+from rollouts.sandbox.api.registry import Registry
+from rollouts.sandbox.api.selectors import match_labels, parse_field_selector, parse_label_selector
+from rollouts.sandbox.api.status import ApiError
 
 LABELS = {"app": "web", "tier": "1", "grove.io/podclique": "a-0-b"}
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollouts.sandbox import store as store_module
-from rollouts.sandbox.registry import Registry
-from rollouts.sandbox.store import Change, Store, TooOldError
+from rollouts.sandbox.api import store as store_module
+from rollouts.sandbox.api.registry import Registry
+from rollouts.sandbox.api.store import Change, Store, TooOldError
 from tests.sandbox.api.conftest import Api
 from tests.sandbox.api.objects import pod, widget
 
@@ -46,8 +46,8 @@ def test_a_killed_process_loses_nothing_it_has_acknowledged(tmp_path: Path, regi
     path = tmp_path / "s.sqlite3"
     script = (
         "import sys\n"
-        "from rollouts.sandbox.registry import Registry\n"
-        "from rollouts.sandbox.store import Store\n"
+        "from rollouts.sandbox.api.registry import Registry\n"
+        "from rollouts.sandbox.api.store import Store\n"
         "store, kind = Store.open(sys.argv[1]), Registry.load().kind('configmaps')\n"
         "for n in range(1_000_000):\n"
         "    metadata = {'name': f'n{n % 7}', 'namespace': 'default'}\n"

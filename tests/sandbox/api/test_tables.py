@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from rollouts.sandbox.ages import render_age, render_duration
-from rollouts.sandbox.columns import pod_status
-from rollouts.sandbox.jsonpath import parse_jsonpath
-from rollouts.sandbox.registry import Registry
-from rollouts.sandbox.tables import columns_of, row
+from rollouts.sandbox.api.ages import render_age, render_duration
+from rollouts.sandbox.api.columns import pod_status
+from rollouts.sandbox.api.jsonpath import parse_jsonpath
+from rollouts.sandbox.api.registry import Registry
+from rollouts.sandbox.api.tables import columns_of, row
 
 Obj = dict[str, Any]
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

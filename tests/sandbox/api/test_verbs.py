@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from rollouts.sandbox.patch import PatchType
-from rollouts.sandbox.status import ApiError
-from rollouts.sandbox.store import Change
-from rollouts.sandbox.verbs import Verbs
+from rollouts.sandbox.api.patch import PatchType
+from rollouts.sandbox.api.status import ApiError
+from rollouts.sandbox.api.store import Change
+from rollouts.sandbox.api.verbs import Verbs
 from tests.sandbox.api.conftest import Api
 from tests.sandbox.api.objects import pod, widget
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rollouts.sandbox import store as store_module
-from rollouts.sandbox.registry import Registry
+from rollouts.sandbox.api import store as store_module
+from rollouts.sandbox.api.registry import Registry
 from tests.sandbox.api.objects import PODS, WIDGETS, pod, widget
 from tests.sandbox.api.serving import MERGE, Server, served
 

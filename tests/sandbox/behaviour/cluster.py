@@ -11,13 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rollouts.sandbox.conditions import find_condition
-from rollouts.sandbox.kubelet import READY_SECONDS_ANNOTATION, Pace
-from rollouts.sandbox.patch import PatchType
-from rollouts.sandbox.registry import Kind, Registry
-from rollouts.sandbox.simulation import Simulation
-from rollouts.sandbox.store import Store
-from rollouts.sandbox.verbs import Verbs
+from rollouts.sandbox.api.patch import PatchType
+from rollouts.sandbox.api.registry import Kind, Registry
+from rollouts.sandbox.api.store import Store
+from rollouts.sandbox.api.verbs import Verbs
+from rollouts.sandbox.behaviour.conditions import find_condition
+from rollouts.sandbox.behaviour.kubelet import READY_SECONDS_ANNOTATION, Pace
+from rollouts.sandbox.behaviour.simulation import Simulation
 
 Obj = dict[str, Any]
 CRDS = Path(__file__).parents[3] / "deploy" / "crds"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rollouts.sandbox.kubelet import Pace
+from rollouts.sandbox.behaviour.kubelet import Pace
 from tests.sandbox.behaviour.cluster import Cluster
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollouts.sandbox.agenda import Agenda
+from rollouts.sandbox.behaviour.agenda import Agenda
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from rollouts.sandbox.disruption import compute_desired
-from rollouts.sandbox.status import ApiError
+from rollouts.sandbox.api.status import ApiError
+from rollouts.sandbox.behaviour.disruption import compute_desired
 from tests.sandbox.behaviour.cluster import Cluster
 
 Obj = dict[str, Any]

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from rollouts.sandbox.constraints import (
+from rollouts.sandbox.behaviour.constraints import (
     NODE_AFFINITY_UNMET,
     NODE_CORDONED,
     compute_stay,
     find_obstacle,
     parse_constraints,
 )
-from rollouts.sandbox.nodes import Node, Taint
+from rollouts.sandbox.behaviour.nodes import Node, Taint
 
 
 def a_node(*taints: Taint, labels: Mapping[str, str] | None = None, cordoned: bool = False) -> Node:

@@ -1,6 +1,6 @@
 """Gangs in a cluster: whole or not at all, and told on the PodGang how far they are."""
 
-from rollouts.sandbox.conditions import find_condition
+from rollouts.sandbox.behaviour.conditions import find_condition
 from tests.sandbox.behaviour.cluster import Cluster
 
 GATE = {"name": "grove.io/podgang-pending-creation"}

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from rollouts.sandbox.garbage import Keep, OwnerState, Remove, judge
-from rollouts.sandbox.patch import PatchType
+from rollouts.sandbox.api.patch import PatchType
+from rollouts.sandbox.behaviour.garbage import Keep, OwnerState, Remove, judge
 from tests.sandbox.behaviour.cluster import Cluster
 
 Obj = dict[str, Any]

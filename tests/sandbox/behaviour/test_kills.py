@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rollouts.sandbox.census import is_finished
-from rollouts.sandbox.kubelet import Pace
-from rollouts.sandbox.store import Change
+from rollouts.sandbox.api.store import Change
+from rollouts.sandbox.behaviour.census import is_finished
+from rollouts.sandbox.behaviour.kubelet import Pace
 from tests.sandbox.behaviour.cluster import Cluster
 
 End = dict[str, tuple[str | None, str | None]]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rollouts.sandbox.kubelet import (
+from rollouts.sandbox.behaviour.kubelet import (
     READY_SECONDS_ANNOTATION,
     Dependency,
     Facts,

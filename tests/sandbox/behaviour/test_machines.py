@@ -1,6 +1,6 @@
 """Nodes: what a machine reports of itself and which taints follow."""
 
-from rollouts.sandbox.machine import DOWN_ANNOTATION, compute_taints
+from rollouts.sandbox.behaviour.machine import DOWN_ANNOTATION, compute_taints
 from tests.sandbox.behaviour.cluster import Cluster
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollouts.sandbox.status import ApiError
+from rollouts.sandbox.api.status import ApiError
 from tests.sandbox.behaviour.cluster import Cluster
 
 

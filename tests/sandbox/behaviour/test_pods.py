@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from rollouts.sandbox.conditions import find_condition
-from rollouts.sandbox.kubelet import Pace
-from rollouts.sandbox.machine import DOWN_ANNOTATION
+from rollouts.sandbox.behaviour.conditions import find_condition
+from rollouts.sandbox.behaviour.kubelet import Pace
+from rollouts.sandbox.behaviour.machine import DOWN_ANNOTATION
 from tests.sandbox.behaviour.cluster import Cluster
 
 

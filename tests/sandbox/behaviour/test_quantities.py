@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollouts.sandbox.nodes import compute_requests, count_thousandths, parse_amounts, parse_node
+from rollouts.sandbox.behaviour.nodes import compute_requests, count_thousandths, parse_amounts, parse_node
 
 
 @pytest.mark.parametrize(

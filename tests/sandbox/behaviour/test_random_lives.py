@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from rollouts.sandbox.conditions import find_condition
-from rollouts.sandbox.kubelet import Pace
-from rollouts.sandbox.nodes import compute_requests, parse_node
+from rollouts.sandbox.behaviour.conditions import find_condition
+from rollouts.sandbox.behaviour.kubelet import Pace
+from rollouts.sandbox.behaviour.nodes import compute_requests, parse_node
 from tests.sandbox.behaviour.cluster import Cluster
 
 NAMES = st.sampled_from([f"p{number}" for number in range(8)])

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from rollouts.sandbox.controllers import SLICE
-from rollouts.sandbox.controllers.scheduling import BATCH
-from rollouts.sandbox.kubelet import Pace
+from rollouts.sandbox.behaviour.controllers import SLICE
+from rollouts.sandbox.behaviour.controllers.scheduling import BATCH
+from rollouts.sandbox.behaviour.kubelet import Pace
 from tests.sandbox.behaviour.cluster import Cluster
 
 PODS, NODES, GANG = 2000, 250, 10

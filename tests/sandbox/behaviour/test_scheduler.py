@@ -8,9 +8,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollouts.sandbox.constraints import Constraints
-from rollouts.sandbox.nodes import Node
-from rollouts.sandbox.scheduler import Decision, Demand, Gang, Group, Key, Room, Waiting, schedule
+from rollouts.sandbox.behaviour.constraints import Constraints
+from rollouts.sandbox.behaviour.nodes import Node
+from rollouts.sandbox.behaviour.scheduler import Decision, Demand, Gang, Group, Key, Room, Waiting, schedule
 
 GPU = "nvidia.com/gpu"
 
