@@ -1,6 +1,6 @@
 # Every target sets up what it needs: Python 3.11 (or newer) and make are all a machine must have.
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lint types contracts migrations deploy-check bench lock clean
+.PHONY: help run test test-engine check format lint types contracts migrations deploy-check bench lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -27,6 +27,9 @@ test: $(TOOLS) ## Run the tests; on PostgreSQL too when GROVE_TEST_DATABASE_URL 
 	else \
 		echo "PostgreSQL skipped: set GROVE_TEST_DATABASE_URL=postgresql://user:password@host/name to run there too"; \
 	fi
+
+test-engine: $(TOOLS) ## Run the engine's tests alone: no Django, no server, seconds
+	@$(BIN)/python -m pytest tests/engine -p no:django $(PYTEST_OPTIONS)
 
 check: format lint types contracts migrations deploy-check test ## Everything that must hold before a change lands
 

@@ -20,6 +20,7 @@ _OURS = (
 for name in _OURS:
     os.environ.pop(name, None)
 
+os.environ["DJANGO_SETTINGS_MODULE"] = "grove_ui.settings"
 DATA_DIR = Path(tempfile.mkdtemp(prefix="grove-ui-"))
 os.environ["DATA_DIR"] = str(DATA_DIR)
 atexit.register(shutil.rmtree, DATA_DIR, ignore_errors=True)
