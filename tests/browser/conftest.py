@@ -25,7 +25,8 @@ def chromium_path() -> str:
     return missing("Chromium", "install it (Debian: apt-get install chromium)")
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: Playwright keeps an event loop in this thread for as long as it runs.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """The system's Chromium, headless."""
     with sync_playwright() as playwright:
@@ -34,7 +35,7 @@ def browser() -> Iterator[Browser]:
         launched.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     """The running product."""
     with product(tmp_path_factory.mktemp("site"), GROVE_ADMIN_PASSWORD=PASSWORD) as running:
