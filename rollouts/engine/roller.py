@@ -1,0 +1,186 @@
+"""The rolling algorithm, once, for all three levels: pods of a clique, replicas of a scaling group, replicas of a set.
+
+A level is a list of units, each with an index, outdated or not, available or not, leaving or not. One call looks at
+the units as they are and returns the next step: which to delete and why, which indices to create. Nothing is
+remembered between calls: run the step, look again, call again, and the level ends with exactly the wanted units on
+the current template. `planner` builds the units and carries the step into actions; `simulate` runs it to its end.
+
+With R wanted, U allowed to be unavailable and S to surge, the invariants of every step are:
+
+    available units never fall below R - U because of an update
+    there are never more than R + S units that are not leaving
+
+Worked example, R 3, U 0, S 1 (`*` outdated, `s` surge):
+
+    0* 1* 2*        create 3          an outdated original, so surge; nothing may be deleted: 3 - (3 - 0) = 0
+    0* 1* 2* 3s     delete 0*         3s is available: 4 - 3 = 1 may go, the lowest index first
+    1* 2* 3s        create 0          its index is free once it is leaving
+    0 1* 2* 3s      delete 1*         ... and so on
+    0 1 2 3s        delete 3s         nothing is outdated and 0, 1, 2 are available
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import count, islice
+from typing import Any
+
+from rollouts.engine.budget import Budget
+
+
+class Reason(StrEnum):
+    """Why a unit is deleted."""
+
+    OUTDATED_UNAVAILABLE = "OutdatedUnavailable"  # serves nobody, costs no budget
+    OUTDATED = "Outdated"  # its turn, within the budget
+    OUTDATED_SURGE = "OutdatedSurge"  # surge for a template that is no longer wanted
+    SURGE_NOT_ALLOWED = "SurgeNotAllowed"  # beyond what maxSurge allows now
+    SURGE_DONE = "SurgeDone"  # every original is updated and available
+    SCALED_IN = "ScaledIn"  # fewer are wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A pod or a replica, as far as rolling is concerned."""
+
+    key: str  # tells it from all others, also from one that had its index before
+    index: int
+    outdated: bool
+    available: bool
+    leaving: bool
+    # Its turn among those to be updated, and among those to be scaled in: the smaller goes first.
+    update_order: tuple[Any, ...]
+    scale_in_order: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A unit to delete, and why."""
+
+    unit: Unit
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do next at one level."""
+
+    delete: tuple[Removal, ...]
+    create: tuple[int, ...]  # indices; those from R up are surge
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What differs between pods and replicas."""
+
+    # A pod's index is free once its pod is leaving. A replica's is not before all of it is gone, so that two versions
+    # never meet inside it.
+    index_is_free_when_leaving: bool
+    # Scaling in takes pods by their state and replicas by their index: a settled clique may keep pods 0 and 2.
+    indices_stay_contiguous: bool
+
+
+PODS = Level(index_is_free_when_leaving=True, indices_stay_contiguous=False)
+REPLICAS = Level(index_is_free_when_leaving=False, indices_stay_contiguous=True)
+
+
+def choose_step(units: Sequence[Unit], wanted: int, budget: Budget, level: Level, *, rolling: bool) -> Step:
+    """Return the next step: of the update when `rolling`, else only towards the wanted number of units."""
+    live = [unit for unit in units if not unit.leaving]
+    if not rolling:
+        return _settle(units, live, wanted, level)
+    delete = _choose_deletions(live, wanted, budget)
+    gone = {removal.unit.key for removal in delete}
+    staying = [unit for unit in live if unit.key not in gone]
+    return Step(tuple(delete), tuple(_choose_indices(units, staying, gone, wanted, budget, level)))
+
+
+def is_complete(units: Sequence[Unit], wanted: int, level: Level) -> bool:
+    """Whether nothing is outdated, every wanted unit is available, and no surge is left."""
+    live = [unit for unit in units if not unit.leaving]
+    if len(live) != wanted or any(unit.outdated or not unit.available for unit in live):
+        return False
+    return not level.indices_stay_contiguous or all(unit.index < wanted for unit in live)
+
+
+def _choose_deletions(live: Sequence[Unit], wanted: int, budget: Budget) -> list[Removal]:
+    """Free, then spend the budget: on surge nobody wants, then on the outdated in their order."""
+    freed = [Removal(unit, Reason.OUTDATED_UNAVAILABLE) for unit in live if unit.outdated and not unit.available]
+    rest = [unit for unit in live if unit.available or not unit.outdated]
+    if _is_finished(rest, wanted) and not freed:
+        extra = sorted((unit for unit in rest if unit.index >= wanted), key=lambda unit: -unit.index)
+        return [Removal(unit, Reason.SURGE_DONE) for unit in extra]
+    idle, costly = _split_unwanted_surge(rest, wanted, budget)
+    available = sum(unit.available for unit in rest)
+    allowed = max(0, available - (wanted - budget.max_unavailable))
+    return [*freed, *idle, *islice((*costly, *_outdated_in_order(rest, wanted, costly)), allowed)]
+
+
+def _is_finished(live: Sequence[Unit], wanted: int) -> bool:
+    """Whether nothing is outdated and each of 0 ... R-1 is there and available."""
+    originals = {unit.index for unit in live if unit.index < wanted and unit.available}
+    return len(originals) == wanted and not any(unit.outdated for unit in live)
+
+
+def _split_unwanted_surge(
+    live: Sequence[Unit], wanted: int, budget: Budget
+) -> tuple[list[Removal], list[Removal]]:
+    """Return surge beyond what is allowed: what serves nobody, and what costs budget, the latter in order."""
+    surge = sorted((unit for unit in live if unit.index >= wanted), key=_surge_order)
+    unwanted = surge[: max(0, len(surge) - budget.max_surge)]
+    removals = [Removal(unit, Reason.SURGE_NOT_ALLOWED) for unit in unwanted]
+    return (
+        [removal for removal in removals if not removal.unit.available],
+        [removal for removal in removals if removal.unit.available],
+    )
+
+
+def _surge_order(unit: Unit) -> tuple[bool, bool, int]:
+    """Who of the surge goes first: not available, then outdated, then the highest index."""
+    return (unit.available, not unit.outdated, -unit.index)
+
+
+def _outdated_in_order(live: Sequence[Unit], wanted: int, already: Sequence[Removal]) -> Iterable[Removal]:
+    """Yield the outdated units in their turn: surge before originals, originals in the order of the level."""
+    chosen = {removal.unit.key for removal in already}
+    outdated = [unit for unit in live if unit.outdated and unit.key not in chosen]
+    for unit in sorted((unit for unit in outdated if unit.index >= wanted), key=_surge_order):
+        yield Removal(unit, Reason.OUTDATED_SURGE)
+    for unit in sorted((unit for unit in outdated if unit.index < wanted), key=lambda unit: unit.update_order):
+        yield Removal(unit, Reason.OUTDATED)
+
+
+def _choose_indices(
+    units: Sequence[Unit], staying: Sequence[Unit], gone: set[str], wanted: int, budget: Budget, level: Level
+) -> Iterable[int]:
+    """Refill missing originals, and surge while an original is outdated, within R + S in all."""
+    taken = _taken_indices(units, staying, gone, level)
+    room = wanted + budget.max_surge - len(staying)
+    refill = [index for index in range(wanted) if index not in taken][: max(0, room)]
+    outdated = sum(unit.outdated for unit in staying if unit.index < wanted)
+    surging = sum(unit.index >= wanted for unit in staying)
+    surge = max(0, min(budget.max_surge, outdated) - surging)
+    free = (index for index in count(wanted) if index not in taken)
+    return [*refill, *islice(free, max(0, min(surge, room - len(refill))))]
+
+
+def _taken_indices(units: Sequence[Unit], staying: Sequence[Unit], gone: set[str], level: Level) -> set[int]:
+    """The indices that cannot be created now; one that is deleted in this very step is taken until it leaves."""
+    taken = {unit.index for unit in staying} | {unit.index for unit in units if unit.key in gone}
+    if not level.index_is_free_when_leaving:
+        taken |= {unit.index for unit in units if unit.leaving}
+    return taken
+
+
+def _settle(units: Sequence[Unit], live: Sequence[Unit], wanted: int, level: Level) -> Step:
+    """Create what is missing and scale in what is too much; templates do not matter."""
+    if level.indices_stay_contiguous:
+        extra = sorted((unit for unit in live if unit.index >= wanted), key=lambda unit: -unit.index)
+        candidates: Iterable[int] = range(wanted)
+    else:
+        extra = sorted(live, key=lambda unit: unit.scale_in_order)[: max(0, len(live) - wanted)]
+        candidates = count()
+    taken = _taken_indices(units, live, set(), level)
+    missing = max(0, wanted - len(live) + len(extra))
+    create = islice((index for index in candidates if index not in taken), missing)
+    return Step(tuple(Removal(unit, Reason.SCALED_IN) for unit in extra), tuple(create))
