@@ -1,0 +1,67 @@
+"""Grove's names, labels, gate and environment: how the objects of a workload are told apart and found again.
+
+Pure text. `desired` builds objects with them; whoever reads the cluster recognises objects by them. They are Grove's
+own, so that what it made is adopted and what we make is found by its users:
+
+    set `my`, replica 0, clique `c`, group `sg`, group replica 1
+    my-0            headless service, base gang         my-0-sg       scaling group
+    my-0-c          clique in no group                  my-0-sg-1-c   clique of a group replica
+    my-0-sg-1       scaled gang: counted from the first replica that is not in the base gang
+"""
+
+from typing import Final
+
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+PART_OF: Final = "app.kubernetes.io/part-of"
+NAME: Final = "app.kubernetes.io/name"
+COMPONENT: Final = "app.kubernetes.io/component"
+OPERATOR: Final = "grove-operator"  # the value of MANAGED_BY
+
+CLIQUE: Final = "grove.io/podclique"
+GANG: Final = "grove.io/podgang"
+BASE_GANG: Final = "grove.io/base-podgang"  # on what belongs to a scaled gang
+REPLICA_INDEX: Final = "grove.io/podcliqueset-replica-index"
+GROUP: Final = "grove.io/podcliquescalinggroup"
+GROUP_REPLICA_INDEX: Final = "grove.io/podcliquescalinggroup-replica-index"
+POD_INDEX: Final = "grove.io/podclique-pod-index"
+TEMPLATE_HASH: Final = "grove.io/pod-template-hash"
+
+GATE: Final = "grove.io/podgang-pending-creation"
+
+
+def service_name(workload: str, replica: int) -> str:
+    """The headless service of a replica."""
+    return f"{workload}-{replica}"
+
+
+def base_gang_name(workload: str, replica: int) -> str:
+    """The gang that must stand for the replica to be worth anything."""
+    return f"{workload}-{replica}"
+
+
+def clique_name(workload: str, replica: int, clique: str) -> str:
+    """A PodClique in no scaling group."""
+    return f"{workload}-{replica}-{clique}"
+
+
+def group_name(workload: str, replica: int, group: str) -> str:
+    """A PodCliqueScalingGroup."""
+    return f"{workload}-{replica}-{group}"
+
+
+def group_clique_name(group: str, group_replica: int, clique: str) -> str:
+    """A PodClique of one replica of a scaling group; `group` is the group's full name."""
+    return f"{group}-{group_replica}-{clique}"
+
+
+def scaled_gang_name(group: str, group_replica: int, min_available: int) -> str:
+    """The gang of a group replica beyond the minimum; `group` is the group's full name.
+
+    With minAvailable 2, replicas 0 and 1 are in the base gang, and replica 3 is in the gang `...-1`.
+    """
+    return f"{group}-{group_replica - min_available}"
+
+
+def pod_hostname(clique: str, index: int) -> str:
+    """The stable identity of a pod; `clique` is the full name of its PodClique."""
+    return f"{clique}-{index}"
