@@ -1,0 +1,98 @@
+"""What is wrong with a manifest, or odd about it: where, which rule, and a sentence with the way out.
+
+`schema`, `validation` and `spec` make findings; the admission webhook, the REST API, the forms and the sandbox show
+them. The sentences are the ones of the definitions in `deploy/crds`, so that a user reads the same words at every door.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+
+class Code(StrEnum):
+    """Which rule a finding is about; pages, API and logs show the same word."""
+
+    # One value by itself
+    FIELD_MISSING = "FieldMissing"
+    WRONG_TYPE = "WrongType"
+    OUT_OF_RANGE = "OutOfRange"
+    UNKNOWN_VALUE = "UnknownValue"
+    TOO_FEW = "TooFew"
+    TOO_MANY = "TooMany"
+    TOO_LONG = "TooLong"
+    TOO_DEEP = "TooDeep"
+    INVALID_NAME = "InvalidName"
+    INVALID_BUDGET = "InvalidBudget"
+    INVALID_DURATION = "InvalidDuration"
+    INVALID_DOMAIN = "InvalidDomain"
+    INVALID_LABEL = "InvalidLabel"
+    INVALID_ANNOTATION = "InvalidAnnotation"
+    INVALID_ENV_NAME = "InvalidEnvName"
+    # Names that go together
+    DUPLICATE_NAME = "DuplicateName"
+    UNKNOWN_CLIQUE = "UnknownClique"
+    UNKNOWN_GROUP = "UnknownGroup"
+    CLIQUE_IN_TWO_GROUPS = "CliqueInTwoGroups"
+    NAMES_TOO_LONG = "NamesTooLong"
+    NAME_COLLISION = "NameCollision"
+    # Numbers that go together
+    MIN_AVAILABLE_OVER_REPLICAS = "MinAvailableOverReplicas"
+    MIN_REPLICAS_UNDER_MIN_AVAILABLE = "MinReplicasUnderMinAvailable"
+    MIN_REPLICAS_OVER_MAX_REPLICAS = "MinReplicasOverMaxReplicas"
+    MAX_REPLICAS_UNDER_REPLICAS = "MaxReplicasUnderReplicas"
+    TOO_MANY_PODS = "TooManyPods"
+    # Members of scaling groups
+    MEMBER_AUTOSCALED = "MemberAutoscaled"
+    MEMBER_HAS_STRATEGY = "MemberHasStrategy"
+    # Start-up order
+    STARTS_AFTER_ITSELF = "StartsAfterItself"
+    STARTUP_CYCLE = "StartupCycle"
+    # Pods
+    NODE_NAME_SET = "NodeNameSet"
+    SPREAD_CONSTRAINTS_SET = "SpreadConstraintsSet"
+    SEVERAL_SCHEDULERS = "SeveralSchedulers"
+    RESTART_POLICY_NOT_ALWAYS = "RestartPolicyNotAlways"
+    PRIORITY_CLASS_OVERRIDDEN = "PriorityClassOverridden"
+    RESERVED_LABEL = "ReservedLabel"
+    # Topology and shared claims
+    DOMAIN_MISSING = "DomainMissing"
+    DOMAIN_TWICE = "DomainTwice"
+    FILTER_NOT_ALLOWED = "FilterNotAllowed"
+    # Strategy
+    BUDGET_ZERO = "BudgetZero"
+    BUDGET_RESOLVES_TO_ZERO = "BudgetResolvesToZero"
+    BUDGET_OVER_REPLICAS = "BudgetOverReplicas"
+    SET_BUDGET_NOT_ALLOWED = "SetBudgetNotAllowed"
+    SET_BUDGET_REDUNDANT = "SetBudgetRedundant"
+    COMPONENT_BUDGET_NOT_ALLOWED = "ComponentBudgetNotAllowed"
+    BUDGET_UNUSED = "BudgetUnused"
+    # Updates
+    IMMUTABLE = "Immutable"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """One thing that is wrong or odd."""
+
+    field: str  # as Kubernetes writes it: spec.template.cliques[1].updateStrategy.maxSurge; empty: the whole manifest
+    code: Code
+    message: str  # one sentence, with the way out
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that was found about a manifest at once."""
+
+    errors: tuple[Finding, ...]  # any of these, and it is refused
+    warnings: tuple[Finding, ...] = ()  # shown, but nothing is refused for them
+
+    @classmethod
+    def of(cls, errors: Iterable[Finding], warnings: Iterable[Finding] = ()) -> Self:
+        """Collect findings in the order of the manifest's fields, each once."""
+        return cls(tuple(sorted(set(errors))), tuple(sorted(set(warnings))))
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the manifest may be stored."""
+        return not self.errors
