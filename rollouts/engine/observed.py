@@ -7,7 +7,9 @@ Words used everywhere: an object is *leaving* when it has a deletionTimestamp; a
 as available. *Available* is a pod that is Ready and not leaving, whatever its containers went through before.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +38,79 @@ class Pod:
     def scheduled(self) -> bool:
         """Whether it has a node and means to stay."""
         return bool(self.node) and not self.leaving
+
+
+@dataclass(frozen=True, slots=True)
+class Clique:
+    """A PodClique: in no group, or of one replica of a scaling group."""
+
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    created: float
+    template: str  # name of the clique in the set's template
+    replica: int  # of the set
+    group: str  # name of its PodCliqueScalingGroup; empty for a clique in no group
+    group_replica: int  # -1 for a clique in no group
+    template_hash: str  # its label: the template that its pods are to have
+    replicas: int  # belongs to whoever scales it, once it exists
+    # The replicas of the template when they were last put in force here; None when nobody noted it.
+    template_replicas: int | None
+    leaving: bool
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A PodCliqueScalingGroup."""
+
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    created: float
+    template: str
+    replica: int
+    replicas: int
+    template_replicas: int | None
+    leaving: bool
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A PodGang."""
+
+    name: str
+    uid: str
+    resource_version: str
+    replica: int
+    leaving: bool
+    # For each of its groups, by the name of the PodClique: minReplicas and the names of the pods it refers to.
+    pod_groups: Mapping[str, tuple[int, tuple[str, ...]]]
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The headless service of a replica of the set."""
+
+    name: str
+    uid: str
+    replica: int
+    leaving: bool
+    publish_not_ready_addresses: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything there is of one workload."""
+
+    # Of the PodCliqueSet, as stored.
+    status: Mapping[str, Any] = field(default_factory=dict)
+    cliques: tuple[Clique, ...] = ()
+    groups: tuple[Group, ...] = ()
+    gangs: tuple[Gang, ...] = ()
+    services: tuple[Service, ...] = ()
+    pods: tuple[Pod, ...] = ()
