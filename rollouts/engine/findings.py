@@ -4,6 +4,7 @@
 them. The sentences are the ones of the definitions in `deploy/crds`, so that a user reads the same words at every door.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -71,7 +72,7 @@ class Code(StrEnum):
     IMMUTABLE = "Immutable"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that is wrong or odd."""
 
@@ -89,10 +90,21 @@ class Report:
 
     @classmethod
     def of(cls, errors: Iterable[Finding], warnings: Iterable[Finding] = ()) -> Self:
-        """Collect findings in the order of the manifest's fields, each once."""
-        return cls(tuple(sorted(set(errors))), tuple(sorted(set(warnings))))
+        """Collect findings, each once, by their fields: those of cliques[2] before those of cliques[10]."""
+        return cls(_in_order(errors), _in_order(warnings))
 
     @property
     def is_accepted(self) -> bool:
         """Whether the manifest may be stored."""
         return not self.errors
+
+
+def _in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(
+        sorted(set(findings), key=lambda finding: (_with_numbers(finding.field), finding.code, finding.message))
+    )
+
+
+def _with_numbers(path: str) -> list[str | int]:
+    # Texts and numbers take turns, so that two paths never compare a text with a number.
+    return [int(part) if index % 2 else part for index, part in enumerate(re.split("([0-9]+)", path))]

@@ -5,10 +5,11 @@ names the template of one clique and is a label of its pods; the generation hash
 a new one starts an update. The invariant: the same templates give the same hash in every release of this software,
 because another hash would replace every pod of every workload. `tests/engine/test_hashing.py` pins the values.
 
-A hash is made of the template in a canonical form, so that two ways to write one template do not differ:
+A hash is made of the template in a canonical form, so that two ways to write one template do not differ, whether a
+person wrote it or a program that writes out every field:
 
 - a field that is null, and an empty list, say the same as a field left out, in every part of a pod's spec;
-- empty labels or annotations say the same as none, an empty priorityClassName, restartPolicy or schedulerName too;
+- so do empty labels and annotations, and the empty texts and objects that are listed below;
 - restartPolicy left out is Always, terminationGracePeriodSeconds left out is 30, as the API server makes them;
 - 30.0 is 30: the API server stores whole numbers without their point;
 - the order of fields does not matter, the order of lists does.
@@ -27,7 +28,17 @@ from rollouts.engine.workload import CliqueTemplate, Workload
 # Fits a label and the end of a name. No vowels and none of 0, 1 and 3, so that no hash spells a word.
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _LENGTH: Final = 10
-_EMPTY_IS_LEFT_OUT: Final = frozenset({"priorityClassName", "restartPolicy", "schedulerName"})
+# Of the pod's spec itself; deeper down the same names may be somebody's keys.
+_EMPTY_TEXT_IS_NOTHING: Final = frozenset(
+    {"nodeName", "priorityClassName", "restartPolicy", "schedulerName", "serviceAccountName"}
+)
+# Anywhere in the spec: no map with keys of somebody's own holds objects.
+_EMPTY_OBJECT_IS_NOTHING: Final = frozenset(
+    {
+        *("affinity", "nodeAffinity", "podAffinity", "podAntiAffinity", "nodeSelector", "securityContext"),
+        *("limits", "overhead", "requests", "resources"),
+    }
+)
 _POD_DEFAULTS: Final = {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30}
 
 
@@ -51,23 +62,25 @@ def effective_pod_spec(clique: CliqueTemplate, priority_class: str) -> dict[str,
 
 def _template(clique: CliqueTemplate, priority_class: str) -> dict[str, Any]:
     spec = _canonical(effective_pod_spec(clique, priority_class))
-    spec = {name: value for name, value in spec.items() if value != "" or name not in _EMPTY_IS_LEFT_OUT}
-    return {
-        "labels": _canonical(clique.labels),
-        "annotations": _canonical(clique.annotations),
-        "spec": _POD_DEFAULTS | spec,
-    }
+    spec = {name: value for name, value in spec.items() if value != "" or name not in _EMPTY_TEXT_IS_NOTHING}
+    return {"labels": {**clique.labels}, "annotations": {**clique.annotations}, "spec": _POD_DEFAULTS | spec}
 
 
 def _canonical(value: Any) -> Any:
     if isinstance(value, Mapping):
         members = ((name, _canonical(member)) for name, member in value.items())
-        return {name: member for name, member in members if member is not None and member != []}
+        return {name: member for name, member in members if not _says_nothing(name, member)}
     if isinstance(value, list | tuple):
         return [_canonical(item) for item in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
+
+
+def _says_nothing(name: str, value: Any) -> bool:
+    if value == {}:
+        return name in _EMPTY_OBJECT_IS_NOTHING
+    return value is None or value == []
 
 
 def _short_hash(value: Any) -> str:

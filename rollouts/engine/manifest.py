@@ -2,7 +2,7 @@
 
 Made from what `schema` returns; read by `references` and `validation`. A value is what was written (or defaulted) if it
 is usable by itself, and None if it is absent or wrong. So a rule that compares two values holds its peace when it
-meets None: what is wrong has been found already.
+meets None, and a rule about what is left out asks whether it `is_absent`: what is wrong has been found already.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,11 +19,19 @@ class Place:
 
     value: Any
     path: str
+    is_wrong: bool = False  # something is written here, or around it, that cannot be used
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether nothing is written here."""
+        return self.value is None and not self.is_wrong
 
     def __getitem__(self, name: str) -> "Place":
         """Return the place of a field."""
-        value = self.value.get(name) if isinstance(self.value, Mapping) else None
-        return Place(value, f"{self.path}.{name}" if self.path else name)
+        fields = self.value if isinstance(self.value, Mapping) else {}
+        value = fields.get(name)
+        is_wrong = self.is_wrong or (name in fields and value is None)
+        return Place(value, f"{self.path}.{name}" if self.path else name, is_wrong)
 
     def __iter__(self) -> Iterator["Place"]:
         """Go through the usable entries of a list."""
@@ -101,6 +109,8 @@ class SetManifest:
 
 
 def _names(entries: Place) -> frozenset[str] | None:
+    if entries.is_wrong:
+        return None
     written = entries.value or []
     names = [entry["name"].value for entry in entries if entry["name"].value is not None]
     return frozenset(names) if len(names) == len(written) else None

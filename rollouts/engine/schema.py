@@ -21,6 +21,8 @@ MOST_INT32: Final = 2**31 - 1
 # The deepest field of a pod's spec lies about 20 levels down; what is far beyond is not a manifest but an attack on
 # whoever walks through it.
 DEEPEST: Final = 64
+# Whole numbers have 64 bits for the API server.
+_LEAST_NOT_STORED: Final = 2**64
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _DOMAIN: Final = re.compile(r"[a-z][a-z0-9-]*")
@@ -32,6 +34,10 @@ class Fault:
 
     code: Code
     sentence: str
+
+    def at(self, path: str) -> Finding:
+        """Return the finding of this fault somewhere."""
+        return Finding(path, self.code, self.sentence.replace("{field}", leaf(path) or "the manifest"))
 
 
 class Kind:
@@ -198,16 +204,19 @@ class Object(Kind):
 
     def read(self, value: Any, path: str, found: list[Finding]) -> dict[str, Any]:
         """Return the object with None for each known field that cannot be used."""
-        usable = dict(value)
+        # A known field with nothing behind its name counts as left out, as it does for the API server.
+        usable = {name: member for name, member in value.items() if member is not None or name not in self.fields}
         for name, kind in self.fields.items():
-            if value.get(name) is not None or name in self.required:
+            if name in usable or name in self.required:
                 usable[name] = _read(kind, value.get(name), _join(path, name), found)
         return usable
 
 
 def read_set(manifest: object) -> tuple[dict[str, Any], list[Finding]]:
     """Return the usable part of a PodCliqueSet with its defaults in place, and what is wrong with the rest."""
-    found = list(_look_for_what_is_no_json(manifest))
+    # Nobody reads the status here, and it may be as long as the workload is large.
+    without_status = {**manifest, "status": None} if isinstance(manifest, dict) else manifest
+    found = _look_for_what_is_no_json(without_status)
     if found:
         return {}, found
     return _read(SET, manifest, "", found) or {}, found
@@ -232,7 +241,7 @@ def _read(kind: Kind, value: object, path: str, found: list[Finding]) -> Any:
     fault = Fault(Code.FIELD_MISSING, "{field} is missing; add it") if value is None else kind.fault(value)
     if fault is None:
         return kind.read(value, path, found)
-    found.append(Finding(path, fault.code, fault.sentence.replace("{field}", leaf(path) or "the manifest")))
+    found.append(fault.at(path))
     return None
 
 
@@ -251,16 +260,20 @@ def _look_for_what_is_no_json(manifest: object) -> list[Finding]:
             waiting += [(member, _join(path, name), depth + 1) for name, member in value.items()]
         elif isinstance(value, list):
             waiting += [(entry, f"{path}[{index}]", depth + 1) for index, entry in enumerate(value)]
-        elif not _is_plain(value):
-            sentence = f"{leaf(path) or 'the manifest'} is not a JSON value; write it as a text, number, list or object"
-            return [Finding(path, Code.WRONG_TYPE, sentence)]
+        elif fault := _fault_of_scalar(value):
+            return [fault.at(path)]
     return []
 
 
-def _is_plain(value: object) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return value is None or isinstance(value, str | int)
+def _fault_of_scalar(value: object) -> Fault | None:
+    if value is None or isinstance(value, str):
+        return None
+    if isinstance(value, int):
+        is_stored = abs(value) < _LEAST_NOT_STORED
+        return None if is_stored else Fault(Code.OUT_OF_RANGE, "{field} is too large a number to be stored; lower it")
+    if isinstance(value, float) and math.isfinite(value):
+        return None
+    return Fault(Code.WRONG_TYPE, "{field} is not a JSON value; write a text, a number, a list or an object")
 
 
 ANY_OBJECT: Final = Object()

@@ -14,7 +14,7 @@ from typing import Any
 
 from rollouts.engine.defaults import with_defaults
 from rollouts.engine.durations import parse_duration, render_duration
-from rollouts.engine.findings import Finding
+from rollouts.engine.findings import Finding, Report
 from rollouts.engine.manifest import SetManifest
 from rollouts.engine.references import look_at_references
 from rollouts.engine.schema import read_set
@@ -38,7 +38,7 @@ def parse_workload(manifest: object) -> Workload | Unreadable:
     usable, found = read_set(with_defaults(manifest))
     found += look_at_references(SetManifest(usable))
     if found:
-        return Unreadable(tuple(sorted(found)))
+        return Unreadable(Report.of(found).errors)
     return _workload(usable)
 
 

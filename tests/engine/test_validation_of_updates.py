@@ -1,0 +1,188 @@
+"""What may be changed in a stored set, and what an update is not asked about.
+
+The cases of `tests.deploy.test_changes` are tried here too, so that this code and the definitions freeze the same
+fields with the same sentences.
+"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollouts.engine.findings import Code, Report
+from rollouts.engine.validation import validate_create, validate_update
+from tests.deploy.manifests import REMOVED, Edits, Obj, edited
+from tests.deploy.test_changes import FREE, FROZEN, RECREATE
+from tests.deploy.test_refusals import NO_COMPONENTS, Refused
+from tests.engine.manifests import JSON, complete, damaged, small, valid
+from tests.engine.test_validation import expect_the_refusal_of_the_definitions, found
+
+BUDGET = "spec.updateStrategy.rollingUpdate"
+CLIQUES = "spec.template.cliques"
+GROUPS = "spec.template.podCliqueScalingGroups"
+FRONTEND = f"{CLIQUES}.0"
+DECODE = f"{GROUPS}.0"
+IMAGE: Edits = {f"{FRONTEND}.spec.podSpec.containers.0.image": "ghcr.io/example/app:v2"}
+
+
+@pytest.mark.parametrize("case", FROZEN, ids=lambda case: case.name)
+def test_what_the_definitions_freeze_is_frozen_in_the_same_words(case: Refused) -> None:
+    expect_the_refusal_of_the_definitions(case, validate_update(complete(), complete(case.edits)))
+
+
+@pytest.mark.parametrize("edits", FREE.values(), ids=FREE.keys())
+def test_what_the_definitions_let_change_may_change(edits: Edits) -> None:
+    assert validate_update(complete(), complete(edits)).errors == ()
+
+
+def test_the_change_back_is_frozen_too() -> None:
+    for case in FROZEN:
+        forth = validate_update(complete(), complete(case.edits))
+        back = validate_update(complete(case.edits), complete())
+        if validate_create(complete(case.edits)).is_accepted:
+            assert {error.code for error in forth.errors} == {error.code for error in back.errors}, case.name
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({}, {f"{FRONTEND}.spec.minAvailable": 3}),  # written out as it counts
+        ({}, {f"{FRONTEND}.spec.replicas": 5, f"{FRONTEND}.spec.minAvailable": 3}),
+        ({f"{FRONTEND}.spec.startsAfter": []}, {}),
+        ({f"{FRONTEND}.spec.roleName": ""}, {f"{FRONTEND}.spec.roleName": REMOVED}),
+        ({f"{FRONTEND}.spec.podSpec.schedulerName": ""}, {}),
+        ({}, {"spec.template.cliqueStartupType": "CliqueStartupTypeAnyOrder"}),
+        ({}, {f"{DECODE}.minAvailable": 1}),
+        (
+            {f"{FRONTEND}.topologyConstraint": {"packDomain": "host"}},
+            {f"{FRONTEND}.topologyConstraint": {"pack": {"required": "host"}}},
+        ),
+        ({}, {CLIQUES: small()["spec"]["template"]["cliques"][::-1]}),
+    ],
+    ids=str,
+)
+def test_another_way_to_write_a_frozen_value_is_no_change(old: Edits, new: Edits) -> None:
+    assert validate_update(small(old), small(new)).errors == ()
+
+
+def test_the_order_of_cliques_is_frozen_where_they_start_in_order() -> None:
+    in_order = small({"spec.template.cliqueStartupType": "CliqueStartupTypeInOrder"})
+    turned = edited(in_order, {CLIQUES: in_order["spec"]["template"]["cliques"][::-1]})
+    assert found(validate_update(in_order, turned)) == [(CLIQUES, Code.IMMUTABLE)]
+
+
+def test_a_clique_without_a_minimum_keeps_its_former_replicas_as_one() -> None:
+    report = validate_update(small(), small({f"{FRONTEND}.spec.replicas": 4}))
+    assert found(report) == [(f"{CLIQUES}[0].spec.minAvailable", Code.IMMUTABLE)]
+    assert "the former replicas if it was left out" in report.errors[0].message
+
+
+@pytest.mark.parametrize("replicas", [0, 1, 2, 100])
+def test_scaling_is_not_refused_on_account_of_the_budget(replicas: int) -> None:
+    for budget in ({"maxUnavailable": 3}, {"maxUnavailable": "40%"}):
+        stored = complete(RECREATE | {BUDGET: budget})
+        assert validate_create(stored).is_accepted
+        assert validate_update(stored, edited(stored, {"spec.replicas": replicas})).errors == ()
+
+
+@pytest.mark.parametrize(
+    ("replicas", "code"), [(-1, Code.OUT_OF_RANGE), ("3", Code.WRONG_TYPE), (10**6, Code.TOO_MANY_PODS)]
+)
+def test_scaling_is_refused_on_account_of_its_number(replicas: object, code: Code) -> None:
+    assert found(validate_update(small(), small({"spec.replicas": replicas}))) == [("spec.replicas", code)]
+
+
+def test_a_budget_that_scaling_has_outgrown_blocks_no_other_change() -> None:
+    for budget, other in (
+        ({"maxUnavailable": 3}, {"maxUnavailable": 2}),
+        ({"maxUnavailable": "40%"}, {"maxUnavailable": "30%"}),
+    ):
+        scaled = complete(RECREATE | {BUDGET: budget, "spec.replicas": 1})
+        assert not validate_create(scaled).is_accepted
+        assert validate_update(scaled, edited(scaled, IMAGE)).errors == ()
+        assert not validate_update(scaled, edited(scaled, {BUDGET: other})).is_accepted
+
+
+def test_percentages_of_a_clique_are_looked_at_when_they_are_written() -> None:
+    stored = small({f"{FRONTEND}.spec.minAvailable": 1, f"{FRONTEND}.updateStrategy": {"maxUnavailable": "34%"}})
+    fewer = edited(stored, {f"{FRONTEND}.spec.replicas": 2})
+    assert validate_update(stored, fewer).errors == ()
+    smaller = edited(fewer, {f"{FRONTEND}.updateStrategy.maxUnavailable": "33%"})
+    strategy = f"{CLIQUES}[0].updateStrategy"
+    assert found(validate_update(fewer, smaller)) == [(strategy, Code.BUDGET_RESOLVES_TO_ZERO)]
+
+
+def test_the_strategy_is_switched_by_one_field() -> None:
+    budgets: Edits = {f"{FRONTEND}.updateStrategy": {"maxSurge": 1}, f"{DECODE}.updateStrategy": {"maxSurge": 1}}
+    for old in ("RollingUpdate", "RollingRecreate", "OnDelete"):
+        for new in ("RollingUpdate", "RollingRecreate", "OnDelete"):
+            stored = small(budgets | {"spec.updateStrategy.type": old})
+            assert validate_update(stored, edited(stored, {"spec.updateStrategy.type": new})).errors == ()
+
+
+def test_switching_to_a_strategy_that_refuses_the_budgets_says_which() -> None:
+    stored = small({f"{FRONTEND}.updateStrategy": {"maxSurge": 1}, f"{DECODE}.updateStrategy": {"maxSurge": 1}})
+    report = validate_update(stored, edited(stored, {"spec.updateStrategy.type": "ReplicaRecreate"}))
+    assert found(report) == [
+        (f"{CLIQUES}[0].updateStrategy", Code.COMPONENT_BUDGET_NOT_ALLOWED),
+        (f"{GROUPS}[0].updateStrategy", Code.COMPONENT_BUDGET_NOT_ALLOWED),
+    ]
+
+
+def test_a_set_against_the_rules_can_still_lose_its_finalizer_and_be_scaled() -> None:
+    # Stored while a rule was another one.
+    stored = small({f"{FRONTEND}.spec.podSpec.nodeName": "node-1", "metadata.finalizers": ["grove.io/podcliqueset"]})
+    assert not validate_create(stored).is_accepted
+    assert validate_update(stored, edited(stored, {"metadata.finalizers": []})) == Report(())
+    assert validate_update(stored, edited(stored, {"spec.replicas": 3})) == Report(())
+    assert found(validate_update(stored, edited(stored, IMAGE))) == [
+        (f"{CLIQUES}[0].spec.podSpec.nodeName", Code.NODE_NAME_SET)
+    ]
+
+
+def test_writing_true_for_one_is_a_change() -> None:
+    stored = small({"spec.paused": True})
+    assert found(validate_update(stored, small({"spec.paused": 1}))) == [("spec.paused", Code.WRONG_TYPE)]
+
+
+def test_the_rules_of_creation_hold_for_updates_too() -> None:
+    report = validate_update(small(), small(NO_WAY))
+    assert found(report) == found(validate_create(small(NO_WAY)))
+    assert len(report.errors) == len(NO_WAY)
+
+
+NO_WAY: Edits = {
+    "spec.template.terminationDelay": "never",
+    f"{FRONTEND}.updateStrategy": {"maxUnavailable": 4},
+    f"{DECODE}.scaleConfig": {"maxReplicas": 1},
+}
+
+
+def test_a_new_set_cannot_pass_as_an_old_one() -> None:
+    values: list[object] = [None, [], {}, {"spec": None}]
+    for nothing in values:
+        assert not validate_update(nothing, nothing).is_accepted
+        assert not validate_update(small(), nothing).is_accepted
+        assert validate_update(nothing, small()).is_accepted
+
+
+@given(JSON | damaged(), JSON | damaged())
+def test_no_two_values_raise(old: object, new: object) -> None:
+    assert isinstance(validate_update(old, new), Report)
+
+
+@given(damaged())
+def test_leaving_the_spec_alone_is_never_refused(manifest: Obj) -> None:
+    report = validate_update(manifest, manifest)
+    assert {error.field for error in report.errors} <= {"spec.replicas"} or not validate_create(manifest).is_accepted
+
+
+@given(valid(), st.integers(0, 50))
+def test_any_valid_set_can_be_scaled(manifest: Obj, replicas: int) -> None:
+    assert validate_update(manifest, edited(manifest, {"spec.replicas": replicas})).errors == ()
+
+
+def test_removing_every_component_strategy_lets_the_set_be_recreated() -> None:
+    stored = complete()
+    assert validate_update(
+        stored, complete(NO_COMPONENTS | {"spec.updateStrategy": {"type": "ReplicaRecreate"}})
+    ).is_accepted
