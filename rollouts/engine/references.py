@@ -74,16 +74,25 @@ def _names_differ(pcs: SetManifest) -> Iterator[Finding]:
     In a set `chat`, a clique `decode-0-leader` in no group would be `chat-0-decode-0-leader`, and so would the clique
     `leader` in replica 0 of the group `decode`.
     """
-    members = [
-        (group["name"].value, member) for group in pcs.groups for member in group["cliqueNames"] if group["name"].value
-    ]
+    members = _group_of_each_member(pcs)
     for clique in pcs.standalone:
-        for group, member in members:
-            if re.fullmatch(f"{group}-{_INDEX}-{re.escape(member.value)}", clique["name"].value):
-                yield _collision(clique["name"], f"{group} replicas' {member.value}")
-    for (group, member), (other, others_member) in permutations(members, 2):
-        if _meet(group, member.value, other, others_member.value):
-            yield _collision(others_member, f"{group} replicas' {member.value}")
+        for member, group in members.items():
+            if re.fullmatch(f"{group}-{_INDEX}-{member}", clique["name"].value):
+                yield _collision(clique["name"], group, member)
+    places = {clique["name"].value: clique["name"] for clique in pcs.cliques}
+    for (member, group), (other_member, other_group) in permutations(members.items(), 2):
+        if _meet(group, member, other_group, other_member):
+            yield _collision(places[other_member], group, member)
+
+
+def _group_of_each_member(pcs: SetManifest) -> dict[str, str]:
+    """Return the group of each clique that is in one; names that are wrong or unknown are left out."""
+    return {
+        member.value: group["name"].value
+        for group in pcs.groups
+        for member in group["cliqueNames"]
+        if group["name"].value is not None and member.value in (pcs.clique_names or ())
+    }
 
 
 def _meet(group: str, clique: str, other: str, others_clique: str) -> bool:
@@ -91,17 +100,20 @@ def _meet(group: str, clique: str, other: str, others_clique: str) -> bool:
 
     The group `a` with the clique `1-b`, and the group `a-0` with the clique `b`: a-0-1-b both.
     """
-    longer = re.fullmatch(f"{re.escape(group)}-{_INDEX}(-.+)?", other)
+    longer = re.fullmatch(f"{group}-{_INDEX}(-.+)?", other)
     if longer is None:
         return False
     rest = (longer[2] or "").removeprefix("-")
-    start = f"{re.escape(rest)}-" if rest else ""
-    return re.fullmatch(f"{start}{_INDEX}-{re.escape(others_clique)}", clique) is not None
+    start = f"{rest}-" if rest else ""
+    return re.fullmatch(f"{start}{_INDEX}-{others_clique}", clique) is not None
 
 
-def _collision(place: Place, other: str) -> Finding:
-    sentence = f"the PodCliques of this clique could get the same name as those of {other}; rename one of the two"
-    return place.found(Code.NAME_COLLISION, sentence)
+def _collision(place: Place, group: str, member: str) -> Finding:
+    return place.found(
+        Code.NAME_COLLISION,
+        f"PodCliques of this clique could get the same name as those of {member} in the scaling group {group}; rename"
+        " one of them",
+    )
 
 
 def _pods_can_be_counted(pcs: SetManifest) -> Iterator[Finding]:

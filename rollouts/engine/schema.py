@@ -18,6 +18,7 @@ from rollouts.engine.findings import Code, Finding
 from rollouts.engine.workload import Startup, Strategy
 
 MOST_INT32: Final = 2**31 - 1
+MOST_LABEL_CHARACTERS: Final = 63
 # The deepest field of a pod's spec lies about 20 levels down; what is far beyond is not a manifest but an attack on
 # whoever walks through it.
 DEEPEST: Final = 64
@@ -109,7 +110,7 @@ class Pattern(Kind):
 
     form: re.Pattern[str]
     otherwise: Fault
-    at_most: int = 63
+    at_most: int = MOST_LABEL_CHARACTERS
 
     def fault(self, value: object) -> Fault | None:
         """Return the fault of any other text."""
@@ -228,8 +229,8 @@ def is_whole(value: object) -> TypeGuard[int]:
 
 
 def is_label(text: str) -> bool:
-    """Return whether a text can be part of the name of a pod."""
-    return _LABEL.fullmatch(text) is not None
+    """Return whether a text is a label in the sense of DNS, which names of pods are made of."""
+    return len(text) <= MOST_LABEL_CHARACTERS and _LABEL.fullmatch(text) is not None
 
 
 def leaf(path: str) -> str:

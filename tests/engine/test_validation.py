@@ -124,14 +124,14 @@ NAMES = [
         {f"{FRONTEND}.name": "decode-0-leader"},
         f"{CLIQUES}[0].name",
         Code.NAME_COLLISION,
-        "rename one of the two",
+        "in the scaling group decode; rename one of them",
     ),
     Planted(
         "clique-named-like-a-member-of-a-late-replica",
         {f"{FRONTEND}.name": "decode-17-worker"},
         f"{CLIQUES}[0].name",
         Code.NAME_COLLISION,
-        "rename one of the two",
+        "in the scaling group decode; rename one of them",
     ),
     Planted(
         "members-of-two-groups-that-meet",
@@ -139,9 +139,9 @@ NAMES = [
             f"{LEADER}.name": "1-worker",
             GROUPS: [{"name": "a", "cliqueNames": ["1-worker"]}, {"name": "a-0", "cliqueNames": ["worker"]}],
         },
-        f"{GROUPS}[1].cliqueNames[0]",
+        f"{CLIQUES}[2].name",
         Code.NAME_COLLISION,
-        "rename one of the two",
+        "those of 1-worker in the scaling group a;",
     ),
     Planted(
         "autoscalers-of-one-name",
@@ -537,6 +537,21 @@ def test_all_mistakes_are_found_at_once_in_the_order_of_the_fields() -> None:
 def test_the_same_finding_is_reported_once() -> None:
     finding = Finding("spec", Code.WRONG_TYPE, "spec must be an object")
     assert Report.of([finding, finding]).errors == (finding,)
+
+
+PARTS = st.lists(st.sampled_from(["0", "1", "a"]), min_size=1, max_size=4).map("-".join)
+
+
+@given(st.lists(PARTS, min_size=2, max_size=4, unique=True), st.lists(PARTS, min_size=1, max_size=2, unique=True))
+def test_a_collision_is_found_if_and_only_if_two_podcliques_get_one_name(names: list[str], groups: list[str]) -> None:
+    cliques = [{"name": name, "spec": {"podSpec": pod()}} for name in names]
+    grouped = [{"name": group, "cliqueNames": [name]} for group, name in zip(groups, names, strict=False)]
+    generated = [*names[len(groups) :]] + [
+        f"{group['name']}-{index}-{name}" for group in grouped for index in (0, 1) for name in group["cliqueNames"]
+    ]
+    report = validate_create(small({CLIQUES: cliques, GROUPS: grouped}))
+    collides = len(set(generated)) < len(generated)
+    assert {error.code for error in report.errors} == ({Code.NAME_COLLISION} if collides else set())
 
 
 def test_the_examples_of_circles_hold() -> None:

@@ -9,9 +9,8 @@ from typing import Final
 
 from rollouts.engine.findings import Code, Finding
 from rollouts.engine.manifest import Place, SetManifest
-from rollouts.engine.schema import is_label
+from rollouts.engine.schema import MOST_LABEL_CHARACTERS, is_label
 
-_MOST_LABEL_CHARACTERS: Final = 63
 _MOST_PREFIX_CHARACTERS: Final = 253
 _MOST_ANNOTATION_BYTES: Final = 256 * 1024
 _LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -77,7 +76,7 @@ def _containers_are_named(pod: Place) -> Iterator[Finding]:
     before = {container["name"].value for container in pod["initContainers"]}
     for container in (*pod["initContainers"], *pod["containers"]):
         name = container["name"]
-        if name.value and not (is_label(name.value) and len(name.value) <= _MOST_LABEL_CHARACTERS):
+        if name.value and not is_label(name.value):
             sentence = "the name of a container may have lower-case letters, digits and hyphens, at most 63; rename it"
             yield name.found(Code.INVALID_NAME, sentence)
         yield from _variables_are_named(container)
@@ -126,8 +125,8 @@ def _keys_are_valid(texts: Place, code: Code) -> Iterator[Finding]:
 
 
 def _is_label_text(text: str) -> bool:
-    return len(text) <= _MOST_LABEL_CHARACTERS and _LABEL_NAME.fullmatch(text) is not None
+    return len(text) <= MOST_LABEL_CHARACTERS and _LABEL_NAME.fullmatch(text) is not None
 
 
 def _short(text: str) -> str:
-    return repr(text if len(text) <= _MOST_LABEL_CHARACTERS else f"{text[:_MOST_LABEL_CHARACTERS]}…")
+    return repr(text if len(text) <= MOST_LABEL_CHARACTERS else f"{text[:MOST_LABEL_CHARACTERS]}…")

@@ -96,7 +96,7 @@ def _not_resolved_to_zero(strategy: Place, replicas: int | None) -> Iterator[Fin
     if not as_written and is_zero(BudgetSpec(unavailable.value, surge.value), replicas):
         yield strategy.found(
             Code.BUDGET_RESOLVES_TO_ZERO,
-            f"of {replicas} replicas, maxUnavailable (rounded down) and maxSurge both come to 0, as nothing could ever"
+            f"of {replicas} replicas, maxUnavailable (rounded down) and maxSurge both come to 0, so nothing could ever"
             " be replaced; raise one of them",
         )
 
