@@ -37,8 +37,10 @@ class Patch:
     kind: Kind
     name: str
     uid: str
-    resource_version: str
+    resource_version: str  # empty: whatever it is by now
     patch: Mapping[str, Any]
+    # Fields of the patch, as paths like `spec.podSpec`, that take the place of what is there instead of merging with it.
+    whole: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,11 @@ def compute_generation_hash(workload: Workload) -> str:
     return _short_hash({clique.name: _template(clique, workload.priority_class) for clique in workload.cliques})
 
 
+def compute_name_suffix(*told: Any) -> str:
+    """Return the end of a pod's name: five letters that follow from what is told."""
+    return _short_hash(told)[:5]
+
+
 def effective_pod_spec(clique: CliqueTemplate, priority_class: str) -> dict[str, Any]:
     """Return the spec that the clique's pods get: the priority class of the set, where it has one, goes before."""
     return {**clique.pod_spec, "priorityClassName": priority_class} if priority_class else {**clique.pod_spec}

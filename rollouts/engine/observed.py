@@ -28,6 +28,8 @@ class Pod:
     leaving: bool
     gated: bool  # waits for its gang: our scheduling gate is still on it
     message: str = ""  # the scheduler's or kubelet's words on why it is not further
+    # Not Ready though its containers have started, or after one has ended with an error; a pod that merely starts is not.
+    failing: bool = False
 
     @property
     def available(self) -> bool:

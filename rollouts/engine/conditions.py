@@ -1,0 +1,57 @@
+"""Conditions: what is true of an object, since when, and why, as the API writes them.
+
+`status` puts them into the status of the three kinds; `termination` reads since when they hold. A condition keeps its
+time until its status changes; conditions of others stay where they are.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+# Of PodCliques and PodCliqueScalingGroups, as Grove has them
+BREACHED: Final = "MinAvailableBreached"
+SCHEDULED: Final = "PodCliqueScheduled"
+TERMINATING: Final = "GangTerminationInProgress"
+
+# Of PodCliqueSets, our own
+AVAILABLE: Final = "Available"
+PROGRESSING: Final = "Progressing"
+STUCK: Final = "UpdateStuck"
+
+Condition = dict[str, Any]
+
+_NONE: Final[Mapping[str, Any]] = {}
+
+
+def find_condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Return a condition of a stored status; an empty one if it is not there."""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == kind:
+            found: Mapping[str, Any] = condition
+            return found
+    return _NONE
+
+
+def put_conditions(
+    former: Sequence[Mapping[str, Any]], wanted: Sequence[Condition], dropped: Sequence[str] = ()
+) -> list[Mapping[str, Any]]:
+    """Return the conditions with those that are wanted in place; each brings the time at which it would have changed."""
+    new = {condition["type"]: condition for condition in wanted}
+    kept: list[Mapping[str, Any]] = []
+    for condition in former:
+        kind = condition.get("type")
+        if kind in new:
+            kept.append(_keep_time(condition, new.pop(kind)))
+        elif kind not in dropped:
+            kept.append(condition)
+    return [*kept, *new.values()]
+
+
+def _keep_time(former: Mapping[str, Any], wanted: Condition) -> Mapping[str, Any]:
+    if former.get("status") == wanted["status"] and "lastTransitionTime" in former:
+        wanted = {**wanted, "lastTransitionTime": former["lastTransitionTime"]}
+    return former if all(former.get(name) == value for name, value in wanted.items()) else wanted
+
+
+def condition(kind: str, status: str, reason: str, message: str, since: str) -> Condition:
+    """Return a condition that holds since then."""
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}

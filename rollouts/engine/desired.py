@@ -1,0 +1,267 @@
+"""The objects of a workload as they are created: services, scaling groups, PodCliques and pods.
+
+`planner` says which are missing; here is what they look like, down to labels, environment and owners (GROVE-FACTS 2), so
+that Grove's users and tools find what they know. The invariants: an object is built from the current template and from
+nothing remembered, and a pod's name follows from what is there, so that a create whose answer was lost is refused when
+it is repeated instead of making a second pod.
+
+Left out for now: the init container that holds pods back until the cliques named in `startsAfter` are up. PodCliques
+carry `startsAfter`, nobody waits for it yet.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from rollouts.engine import names
+from rollouts.engine.arrange import CliqueView, GroupView
+from rollouts.engine.hashing import compute_name_suffix, effective_pod_spec
+from rollouts.engine.observed import Clique, Group
+from rollouts.engine.workload import CliqueTemplate, GroupTemplate, Startup, Workload
+
+Manifest = dict[str, Any]
+
+GROVE_API: Final = "grove.io/v1alpha1"
+SCHEDULER_API: Final = "scheduler.grove.io/v1alpha1"
+
+# The replicas of the template that were last put in force; in between, live replicas belong to whoever scales.
+TEMPLATE_REPLICAS: Final = "grove.io/template-replicas"
+
+
+def default_labels(workload: str, component: str, name: str) -> dict[str, str]:
+    """Return the labels of everything that belongs to a set."""
+    return {
+        names.MANAGED_BY: names.OPERATOR,
+        names.PART_OF: workload,
+        names.NAME: name,
+        names.COMPONENT: component,
+    }
+
+
+def owned_by(kind: str, name: str, uid: str, api: str = GROVE_API) -> list[Manifest]:
+    """Return the reference that makes an object go with its owner."""
+    owner = {"apiVersion": api, "kind": kind, "name": name, "uid": uid}
+    return [{**owner, "controller": True, "blockOwnerDeletion": True}]
+
+
+def build_service(workload: Workload, replica: int) -> Manifest:
+    """Return the headless service that gives the pods of a replica their names."""
+    name = names.service_name(workload.name, replica)
+    index = {names.REPLICA_INDEX: str(replica)}
+    selector = {names.MANAGED_BY: names.OPERATOR, names.PART_OF: workload.name, **index}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(
+            workload,
+            name,
+            default_labels(workload.name, "pcs-headless-service", name) | index,
+            owned_by("PodCliqueSet", workload.name, workload.uid),
+        ),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": workload.publish_not_ready_addresses,
+            "selector": selector,
+        },
+    }
+
+
+def build_group(workload: Workload, template: GroupTemplate, replica: int) -> Manifest:
+    """Return a scaling group of a replica."""
+    name = names.group_name(workload.name, replica, template.name)
+    labels = default_labels(workload.name, "pcs-podcliquescalinggroup", name) | {names.REPLICA_INDEX: str(replica)}
+    metadata = _metadata(workload, name, labels, owned_by("PodCliqueSet", workload.name, workload.uid))
+    metadata["annotations"] = {**template.annotations, TEMPLATE_REPLICAS: str(template.replicas)}
+    return {
+        "apiVersion": GROVE_API,
+        "kind": "PodCliqueScalingGroup",
+        "metadata": metadata,
+        "spec": {
+            "replicas": template.replicas,
+            "minAvailable": template.min_available,
+            "cliqueNames": list(template.clique_names),
+        },
+    }
+
+
+def build_clique(workload: Workload, view: CliqueView, replica: int) -> Manifest:
+    """Return a PodClique in no scaling group."""
+    labels = clique_labels(workload, view, replica, component="pcs-podclique")
+    labels[names.GANG] = names.base_gang_name(workload.name, replica)
+    owner = owned_by("PodCliqueSet", workload.name, workload.uid)
+    return _clique(workload, view, labels, owner, _predecessors(workload, view.template, replica))
+
+
+def build_member_clique(workload: Workload, view: CliqueView, replica: int, group: GroupView, index: int) -> Manifest:
+    """Return a PodClique of a replica of a scaling group, which must exist."""
+    assert group.group is not None, f"{group.name} must exist before its PodCliques"
+    labels = clique_labels(workload, view, replica, component="pcsg-podclique")
+    labels |= member_labels(workload, group, replica, index)
+    owner = owned_by("PodCliqueScalingGroup", group.name, group.group.uid)
+    return _clique(workload, view, labels, owner, _predecessors(workload, view.template, replica, group, index))
+
+
+def clique_labels(workload: Workload, view: CliqueView, replica: int, *, component: str) -> dict[str, str]:
+    """Return the labels of a PodClique, without those of its gang and group."""
+    return {
+        **view.template.labels,
+        **default_labels(workload.name, component, view.name),
+        names.REPLICA_INDEX: str(replica),
+        names.TEMPLATE_HASH: view.template_hash,
+    }
+
+
+def member_labels(workload: Workload, group: GroupView, replica: int, index: int) -> dict[str, str]:
+    """Return the labels that say to which replica of a scaling group, and to which gang, something belongs."""
+    base = names.base_gang_name(workload.name, replica)
+    labels = {names.GROUP: group.name, names.GROUP_REPLICA_INDEX: str(index)}
+    if index < group.template.min_available:
+        return labels | {names.GANG: base}
+    gang = names.scaled_gang_name(group.name, index, group.template.min_available)
+    return labels | {names.GANG: gang, names.BASE_GANG: base}
+
+
+def patch_clique_template(workload: Workload, view: CliqueView) -> Manifest:
+    """Return the change that makes a PodClique promise its pods the current template."""
+    return {
+        "metadata": {
+            "labels": {**view.template.labels, names.TEMPLATE_HASH: view.template_hash},
+            "annotations": dict(view.template.annotations),
+        },
+        "spec": {"podSpec": effective_pod_spec(view.template, workload.priority_class)},
+    }
+
+
+def patch_replicas(observed: Clique | Group, template_replicas: int) -> Manifest | None:
+    """Return the change that puts the template's replicas in force; None while they are as last noted.
+
+    What nobody has noted yet was made by someone else: its replicas stay, and the note is made.
+    """
+    if observed.template_replicas == template_replicas:
+        return None
+    noted: Manifest = {"metadata": {"annotations": {TEMPLATE_REPLICAS: str(template_replicas)}}}
+    return noted if observed.template_replicas is None else {**noted, "spec": {"replicas": template_replicas}}
+
+
+def pod_name(view: CliqueView, clique: Clique, index: int) -> str:
+    """Return the name of the next pod with this index: the same until it exists, another one afterwards."""
+    others = sorted(pod.uid for pod in view.pods if pod.index == index)
+    return f"{view.name}-{compute_name_suffix(clique.uid, index, view.template_hash, others)}"
+
+
+def build_pod(
+    workload: Workload, view: CliqueView, index: int, replica: int, group: tuple[GroupView, int] | None = None
+) -> Manifest:
+    """Return a pod of a PodClique, which must exist; `group` is the scaling group and its replica it is in."""
+    assert view.clique is not None, f"{view.name} must exist before its pods"
+    component = "pcsg-podclique" if group else "pcs-podclique"
+    labels = clique_labels(workload, view, replica, component=component) | {
+        names.CLIQUE: view.name,
+        names.POD_INDEX: str(index),
+        names.GANG: names.base_gang_name(workload.name, replica),
+    }
+    if group is not None:
+        labels |= member_labels(workload, group[0], replica, group[1])
+    owner = owned_by("PodClique", view.name, view.clique.uid)
+    metadata = _metadata(workload, pod_name(view, view.clique, index), labels, owner)
+    if view.template.annotations:
+        metadata["annotations"] = dict(view.template.annotations)
+    environment = _environment(workload, view, replica, group[0].template if group else None)
+    spec = _pod_spec(workload, view.template, environment)
+    spec["hostname"] = names.pod_hostname(view.name, index)
+    spec["subdomain"] = names.service_name(workload.name, replica)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _metadata(workload: Workload, name: str, labels: Mapping[str, str], owner: list[Manifest]) -> Manifest:
+    return {"name": name, "namespace": workload.namespace, "labels": dict(labels), "ownerReferences": owner}
+
+
+def _clique(
+    workload: Workload, view: CliqueView, labels: Mapping[str, str], owner: list[Manifest], starts_after: list[str]
+) -> Manifest:
+    template = view.template
+    metadata = _metadata(workload, view.name, labels, owner)
+    metadata["annotations"] = {**template.annotations, TEMPLATE_REPLICAS: str(template.replicas)}
+    spec: Manifest = {
+        "roleName": template.role_name,
+        "replicas": template.replicas,
+        "minAvailable": template.min_available,
+        "podSpec": effective_pod_spec(template, workload.priority_class),
+    }
+    if starts_after:
+        spec["startsAfter"] = starts_after
+    if template.auto_scaling is not None:
+        spec["autoScalingConfig"] = template.auto_scaling
+    return {"apiVersion": GROVE_API, "kind": "PodClique", "metadata": metadata, "spec": spec}
+
+
+def _predecessors(
+    workload: Workload, template: CliqueTemplate, replica: int, group: GroupView | None = None, index: int = 0
+) -> list[str]:
+    """Return the names of the PodCliques that this one starts after.
+
+    One in a scaled gang looks only at its own replica of the group: all others were up before.
+    """
+    scaled = group is not None and index >= group.template.min_available
+    found: list[str] = []
+    for name in _names_before(workload, template):
+        theirs = next((other for other in workload.groups if name in other.clique_names), None)
+        if group is not None and scaled:
+            if theirs is not None and theirs.name == group.template.name:
+                found.append(names.group_clique_name(group.name, index, name))
+        elif theirs is None:
+            found.append(names.clique_name(workload.name, replica, name))
+        else:
+            full = names.group_name(workload.name, replica, theirs.name)
+            found.extend(names.group_clique_name(full, part, name) for part in range(theirs.min_available))
+    return found
+
+
+def _names_before(workload: Workload, template: CliqueTemplate) -> Iterable[str]:
+    if workload.startup is Startup.EXPLICIT:
+        return template.starts_after
+    if workload.startup is Startup.IN_ORDER:
+        order = [clique.name for clique in workload.cliques]
+        return order[max(0, order.index(template.name) - 1) : order.index(template.name)]
+    return ()
+
+
+def _environment(workload: Workload, view: CliqueView, replica: int, group: GroupTemplate | None) -> list[Manifest]:
+    """Return what each container is told about its place."""
+    service = names.service_name(workload.name, replica)
+    told = [
+        {"name": "GROVE_PCS_NAME", "value": workload.name},
+        {"name": "GROVE_PCS_INDEX", "value": str(replica)},
+        {"name": "GROVE_PCLQ_NAME", "value": view.name},
+        {"name": "GROVE_HEADLESS_SERVICE", "value": f"{service}.{workload.namespace}.svc.cluster.local"},
+        _from_label("GROVE_PCLQ_POD_INDEX", names.POD_INDEX),
+    ]
+    if group is None:
+        return told
+    pods = sum(clique.replicas for clique in workload.cliques if clique.name in group.clique_names)
+    return [
+        *told,
+        _from_label("GROVE_PCSG_NAME", names.GROUP),
+        _from_label("GROVE_PCSG_INDEX", names.GROUP_REPLICA_INDEX),
+        {"name": "GROVE_PCSG_TEMPLATE_NUM_PODS", "value": str(pods)},
+    ]
+
+
+def _from_label(name: str, label: str) -> Manifest:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
+
+
+def _pod_spec(workload: Workload, template: CliqueTemplate, environment: list[Manifest]) -> Manifest:
+    spec = effective_pod_spec(template, workload.priority_class)
+    for field in ("containers", "initContainers"):
+        if spec.get(field):
+            spec[field] = [_tell(container, environment) for container in spec[field]]
+    others = [gate for gate in spec.get("schedulingGates") or () if gate.get("name") != names.GATE]
+    spec["schedulingGates"] = [{"name": names.GATE}, *others]
+    return spec
+
+
+def _tell(container: Mapping[str, Any], environment: list[Manifest]) -> Manifest:
+    ours = {variable["name"] for variable in environment}
+    theirs = [variable for variable in container.get("env") or () if variable["name"] not in ours]
+    return {**container, "env": [*environment, *theirs]}

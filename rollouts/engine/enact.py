@@ -1,0 +1,267 @@
+"""Steps made into actions: what is created, patched and deleted so that each level takes its next step.
+
+Between `steps`, which decides, and `planner`, which puts the actions of all parts in order. The invariants: whatever is
+created has an owner that is observed; of what is deleted whole the parts that would have stayed the same go first, so
+that a deletion that was cut short still looks outdated and is finished by the next pass.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from rollouts.engine.actions import Action, Create, Delete, Kind, Moment, Patch, RemoveGate, WriteStatus
+from rollouts.engine.arrange import CliqueView, GroupReplica, GroupView, Replica, Shape, Tree
+from rollouts.engine.desired import (
+    Manifest,
+    build_clique,
+    build_group,
+    build_member_clique,
+    build_pod,
+    build_service,
+    patch_clique_template,
+    patch_replicas,
+)
+from rollouts.engine.observed import Clique
+from rollouts.engine.roller import Removal
+from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
+from rollouts.engine.termination import Termination
+from rollouts.engine.units import is_label_outdated, member_cliques
+from rollouts.engine.workload import Strategy, Workload
+
+GANG_TERMINATED = "GangTerminated"
+POD_ENDED = "PodEnded"
+_POD_SPEC = ("spec.podSpec",)  # is replaced, not merged: a field left out of the template is gone
+
+
+@dataclass(slots=True)
+class Draft:
+    """The actions of a plan while it is made, in the order in which they are carried out."""
+
+    creates: list[Create] = field(default_factory=list)
+    patches: list[Patch] = field(default_factory=list)
+    deletes: list[Delete] = field(default_factory=list)
+    gates: list[RemoveGate] = field(default_factory=list)
+    statuses: list[WriteStatus] = field(default_factory=list)
+    moments: list[Moment] = field(default_factory=list)
+
+    def add(self, actions: Iterable[Create | Patch | Delete]) -> None:
+        """Put each action among its like."""
+        for action in actions:
+            if isinstance(action, Create):
+                self.creates.append(action)
+            elif isinstance(action, Patch):
+                self.patches.append(action)
+            else:
+                self.deletes.append(action)
+
+    def tell(self, reason: str, component: str, text: str) -> None:
+        """Put an entry on the timeline."""
+        self.moments.append(Moment(reason, component, text))
+
+    def actions(self) -> tuple[Action, ...]:
+        """Return everything: owners first, what tells about it last."""
+        return (*self.creates, *self.patches, *self.deletes, *self.gates, *self.statuses)
+
+
+# ---- replicas of the set
+
+
+def remove_replicas(workload: Workload, tree: Tree, steps: SetStep, draft: Draft) -> None:
+    """Delete the replicas of the set whose turn it is: for good, or so that they come back with another template."""
+    for removal in steps.step.delete:
+        replica = tree.replicas[removal.unit.index]
+        for_good = replica.index >= workload.replicas
+        deletions = [*(_delete_all(replica, removal.reason) if for_good else empty(replica, removal.reason))]
+        draft.add(deletions)
+        if deletions:
+            draft.tell(removal.reason, replica.name, f"Replica {replica.name} is deleted: {_why(removal)}.")
+
+
+def _delete_all(replica: Replica, reason: str) -> Iterator[Delete]:
+    """Delete a replica of the set; what its parts own goes with them."""
+    for group in replica.groups:
+        if group.group is not None and not group.group.leaving:
+            yield Delete(Kind.GROUP, group.name, group.group.uid, reason)
+    for view in replica.cliques:
+        yield from _delete_clique(view, reason)
+    for gang in replica.gangs.values():
+        if not gang.leaving:
+            yield Delete(Kind.GANG, gang.name, gang.uid, reason)
+    if replica.service is not None and not replica.service.leaving:
+        yield Delete(Kind.SERVICE, replica.service.name, replica.service.uid, reason)
+
+
+def empty(replica: Replica, reason: str) -> Iterator[Delete]:
+    """Delete the pods of a set replica and leave what holds them, with the replicas that others have set."""
+    for view in sorted(member_cliques(replica), key=_is_outdated):
+        yield from _delete_clique(view, reason)
+    for view in sorted(replica.cliques, key=_is_outdated):
+        for pod in sorted(view.live, key=lambda pod: pod.template_hash != view.template_hash):  # noqa: B023
+            yield Delete(Kind.POD, pod.name, pod.uid, reason)
+
+
+def _delete_clique(view: CliqueView, reason: str) -> Iterator[Delete]:
+    if view.clique is not None and not view.clique.leaving:
+        yield Delete(Kind.CLIQUE, view.name, view.clique.uid, reason)
+
+
+def _is_outdated(view: CliqueView) -> bool:
+    return view.outdated > 0 or is_label_outdated(view)
+
+
+# ---- inside a replica of the set
+
+
+def keep_replica(shape: Shape, step: ReplicaStep, termination: Termination, draft: Draft) -> None:
+    """Create what is missing in a replica of the set and let each component take its step."""
+    workload, replica = shape.workload, step.replica
+    draft.add(_keep_service(workload, replica))
+    for clique in step.cliques:
+        _keep_clique(workload, clique, replica.index, draft)
+    for group in step.groups:
+        _keep_group(workload, group, replica.index, termination, draft)
+
+
+def _keep_service(workload: Workload, replica: Replica) -> Iterator[Create | Patch]:
+    service, wanted = replica.service, workload.publish_not_ready_addresses
+    if service is None:
+        yield Create(Kind.SERVICE, build_service(workload, replica.index))
+    elif not service.leaving and service.publish_not_ready_addresses != wanted:
+        yield Patch(Kind.SERVICE, service.name, service.uid, "", {"spec": {"publishNotReadyAddresses": wanted}})
+
+
+def _keep_clique(workload: Workload, step: CliqueStep, replica: int, draft: Draft) -> None:
+    view = step.view
+    if view.clique is None:
+        draft.creates.append(Create(Kind.CLIQUE, build_clique(workload, view, replica)))
+        return
+    in_place = not step.is_held
+    draft.patches.extend(_patch_clique(workload, view, view.clique, in_place=in_place))
+    _step_pods(workload, step, draft, replica, None)
+
+
+def _keep_group(workload: Workload, step: GroupStep, replica: int, termination: Termination, draft: Draft) -> None:
+    view = step.view
+    if view.group is None:
+        draft.creates.append(Create(Kind.GROUP, build_group(workload, view.template, replica)))
+        return
+    if not view.is_live:
+        return
+    change = patch_replicas(view.group, view.template.replicas)
+    if change is not None:
+        group = view.group
+        draft.patches.append(Patch(Kind.GROUP, group.name, group.uid, group.resource_version, change))
+    for removal in step.step.delete:
+        _remove_part(view.replicas[removal.unit.index], removal, draft)
+    for part, cliques in step.parts:
+        if part.name in termination.parts:
+            _terminate_part(part, termination.parts[part.name], draft)
+        else:
+            _keep_part(workload, view, part, cliques, replica, draft)
+
+
+def _remove_part(part: GroupReplica, removal: Removal, draft: Draft) -> None:
+    deletions = [*_delete_part(part, removal.reason)]
+    draft.add(deletions)
+    if deletions:
+        draft.tell(removal.reason, part.name, f"Replica {part.name} is deleted: {_why(removal)}.")
+
+
+def _delete_part(part: GroupReplica, reason: str) -> Iterator[Delete]:
+    for view in sorted(part.cliques, key=_is_outdated):
+        yield from _delete_clique(view, reason)
+
+
+def _keep_part(
+    workload: Workload,
+    group: GroupView,
+    part: GroupReplica,
+    cliques: Iterable[CliqueStep],
+    replica: int,
+    draft: Draft,
+) -> None:
+    """Create the missing PodCliques of a group replica, and the pods of those there are."""
+    in_place = workload.strategy is Strategy.ON_DELETE
+    for step in cliques:
+        view = step.view
+        if view.is_empty and not step.is_held:
+            manifest = build_member_clique(workload, view, replica, group, part.index)
+            draft.creates.append(Create(Kind.CLIQUE, manifest))
+        elif view.clique is not None:
+            draft.patches.extend(_patch_clique(workload, view, view.clique, in_place=in_place))
+            _step_pods(workload, step, draft, replica, (group, part.index))
+
+
+def _patch_clique(workload: Workload, view: CliqueView, clique: Clique, *, in_place: bool) -> Iterator[Patch]:
+    """Bring a PodClique up to date: its template if that may change in place, and the replicas of the template."""
+    if clique.leaving:
+        return
+    change: Manifest = patch_replicas(clique, view.template.replicas) or {}
+    whole: tuple[str, ...] = ()
+    if in_place and clique.template_hash != view.template_hash:
+        change = _merge(patch_clique_template(workload, view), change)
+        whole = _POD_SPEC
+    if change:
+        yield Patch(Kind.CLIQUE, clique.name, clique.uid, clique.resource_version, change, whole)
+
+
+def _merge(one: Manifest, other: Manifest) -> Manifest:
+    merged = {**one}
+    for name, value in other.items():
+        both = isinstance(value, dict) and isinstance(merged.get(name), dict)
+        merged[name] = _merge(merged[name], value) if both else value
+    return merged
+
+
+def _step_pods(
+    workload: Workload, step: CliqueStep, draft: Draft, replica: int, group: tuple[GroupView, int] | None
+) -> None:
+    """Delete and create the pods of a clique whose turn it is."""
+    view = step.view
+    if not step.step.create and not step.step.delete and len(view.pods) == len(view.live):
+        return
+    by_name = {pod.name: pod for pod in view.pods}
+    for removal in step.step.delete:
+        pod = by_name[removal.unit.key]
+        draft.deletes.append(Delete(Kind.POD, pod.name, pod.uid, removal.reason))
+        text = f"Pod {pod.name} (index {pod.index}) of {view.name} is deleted: {_why(removal)}."
+        draft.tell(removal.reason, view.name, text)
+    if view.is_live and not step.is_held:
+        live = {pod.name for pod in view.live}
+        for pod in view.pods:
+            if pod.name not in live and not pod.leaving:
+                draft.deletes.append(Delete(Kind.POD, pod.name, pod.uid, POD_ENDED))
+    for index in step.step.create:
+        draft.creates.append(Create(Kind.POD, build_pod(workload, view, index, replica, group)))
+    if step.step.create:
+        indices = ", ".join(map(str, step.step.create))
+        draft.tell("PodsCreated", view.name, f"Pods of {view.name} are created with the indices {indices}.")
+
+
+# ---- gang termination
+
+
+def terminate_replica(replica: Replica, breached: str, draft: Draft) -> None:
+    """Recreate all pods of a replica of the set."""
+    draft.add(empty(replica, GANG_TERMINATED))
+    text = f"Replica {replica.name} is recreated: {breached} was below its minimum for the termination delay."
+    draft.tell(GANG_TERMINATED, replica.name, text)
+
+
+def _terminate_part(part: GroupReplica, breached: str, draft: Draft) -> None:
+    draft.add(_delete_part(part, GANG_TERMINATED))
+    text = f"Replica {part.name} is recreated: {breached} was below its minimum for the termination delay."
+    draft.tell(GANG_TERMINATED, part.name, text)
+
+
+_WHY = {
+    "OutdatedUnavailable": "it is outdated and serves nobody",
+    "Outdated": "it is outdated and its turn has come",
+    "OutdatedSurge": "it is surge for a template that is no longer wanted",
+    "SurgeNotAllowed": "it is surge beyond what maxSurge allows",
+    "SurgeDone": "it was surge, and every original is updated and available",
+    "ScaledIn": "fewer are wanted",
+}
+
+
+def _why(removal: Removal) -> str:
+    return _WHY[removal.reason]

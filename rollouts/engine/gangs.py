@@ -1,0 +1,149 @@
+"""PodGangs: which pods are placed together, and when a pod may be placed at all (DESIGN 6.9).
+
+One base gang a replica of the set (its cliques in no group, and the replicas of each scaling group that its minimum asks
+for), one scaled gang for each further replica of a group, surge included. `planner` asks for the gangs that should be
+and the gates that may open; `desired` builds everything else. The invariants: a gate opens only for a pod that its gang,
+as it is stored, refers to; and a scaled gang waits until every group of the base gang has its minimum placed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rollouts.engine import names
+from rollouts.engine.actions import Create, Delete, Kind, Patch, RemoveGate
+from rollouts.engine.arrange import CliqueView, GroupView, Replica, Shape
+from rollouts.engine.desired import SCHEDULER_API, default_labels, owned_by
+from rollouts.engine.observed import Gang
+from rollouts.engine.workload import Workload
+
+PodGroups = Mapping[str, tuple[int, tuple[str, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class WantedGang:
+    """A gang that should be."""
+
+    name: str
+    is_base: bool
+    cliques: tuple[CliqueView, ...]  # those whose pods are in it
+
+    @property
+    def pod_groups(self) -> PodGroups:
+        """How many pods of each clique it takes, and which there are."""
+        return {view.name: (view.needed, tuple([pod.name for pod in view.live])) for view in self.cliques}
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether each clique in it has as many pods as must be placed together."""
+        return all(len(view.live) >= view.needed for view in self.cliques)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether each clique in it has all its pods."""
+        return all(len(view.live) >= view.wanted for view in self.cliques)
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether the minimum of each clique in it is placed."""
+        return all(view.scheduled >= view.needed for view in self.cliques)
+
+
+def wanted_gangs(shape: Shape, replica: Replica) -> tuple[WantedGang, ...]:
+    """Return the gangs that a replica of the set should have, the base gang first."""
+    base = [*replica.cliques]
+    scaled = []
+    for group in replica.groups:
+        for index, cliques in _parts(shape, group):
+            if index < group.template.min_available:
+                base.extend(cliques)
+            else:
+                name = names.scaled_gang_name(group.name, index, group.template.min_available)
+                scaled.append(WantedGang(name, is_base=False, cliques=cliques))
+    name = names.base_gang_name(shape.workload.name, replica.index)
+    return (WantedGang(name, is_base=True, cliques=tuple(base)), *scaled)
+
+
+def _parts(shape: Shape, group: GroupView) -> Iterator[tuple[int, tuple[CliqueView, ...]]]:
+    """Go through the replicas of a group that are wanted or exist."""
+    for index in sorted({*range(group.wanted), *group.replicas}):
+        part = group.replicas.get(index) or shape.group_replica(group.name, group.template, index, {})
+        yield index, part.cliques
+
+
+def plan_gangs(
+    workload: Workload, replica: Replica, wanted: tuple[WantedGang, ...]
+) -> Iterator[Create | Patch | Delete]:
+    """Yield what makes the stored gangs of a replica those that should be."""
+    for gang in wanted:
+        stored = replica.gangs.get(gang.name)
+        if stored is None:
+            if gang.is_filled:
+                yield Create(Kind.GANG, build_gang(workload, replica.index, gang))
+        elif not stored.leaving and _is_patch_due(stored, gang):
+            spec = {"podgroups": _render_pod_groups(workload, gang.pod_groups)}
+            yield Patch(Kind.GANG, stored.name, stored.uid, stored.resource_version, {"spec": spec})
+    known = {gang.name for gang in wanted} if len(replica.gangs) > 1 else {wanted[0].name}
+    for stored in replica.gangs.values():
+        if stored.name not in known and not stored.leaving:
+            yield Delete(Kind.GANG, stored.name, stored.uid, "GangNotNeeded")
+
+
+def _is_patch_due(stored: Gang, gang: WantedGang) -> bool:
+    """Whether the stored gang must be brought up to date now.
+
+    A pod that went is struck out together with the entry of the one that takes its place: one write for both.
+    """
+    groups = gang.pod_groups
+    if stored.pod_groups == groups:
+        return False
+    return gang.is_full or any(
+        name not in stored.pod_groups or not set(pods) <= set(stored.pod_groups[name][1])
+        for name, (_, pods) in groups.items()
+    )
+
+
+def plan_gates(replica: Replica, wanted: tuple[WantedGang, ...]) -> Iterator[RemoveGate]:
+    """Yield the gates that may open."""
+    base = wanted[0]
+    for gang in wanted:
+        stored = replica.gangs.get(gang.name)
+        if stored is None or stored.leaving:
+            continue
+        for view in gang.cliques:
+            waiting = [pod for pod in view.live if pod.gated]
+            if waiting and (gang.is_base or base.is_scheduled):
+                referred = stored.pod_groups.get(view.name, (0, ()))[1]
+                yield from (RemoveGate(pod.name, pod.uid) for pod in waiting if pod.name in referred)
+
+
+def build_gang(workload: Workload, replica: int, gang: WantedGang) -> dict[str, Any]:
+    """Return a PodGang with the pods there are."""
+    labels = default_labels(workload.name, "podgang", gang.name) | {names.REPLICA_INDEX: str(replica)}
+    if not gang.is_base:
+        labels[names.BASE_GANG] = names.base_gang_name(workload.name, replica)
+    spec: dict[str, Any] = {"podgroups": _render_pod_groups(workload, gang.pod_groups)}
+    if workload.priority_class:
+        spec["priorityClassName"] = workload.priority_class
+    return {
+        "apiVersion": SCHEDULER_API,
+        "kind": "PodGang",
+        "metadata": {
+            "name": gang.name,
+            "namespace": workload.namespace,
+            "labels": labels,
+            "ownerReferences": owned_by("PodCliqueSet", workload.name, workload.uid),
+        },
+        "spec": spec,
+    }
+
+
+def _render_pod_groups(workload: Workload, groups: PodGroups) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "minReplicas": least,
+            "podReferences": [{"namespace": workload.namespace, "name": pod} for pod in pods],
+        }
+        for name, (least, pods) in groups.items()
+    ]

@@ -1,0 +1,127 @@
+"""One pass over a workload: what to do now, what to write down, why it waits, and when to look again.
+
+`plan` is called after every change. It arranges what is observed (`arrange`), asks whether an update is under way
+(`update`), asks what is next at every level (`steps`), and makes actions of the answers with `desired` and `gangs`;
+`status` and `diagnosis` tell about them. Nothing is remembered between passes but what the resources' status says.
+
+The invariants: an owner is there before what it owns is created; everything is carried out in the order of the plan, or
+not, without harm; the same input gives the same plan.
+"""
+
+from rollouts.engine.actions import Kind, Moment, Plan, WriteStatus
+from rollouts.engine.arrange import Shape, Tree, arrange
+from rollouts.engine.diagnosis import Diagnosis, Examiner
+from rollouts.engine.enact import Draft, keep_replica, remove_replicas, terminate_replica
+from rollouts.engine.gangs import WantedGang, plan_gangs, plan_gates, wanted_gangs
+from rollouts.engine.hashing import compute_generation_hash, compute_template_hash
+from rollouts.engine.observed import Observed
+from rollouts.engine.status import Pen, clique_status, group_status, make_pen, set_status
+from rollouts.engine.steps import GroupStep, ReplicaStep, SetStep, choose_steps, no_steps
+from rollouts.engine.termination import Termination, decide_termination
+from rollouts.engine.update import Turn, Update, decide_update, read_progress
+from rollouts.engine.workload import Workload
+
+
+def plan(workload: Workload, observed: Observed, now: float) -> Plan:
+    """Return what to do about a workload as it is observed."""
+    hashes = {clique.name: compute_template_hash(clique, workload.priority_class) for clique in workload.cliques}
+    shape = Shape(workload, hashes)
+    tree = arrange(shape, observed)
+    former = read_progress(observed.status)
+    update = decide_update(workload, tree, former, compute_generation_hash(workload))
+    if update.turn is Turn.START:
+        return _begin(shape, tree, update, observed, now)
+    return _pass(shape, tree, update, observed, now)
+
+
+def _begin(shape: Shape, tree: Tree, update: Update, observed: Observed, now: float) -> Plan:
+    """Write down that an update begins, and nothing else: what is replaced for it is replaced by the next pass."""
+    pen = make_pen(shape.workload, update, now)
+    status = set_status(pen, observed.status, shape, tree, no_steps(), ())
+    write = WriteStatus(Kind.SET, shape.workload.name, shape.workload.uid, status)
+    return Plan((write,), tuple(_update_moments(shape.workload, update)), (), tree.strangers, None)
+
+
+def _pass(shape: Shape, tree: Tree, update: Update, observed: Observed, now: float) -> Plan:
+    """Take the next step at every level."""
+    workload = shape.workload
+    steps = choose_steps(shape, tree, update)
+    termination = decide_termination(workload, steps, now)
+    draft = Draft(moments=_update_moments(workload, update))
+    remove_replicas(workload, tree, steps, draft)
+    bases = {step.replica.index: _step_replica(shape, step, termination, draft) for step in steps.replicas}
+    diagnosis = Examiner(workload, update, now).diagnose(tree, steps, bases)
+    pen = make_pen(workload, update, now)
+    _write_statuses(pen, steps, termination, draft)
+    _write_set_status(pen, shape, tree, steps, observed, diagnosis, draft)
+    times = [at for at in (termination.due_at, diagnosis.look_again_at) if at is not None]
+    return Plan(draft.actions(), tuple(draft.moments), diagnosis.waits, tree.strangers, min(times, default=None))
+
+
+def _step_replica(shape: Shape, step: ReplicaStep, termination: Termination, draft: Draft) -> WantedGang:
+    """Take the next step in a replica of the set; returns its base gang."""
+    replica = step.replica
+    gangs = wanted_gangs(shape, replica)
+    if replica.index in termination.replicas:
+        terminate_replica(replica, termination.replicas[replica.index], draft)
+        return gangs[0]
+    keep_replica(shape, step, termination, draft)
+    draft.add(plan_gangs(shape.workload, replica, gangs))
+    draft.gates.extend(plan_gates(replica, gangs))
+    return gangs[0]
+
+
+def _write_statuses(pen: Pen, steps: SetStep, termination: Termination, draft: Draft) -> None:
+    """Write the statuses of PodCliques and PodCliqueScalingGroups that differ from the stored ones."""
+    for step in steps.replicas:
+        terminated = step.replica.index in termination.replicas
+        for clique in step.cliques:
+            found = clique.view.clique
+            if found is not None and not found.leaving:
+                status = clique_status(pen, clique, at_work=step.is_at_work, terminated=terminated, is_member=False)
+                if status != found.status:
+                    draft.statuses.append(WriteStatus(Kind.CLIQUE, found.name, found.uid, status))
+        for group in step.groups:
+            _write_member_statuses(pen, group, step, draft, terminated=terminated)
+            owner = group.view.group
+            if owner is not None and not owner.leaving:
+                status = group_status(pen, group, at_work=step.is_at_work, terminated=terminated)
+                if status != owner.status:
+                    draft.statuses.append(WriteStatus(Kind.GROUP, owner.name, owner.uid, status))
+
+
+def _write_member_statuses(pen: Pen, group: GroupStep, step: ReplicaStep, draft: Draft, *, terminated: bool) -> None:
+    if terminated:
+        return  # they are deleted by this very pass
+    for _, cliques in group.parts:
+        for clique in cliques:
+            found = clique.view.clique
+            if found is not None and not found.leaving:
+                status = clique_status(pen, clique, at_work=step.is_at_work, terminated=False, is_member=True)
+                if status != found.status:
+                    draft.statuses.append(WriteStatus(Kind.CLIQUE, found.name, found.uid, status))
+
+
+def _write_set_status(
+    pen: Pen, shape: Shape, tree: Tree, steps: SetStep, observed: Observed, diagnosis: Diagnosis, draft: Draft
+) -> None:
+    status = set_status(pen, observed.status, shape, tree, steps, diagnosis.waits)
+    if status != observed.status:
+        draft.statuses.append(WriteStatus(Kind.SET, shape.workload.name, shape.workload.uid, status))
+
+
+def _update_moments(workload: Workload, update: Update) -> list[Moment]:
+    """Tell what becomes of the update."""
+    name, short = workload.name, update.generation_hash
+    moments = []
+    if update.supersedes:
+        text = f"The update of {name} to {update.former.generation_hash} is superseded by one to {short}."
+        moments.append(Moment("UpdateSuperseded", name, text))
+    if update.turn is Turn.START:
+        moments.append(Moment("UpdateStarted", name, f"An update of {name} to {short} begins ({workload.strategy})."))
+    elif update.turn is Turn.END:
+        moments.append(Moment("UpdateEnded", name, f"The update of {name} to {short} has ended."))
+    elif update.selected is not None and update.selected not in update.former.updating:
+        text = f"Replica {name}-{update.selected} is selected to be updated."
+        moments.append(Moment("ReplicaSelected", f"{name}-{update.selected}", text))
+    return moments

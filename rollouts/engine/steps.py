@@ -1,0 +1,182 @@
+"""What each component does next: the roller asked at every level of a replica, with what the strategy allows.
+
+Between `update`, which says whether and where an update is at work, and `planner`, which makes actions of the steps;
+`status` and `diagnosis` read the same steps, so that what is told is what is done. The strategies differ here and nowhere
+else (DESIGN 6.5):
+
+    RollingRecreate, RollingUpdate   components of the selected replica roll, with 1/0 or their own budgets
+    ReplicaRecreate                  the set rolls; inside a replica everything is just kept up
+    OnDelete                         nothing rolls
+
+What is replaced whole and outdated gets no new pods meanwhile: they would be of the current template, and two versions
+never meet inside it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rollouts.engine.arrange import CliqueView, GroupReplica, GroupView, Replica, Shape, Tree
+from rollouts.engine.budget import Budget, resolve_budget
+from rollouts.engine.roller import Step, Unit
+from rollouts.engine.units import (
+    NO_STEP,
+    choose_pod_step,
+    choose_replica_step,
+    group_units,
+    has_live_frame,
+    is_group_replica_outdated,
+    is_replica_outdated,
+    set_units,
+)
+from rollouts.engine.update import Turn, Update
+from rollouts.engine.workload import BudgetSpec, Strategy, Workload
+
+ONE_AT_A_TIME = Budget(1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CliqueStep:
+    """What is next for the pods of a clique."""
+
+    view: CliqueView
+    budget: Budget
+    is_rolling: bool
+    is_held: bool  # outdated and to be replaced whole: no new pods until then
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStep:
+    """What is next for the replicas of a scaling group, and inside those that stay."""
+
+    view: GroupView
+    budget: Budget
+    is_rolling: bool
+    units: tuple[Unit, ...]
+    step: Step
+    parts: tuple[tuple[GroupReplica, tuple[CliqueStep, ...]], ...]  # those that stay or are created
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStep:
+    """What is next inside a replica of the set that stays or is created."""
+
+    replica: Replica
+    is_at_work: bool  # an automatic update is replacing parts of it, or all of it
+    cliques: tuple[CliqueStep, ...]
+    groups: tuple[GroupStep, ...]
+
+    @property
+    def clique_steps(self) -> Iterator[CliqueStep]:
+        """All its cliques, those of groups as well."""
+        yield from self.cliques
+        for group in self.groups:
+            for _, cliques in group.parts:
+                yield from cliques
+
+
+@dataclass(frozen=True, slots=True)
+class SetStep:
+    """What is next for the replicas of the set."""
+
+    budget: Budget
+    is_rolling: bool
+    units: tuple[Unit, ...]
+    step: Step
+    replicas: tuple[ReplicaStep, ...]  # those that stay or are created, by index
+
+
+def no_steps() -> SetStep:
+    """Return that nothing is next anywhere."""
+    return SetStep(ONE_AT_A_TIME, is_rolling=False, units=(), step=NO_STEP, replicas=())
+
+
+def choose_steps(shape: Shape, tree: Tree, update: Update) -> SetStep:
+    """Return what is next at every level."""
+    workload = shape.workload
+    whole = workload.strategy is Strategy.REPLICA_RECREATE
+    rolling = whole and update.is_under_way
+    budget = resolve_budget(workload.budget, workload.replicas) if whole else ONE_AT_A_TIME
+    units, step = _choose_set_step(workload, tree, budget, update, whole=whole)
+    leaving = {unit.index for unit in units if unit.leaving} | {removal.unit.index for removal in step.delete}
+    staying = sorted({index for index in tree.replicas if index not in leaving} | {*step.create})
+    replicas = (tree.replicas.get(index) or shape.replica(index) for index in staying)
+    steps = tuple(_choose_replica_parts(shape, replica, update) for replica in replicas)
+    return SetStep(budget, rolling, tuple(units), step, steps)
+
+
+def _choose_set_step(
+    workload: Workload, tree: Tree, budget: Budget, update: Update, *, whole: bool
+) -> tuple[Sequence[Unit], Step]:
+    rolling = whole and update.is_under_way
+    if not rolling and _is_settled(workload, tree):
+        return (), NO_STEP
+    units = set_units(tree.replicas.values(), whole=whole)
+    careful = update.turn is not Turn.NONE or any(unit.outdated for unit in units)
+    return units, choose_replica_step(units, workload.replicas, budget, rolling=rolling, careful=careful)
+
+
+def _is_settled(workload: Workload, tree: Tree) -> bool:
+    """Whether just the wanted replicas are there, all of them to stay."""
+    if workload.strategy is Strategy.REPLICA_RECREATE and any(map(is_replica_outdated, tree.replicas.values())):
+        return False
+    return (
+        len(tree.replicas) == workload.replicas
+        and all(index < workload.replicas for index in tree.replicas)
+        and all(map(has_live_frame, tree.replicas.values()))
+    )
+
+
+def _choose_replica_parts(shape: Shape, replica: Replica, update: Update) -> ReplicaStep:
+    strategy = shape.workload.strategy
+    whole = strategy is Strategy.REPLICA_RECREATE
+    held = whole and is_replica_outdated(replica)
+    at_work = update.is_under_way and (
+        held or replica.index in update.former.updating if whole else replica.index == update.selected
+    )
+    rolling = at_work and not whole
+    return ReplicaStep(
+        replica,
+        is_at_work=at_work,
+        cliques=tuple(_choose_clique(shape, view, rolling=rolling, held=held) for view in replica.cliques),
+        groups=tuple(_choose_group(shape, view, update, rolling=rolling, held=held) for view in replica.groups),
+    )
+
+
+def _choose_clique(shape: Shape, view: CliqueView, *, rolling: bool, held: bool) -> CliqueStep:
+    budget = _budget(shape.workload, view.template.budget, view.wanted) if rolling else ONE_AT_A_TIME
+    return _keep_up(view, budget, rolling=rolling, held=held)
+
+
+def _keep_up(view: CliqueView, budget: Budget, *, rolling: bool, held: bool) -> CliqueStep:
+    if not view.is_live:
+        return CliqueStep(view, budget, rolling, held, NO_STEP)  # pods come after their PodClique
+    step = choose_pod_step(view, budget, rolling=rolling)
+    return CliqueStep(view, budget, rolling, held, Step(step.delete, ()) if held else step)
+
+
+def _choose_group(shape: Shape, view: GroupView, update: Update, *, rolling: bool, held: bool) -> GroupStep:
+    budget = _budget(shape.workload, view.template.budget, view.wanted)
+    if not view.is_live:
+        return GroupStep(view, budget, rolling, (), NO_STEP, ())  # PodCliques come after their scaling group
+    units = group_units(view)
+    careful = update.turn is not Turn.NONE or any(unit.outdated for unit in units)
+    step = choose_replica_step(units, view.wanted, budget, rolling=rolling, careful=careful)
+    if held:
+        step = Step(step.delete, ())
+    leaving = {unit.index for unit in units if unit.leaving} | {removal.unit.index for removal in step.delete}
+    staying = sorted({index for index in view.replicas if index not in leaving} | {*step.create})
+    parts = (view.replicas.get(index) or shape.group_replica(view.name, view.template, index, {}) for index in staying)
+    steps = tuple((part, tuple(_part_steps(shape, part, held=held))) for part in parts)
+    return GroupStep(view, budget, rolling, tuple(units), step, steps)
+
+
+def _part_steps(shape: Shape, part: GroupReplica, *, held: bool) -> Iterator[CliqueStep]:
+    replaced_whole = shape.workload.strategy is not Strategy.ON_DELETE and is_group_replica_outdated(part)
+    for view in part.cliques:
+        yield _keep_up(view, ONE_AT_A_TIME, rolling=False, held=held or replaced_whole)
+
+
+def _budget(workload: Workload, spec: BudgetSpec | None, wanted: int) -> Budget:
+    """Return what an update may do to a component; only RollingUpdate looks at what was written for it."""
+    return resolve_budget(spec, wanted) if workload.strategy is Strategy.ROLLING_UPDATE else ONE_AT_A_TIME

@@ -1,0 +1,122 @@
+"""Gang termination: what has been below its minimum for too long is recreated (DESIGN 6.10).
+
+How long is read from the conditions that `status` has written; `planner` carries the decision out, and `status` then
+starts the clocks anew. The invariants: only what is below its minimum right now is terminated; never what was never
+scheduled, since it would only be put back in the queue it already waits in; never what an automatic update is at work
+in.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rollouts.engine.arrange import CliqueView, GroupReplica, GroupView
+from rollouts.engine.conditions import BREACHED, SCHEDULED, find_condition
+from rollouts.engine.steps import ReplicaStep, SetStep
+from rollouts.engine.times import parse_time
+from rollouts.engine.units import is_group_replica_available
+from rollouts.engine.workload import Workload
+
+# A condition that changed this soon after the object was made says how it began, not that it was ever different.
+GRACE: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Termination:
+    """What is recreated now, and when to look again."""
+
+    replicas: Mapping[int, str]  # of the set: index and the name of what is below its minimum
+    parts: Mapping[str, str]  # replicas of scaling groups: name and the PodClique that is below its minimum
+    due_at: float | None  # when the next one is due
+
+
+def decide_termination(workload: Workload, steps: SetStep, now: float) -> Termination:
+    """Return what has been below its minimum for the termination delay."""
+    replicas: dict[int, str] = {}
+    parts: dict[str, str] = {}
+    due = []
+    for step in steps.replicas:
+        if step.is_at_work:
+            continue
+        for name, since, part in _breaches(step):
+            at = since + workload.termination_delay
+            if at > now:
+                due.append(at)
+            elif part is None:
+                replicas.setdefault(step.replica.index, name)
+            else:
+                parts.setdefault(part, name)
+    return Termination(replicas, parts, min(due, default=None))
+
+
+def is_breached(view: CliqueView) -> bool:
+    """Whether a clique has fewer pods that are scheduled and not failing than its minimum."""
+    if view.scheduled < view.needed:
+        return True
+    return view.available < view.needed and count_fine(view) < view.needed
+
+
+def count_fine(view: CliqueView) -> int:
+    """How many of its pods are scheduled and serve, or are still on their way."""
+    return sum(bool(pod.node) and (pod.ready or not pod.failing) for pod in view.live)
+
+
+def is_group_breached(view: GroupView) -> bool:
+    """Whether a scaling group has fewer replicas without a breach than its minimum."""
+    return view.wanted - len(_breached_parts(view)) < view.needed
+
+
+def _breached_parts(view: GroupView) -> list[GroupReplica]:
+    parts = (view.replicas.get(index) for index in range(view.wanted))
+    return [
+        part
+        for part in parts
+        if part is None or (not is_group_replica_available(part) and any(map(is_breached, part.cliques)))
+    ]
+
+
+def _breaches(step: ReplicaStep) -> Iterator[tuple[str, float, str | None]]:
+    """Yield what is below its minimum: its name, since when, and the group replica if it is enough to recreate that."""
+    for view in step.replica.cliques:
+        since = _breached_since(view)
+        if since is not None:
+            yield view.name, since, None
+    for group in step.replica.groups:
+        if not group.is_live or all(map(is_group_replica_available, group.replicas.values())):
+            continue
+        if is_group_breached(group):
+            since = _group_breached_since(group)
+            if since is not None:
+                yield group.name, since, None
+        else:
+            yield from _part_breaches(group)
+
+
+def _part_breaches(group: GroupView) -> Iterator[tuple[str, float, str | None]]:
+    for part in group.replicas.values():
+        for view in part.cliques:
+            since = _breached_since(view)
+            if since is not None:
+                yield view.name, since, part.name
+
+
+def _breached_since(view: CliqueView) -> float | None:
+    """Return since when a PodClique that was scheduled once is below its minimum."""
+    clique = view.clique
+    if clique is None or clique.leaving or not is_breached(view):
+        return None
+    scheduled = find_condition(clique.status, SCHEDULED)
+    changed = parse_time(scheduled.get("lastTransitionTime"))
+    was_scheduled = scheduled.get("status") == "True" or (changed is not None and changed > clique.created + GRACE)
+    return _true_since(find_condition(clique.status, BREACHED)) if was_scheduled else None
+
+
+def _group_breached_since(view: GroupView) -> float | None:
+    """Return since when a scaling group that was fine once is below its minimum."""
+    assert view.group is not None
+    since = _true_since(find_condition(view.group.status, BREACHED))
+    return since if since is not None and since > view.group.created + GRACE else None
+
+
+def _true_since(condition: Mapping[str, Any]) -> float | None:
+    return parse_time(condition.get("lastTransitionTime")) if condition.get("status") == "True" else None

@@ -1,0 +1,137 @@
+"""Whether an update is under way, and where it is at work.
+
+Read from the status of the set, where progress lives, and from what is observed. `planner` asks first of all; `status`
+writes the answer back. The invariants: an update is recorded before anything is replaced for it; a new generation hash
+forgets all progress (DESIGN 6.7); a selected replica stays selected until it is complete.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from rollouts.engine.arrange import Replica, Tree
+from rollouts.engine.order import replica_update_order
+from rollouts.engine.units import (
+    has_surge,
+    is_anything_scheduled,
+    is_replica_available,
+    is_replica_complete,
+    is_replica_outdated,
+)
+from rollouts.engine.workload import Strategy, Workload
+
+
+class Turn(Enum):
+    """What becomes of the update in this pass."""
+
+    NONE = "None"  # nothing to update, or nobody to do it
+    FIRST = "First"  # the first hash ever: noted, nothing to replace
+    START = "Start"  # an update begins: noted now, worked at from the next pass on
+    WORK = "Work"  # under way
+    END = "End"  # nothing is left to do: the end is noted
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the status of the set says about its update."""
+
+    generation_hash: str  # empty: none yet
+    started_at: str  # empty: there was no update yet
+    ended_at: str  # empty: not ended
+    updating: Mapping[int, str]  # the replicas being updated, and since when
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an update has begun and not ended."""
+        return bool(self.started_at) and not self.ended_at
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The update as this pass sees it."""
+
+    turn: Turn
+    generation_hash: str
+    former: Progress
+    supersedes: bool  # another update was still open when this one began
+    selected: int | None  # the replica whose components roll; None under ReplicaRecreate and OnDelete
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether pods are replaced for it in this pass."""
+        return self.turn is Turn.WORK
+
+
+def read_progress(status: Mapping[str, Any]) -> Progress:
+    """Return what a stored status says; what it does not say is empty."""
+    stored = status.get("updateProgress") or {}
+    updating = stored.get("updatingReplicas") or ()
+    return Progress(
+        generation_hash=status.get("currentGenerationHash") or "",
+        started_at=stored.get("updateStartedAt") or "",
+        ended_at=stored.get("updateEndedAt") or "",
+        updating={entry["replicaIndex"]: entry.get("updateStartedAt") or "" for entry in updating},
+    )
+
+
+def decide_update(workload: Workload, tree: Tree, former: Progress, generation_hash: str) -> Update:
+    """Return what becomes of the update in this pass."""
+    turn = _decide_turn(workload, tree, former, generation_hash)
+    supersedes = turn is Turn.START and former.is_open and former.generation_hash != generation_hash
+    selected = None
+    if turn is Turn.WORK and workload.strategy is not Strategy.REPLICA_RECREATE:
+        selected = _select(workload, tree.replicas.values(), former)
+    return Update(turn, generation_hash, former, supersedes, selected)
+
+
+def _decide_turn(workload: Workload, tree: Tree, former: Progress, generation_hash: str) -> Turn:
+    if not former.generation_hash:
+        return Turn.FIRST
+    if former.generation_hash != generation_hash:
+        return Turn.START
+    if workload.strategy is Strategy.ON_DELETE:
+        return Turn.END if former.is_open else Turn.NONE
+    if not former.is_open:
+        # Left behind by OnDelete, or found when we came: to be rolled by whoever rolls now.
+        return Turn.START if any(map(is_replica_outdated, tree.replicas.values())) else Turn.NONE
+    return Turn.END if _is_done(workload, tree) else Turn.WORK
+
+
+def _is_done(workload: Workload, tree: Tree) -> bool:
+    """Whether there are just the wanted replicas, each of them complete."""
+    replicas = tree.replicas
+    return (
+        len(replicas) == workload.replicas
+        and all(index in replicas for index in range(workload.replicas))
+        and all(is_replica_complete(replica) for replica in replicas.values())
+    )
+
+
+def _select(workload: Workload, replicas: Iterable[Replica], former: Progress) -> int | None:
+    """Return the replica whose turn it is: the one that was selected, until it is complete, then the next."""
+    originals = [replica for replica in replicas if replica.index < workload.replicas]
+    for replica in originals:
+        if replica.index in former.updating and not is_replica_complete(replica):
+            return replica.index
+    waiting = [replica for replica in originals if needs_update(replica)]
+    return min(waiting, key=_order).index if waiting else None
+
+
+def needs_update(replica: Replica) -> bool:
+    """Whether a replica has work for an update to do, or must be waited for.
+
+    An updated replica that broke holds the next one up. One that waits for nodes does not: it would wait just as long
+    if the others were left alone.
+    """
+    if is_replica_complete(replica):
+        return False
+    if is_replica_outdated(replica) or has_surge(replica):
+        return True
+    return is_anything_scheduled(replica) and not is_replica_available(replica)
+
+
+def _order(replica: Replica) -> tuple[bool, bool, int]:
+    scheduled = is_anything_scheduled(replica)
+    breached = scheduled and not is_replica_available(replica)
+    return replica_update_order(replica.index, scheduled=scheduled, breached=breached)
