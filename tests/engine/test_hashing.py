@@ -75,6 +75,7 @@ INCLUDED: dict[str, Edits] = {
     "node-selector": {f"{POD}.nodeSelector": {"example.com/pool": "b"}},
     "an-empty-object": {f"{POD}.volumes.0.emptyDir": REMOVED},
     "an-empty-text": {f"{MAIN}.env.0.value": ""},
+    "an-empty-text-of-the-pod": {f"{POD}.hostname": ""},
     "an-empty-label": {f"{CLIQUE}.labels.schedulerName": ""},
     "an-empty-object-that-selects": {f"{POD}.affinity": {"podAffinity": {"required": [{"labelSelector": {}}]}}},
     "order-of-a-list": {f"{POD}.volumes": [{"name": "b", "emptyDir": {}}, {"name": "cache", "emptyDir": {}}]},

@@ -245,6 +245,21 @@ def test_a_manifest_that_nests_without_end_is_not_walked_through() -> None:
     assert unreadable(small({"spec.x": None}) | {"spec": {"deep": deep}}) == [("", Code.TOO_DEEP)]
 
 
+def test_nesting_ends_at_its_limit() -> None:
+    # spec.x is two levels down.
+    for more, is_read in ((62, True), (63, False)):
+        value: object = 1
+        for _ in range(more):
+            value = [value]
+        assert isinstance(parse_workload(small({"spec.x": value})), Workload) is is_read
+
+
+def test_texts_end_at_their_limit() -> None:
+    role = f"{FRONTEND}.spec.roleName"
+    assert workload_of(small({role: "r" * 253})).cliques[0].role_name == "r" * 253
+    assert unreadable(small({role: "r" * 254})) == [("spec.template.cliques[0].spec.roleName", Code.TOO_LONG)]
+
+
 def test_a_number_that_python_will_not_even_print_is_found() -> None:
     assert unreadable(small({"spec.replicas": 10**5000})) == [("spec.replicas", Code.OUT_OF_RANGE)]
 

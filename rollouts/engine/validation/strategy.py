@@ -116,8 +116,7 @@ def _is_zero_as_written(budget: Place) -> bool:
 
 
 def _says_one_at_a_time(budget: Place) -> bool:
-    unavailable, surge = budget["maxUnavailable"], budget["maxSurge"]
-    return (unavailable.is_wrong or unavailable.value in (None, 1)) and (surge.is_wrong or surge.value in (None, 0))
+    return budget["maxUnavailable"].value in (None, 1) and budget["maxSurge"].value in (None, 0)
 
 
 def _is_written(strategy: Place) -> bool:
