@@ -37,6 +37,7 @@ class CliqueView:
     available: int
     scheduled: int
     outdated: int  # of the live ones
+    is_updating: bool  # its own status says that its update to the current templates has begun and not ended
 
     @property
     def is_live(self) -> bool:
@@ -137,10 +138,11 @@ class _Found:
 class Shape:
     """The cliques and groups of a workload, looked up by name; which views are built from."""
 
-    def __init__(self, workload: Workload, hashes: Mapping[str, str]) -> None:
-        """Take the current template hash of each clique."""
+    def __init__(self, workload: Workload, hashes: Mapping[str, str], generation_hash: str = "") -> None:
+        """Take the current template hash of each clique, and the hash over all of them."""
         self.workload = workload
         self.hashes = hashes
+        self.generation_hash = generation_hash
         self.cliques = {clique.name: clique for clique in workload.cliques}
         self.groups = {group.name: group for group in workload.groups}
         self.group_of = {name: group.name for group in workload.groups for name in group.clique_names}
@@ -196,7 +198,24 @@ class Shape:
             available += pod.ready
             scheduled += pod.node != ""
             outdated += pod.template_hash != current
-        return CliqueView(name, template, current, clique, tuple(pods), tuple(live), available, scheduled, outdated)
+        return CliqueView(
+            name=name,
+            template=template,
+            template_hash=current,
+            clique=clique,
+            pods=tuple(pods),
+            live=tuple(live),
+            available=available,
+            scheduled=scheduled,
+            outdated=outdated,
+            is_updating=clique is not None and self._is_updating(clique),
+        )
+
+    def _is_updating(self, clique: Clique) -> bool:
+        progress = clique.status.get("updateProgress")
+        if not progress or progress.get("updateEndedAt"):
+            return False
+        return bool(progress.get("podCliqueSetGenerationHash") == self.generation_hash)
 
 
 def arrange(shape: Shape, observed: Observed) -> Tree:

@@ -4,17 +4,19 @@ Each function gives a unit its place as a tuple; the smaller goes first. `planne
 `roller` works with. Every tuple ends in something unique, so the same units always come in the same order.
 """
 
+from typing import Any
+
 from rollouts.engine.observed import Pod
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}  # a pod that has ended counts like one that has not begun
 
 
-def pod_update_order(pod: Pod) -> tuple[float, str]:
-    """Pods are updated oldest first."""
-    return (pod.created, pod.name)
+def pod_update_order(pod: Pod) -> tuple[float, int, str]:
+    """Pods are updated oldest first; of those made in the same second, as is usual, the lowest index."""
+    return (pod.created, pod.index, pod.name)
 
 
-def pod_scale_in_order(pod: Pod, wanted: int, current_hash: str) -> tuple[bool, int, bool, bool, bool, float, str]:
+def pod_scale_in_order(pod: Pod, wanted: int, current_hash: str) -> tuple[Any, ...]:
     """Pods are scaled in by how little is lost: not scheduled, Pending, not Ready, outdated, extra index, newest.
 
     Example, 2 wanted of a (Ready, outdated), b (Ready, current) and c (Pending): c goes, and with 1 wanted a goes next.
@@ -26,6 +28,7 @@ def pod_scale_in_order(pod: Pod, wanted: int, current_hash: str) -> tuple[bool, 
         pod.template_hash == current_hash,
         pod.index < wanted,
         -pod.created,
+        -pod.index,
         pod.name,
     )
 

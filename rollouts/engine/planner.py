@@ -25,10 +25,9 @@ from rollouts.engine.workload import Workload
 def plan(workload: Workload, observed: Observed, now: float) -> Plan:
     """Return what to do about a workload as it is observed."""
     hashes = {clique.name: compute_template_hash(clique, workload.priority_class) for clique in workload.cliques}
-    shape = Shape(workload, hashes)
+    shape = Shape(workload, hashes, compute_generation_hash(workload))
     tree = arrange(shape, observed)
-    former = read_progress(observed.status)
-    update = decide_update(workload, tree, former, compute_generation_hash(workload))
+    update = decide_update(shape, tree, read_progress(observed.status))
     if update.turn is Turn.START:
         return _begin(shape, tree, update, observed, now)
     return _pass(shape, tree, update, observed, now)

@@ -144,6 +144,8 @@ def _choose_replica_parts(shape: Shape, replica: Replica, update: Update) -> Rep
 
 
 def _choose_clique(shape: Shape, view: CliqueView, *, rolling: bool, held: bool) -> CliqueStep:
+    # One that the new templates do not concern is left alone, and so are the indices that scaling in has left it.
+    rolling = rolling and (view.outdated > 0 or view.is_updating)
     budget = _budget(shape.workload, view.template.budget, view.wanted) if rolling else ONE_AT_A_TIME
     return _keep_up(view, budget, rolling=rolling, held=held)
 

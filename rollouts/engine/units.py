@@ -180,12 +180,16 @@ def has_surge(replica: Replica) -> bool:
 
 
 def is_clique_complete(view: CliqueView) -> bool:
-    """Whether a clique in no group has just its wanted pods, all of them available and of the current template."""
+    """Whether a clique in no group has just its wanted pods, all of them available and of the current template.
+
+    Scaling in may have left it with the pods 0 and 2, which is fine. An update ends with 0 and 1: pod 2 may be surge.
+    """
     return (
         view.is_live
         and len(view.live) == view.available == view.wanted
         and not view.outdated
         and not is_label_outdated(view)
+        and not (view.is_updating and view.live and view.live[-1].index >= view.wanted)
     )
 
 

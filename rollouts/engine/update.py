@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from rollouts.engine.arrange import Replica, Tree
+from rollouts.engine.arrange import Replica, Shape, Tree
 from rollouts.engine.order import replica_update_order
 from rollouts.engine.units import (
     has_surge,
@@ -75,8 +75,9 @@ def read_progress(status: Mapping[str, Any]) -> Progress:
     )
 
 
-def decide_update(workload: Workload, tree: Tree, former: Progress, generation_hash: str) -> Update:
+def decide_update(shape: Shape, tree: Tree, former: Progress) -> Update:
     """Return what becomes of the update in this pass."""
+    workload, generation_hash = shape.workload, shape.generation_hash
     turn = _decide_turn(workload, tree, former, generation_hash)
     supersedes = turn is Turn.START and former.is_open and former.generation_hash != generation_hash
     selected = None
