@@ -22,7 +22,7 @@ from rollouts.engine.order import (
     replica_scale_in_order,
     replica_update_order,
 )
-from rollouts.engine.roller import PODS, REPLICAS, Removal, Step, Unit, choose_step, is_complete
+from rollouts.engine.roller import PODS, REPLICAS, Step, Unit, choose_step, is_complete
 
 NO_STEP = Step((), ())
 
@@ -209,7 +209,8 @@ def choose_pod_step(view: CliqueView, budget: Budget, *, rolling: bool) -> Step:
     """Return what is next for the pods of a clique."""
     if not rolling and len(view.pods) == len(view.live) == view.wanted:
         return NO_STEP  # settled, as most are most of the time
-    return choose_step(pod_units(view), view.wanted, budget, PODS, rolling=rolling)
+    units = pod_units(view)
+    return _within_room(choose_step(units, view.wanted, budget, PODS, rolling=rolling), units, view.wanted, budget)
 
 
 def choose_replica_step(units: Sequence[Unit], wanted: int, budget: Budget, *, rolling: bool, careful: bool) -> Step:
@@ -218,14 +219,18 @@ def choose_replica_step(units: Sequence[Unit], wanted: int, budget: Budget, *, r
     Not rolling, those beyond the wanted number go. When `careful` they may be the surge of an update that was
     interrupted, which others now rely on: then an available one goes only as the budget allows.
     """
-    if rolling:
-        return choose_step(units, wanted, budget, REPLICAS, rolling=True)
-    settled = choose_step(units, wanted, budget, REPLICAS, rolling=False)
-    if not careful or not settled.delete:
-        return settled
-    allowed = choose_step(units, wanted, Budget(budget.max_unavailable, 0), REPLICAS, rolling=True)
-    return Step(tuple(_beyond(allowed.delete, wanted)), settled.create)
+    step = choose_step(units, wanted, budget, REPLICAS, rolling=rolling)
+    if not rolling and careful and step.delete:
+        allowed = choose_step(units, wanted, Budget(budget.max_unavailable, 0), REPLICAS, rolling=True)
+        going = {removal.unit.key for removal in allowed.delete}
+        step = Step(tuple(removal for removal in step.delete if removal.unit.key in going), step.create)
+    return _within_room(step, units, wanted, budget)
 
 
-def _beyond(removals: Iterable[Removal], wanted: int) -> Iterator[Removal]:
-    return (removal for removal in removals if removal.unit.index >= wanted)
+def _within_room(step: Step, units: Sequence[Unit], wanted: int, budget: Budget) -> Step:
+    """Leave out what there is no room for before this step's own deletions are done.
+
+    Nothing else keeps more than R + S from existing for a moment: actions are carried out one by one, creations first.
+    """
+    room = wanted + budget.max_surge - sum(not unit.leaving for unit in units)
+    return step if len(step.create) <= room else Step(step.delete, step.create[: max(0, room)])
