@@ -58,6 +58,7 @@ def test_what_is_written_is_taken() -> None:
     assert (decode.clique_names, decode.replicas, decode.min_available) == (("leader", "worker"), 3, 2)
     assert (decode.budget, decode.annotations) == (BudgetSpec(0, 1), {"example.com/owner": "inference"})
     assert (store.replicas, store.min_available, store.budget, store.scale_config) == (1, 1, None, None)
+    assert store.annotations == {}
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,7 @@ def test_unknown_fields_and_the_status_survive() -> None:
         "metadata.labels": {"a": "b"},
         "spec.new": {"nested": [1, None, {}]},
         f"{FRONTEND}.extra": False,
+        f"{FRONTEND}.nothing": None,
         f"{FRONTEND}.spec.topology": "x",
         f"{DECODE}.extra": [],
         "spec.updateStrategy.rollingUpdate.partition": 2,
@@ -260,6 +262,11 @@ def test_texts_end_at_their_limit() -> None:
     assert unreadable(small({role: "r" * 254})) == [("spec.template.cliques[0].spec.roleName", Code.TOO_LONG)]
 
 
+def test_whole_numbers_have_64_bits() -> None:
+    assert isinstance(parse_workload(small({"spec.x": 2**64 - 1})), Workload)
+    assert unreadable(small({"spec.x": 2**64})) == [("spec.x", Code.OUT_OF_RANGE)]
+
+
 def test_a_number_that_python_will_not_even_print_is_found() -> None:
     assert unreadable(small({"spec.replicas": 10**5000})) == [("spec.replicas", Code.OUT_OF_RANGE)]
 
@@ -309,14 +316,36 @@ def test_the_examples_of_durations_hold() -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("1h2m3s", 3723.0), ("500ms", 0.5), ("1.5us", 1.5e-6), ("1ns", 1e-9), ("2540400h", 9145440000.0)],
+    [
+        ("1h2m3s", 3723.0),
+        ("500ms", 0.5),
+        ("1.5us", 1.5e-6),
+        ("1ns", 1e-9),
+        ("0" * 62 + "1h", 3600.0),
+        ("2540400h", 9145440000.0),
+    ],
 )
 def test_a_time_is_read(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds, rel=1e-12)
 
 
 @pytest.mark.parametrize(
-    "text", ["4", "h", "4 h", "4H", "4h ", "1h-1m", "+4h", "4h\n", "0.1ns", "9" * 70 + "h", "3000000h", "\u0664h"]
+    "text",
+    [
+        "4",
+        "h",
+        "4 h",
+        "4H",
+        "4h ",
+        "1h-1m",
+        "+4h",
+        "4h\n",
+        "0.1ns",
+        "0" * 63 + "1h",
+        "9" * 70 + "h",
+        "3000000h",
+        "\u0664h",
+    ],
 )
 def test_what_is_not_a_time_is_not_read(text: str) -> None:
     assert parse_duration(text) is None

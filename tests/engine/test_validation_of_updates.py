@@ -144,6 +144,11 @@ def test_writing_true_for_one_is_a_change() -> None:
     assert found(validate_update(stored, small({"spec.paused": 1}))) == [("spec.paused", Code.WRONG_TYPE)]
 
 
+def test_a_name_that_cannot_be_used_is_not_called_a_removed_clique_as_well() -> None:
+    report = validate_update(small(), small({f"{FRONTEND}.name": "Frontend"}))
+    assert found(report) == [(f"{CLIQUES}[0].name", Code.INVALID_NAME)]
+
+
 def test_the_rules_of_creation_hold_for_updates_too() -> None:
     report = validate_update(small(), small(NO_WAY))
     assert found(report) == found(validate_create(small(NO_WAY)))
