@@ -226,7 +226,7 @@ def arrange(shape: Shape, observed: Observed) -> Tree:
     cliques = _place_cliques(shape, observed.cliques, found, strangers)
     pods = _place_pods(shape, observed.pods, cliques, found, strangers)
     replicas = {index: _build_replica(shape, index, found[index], cliques, pods) for index in sorted(found)}
-    return Tree(replicas, tuple(strangers))
+    return Tree(replicas, tuple(sorted(strangers)))
 
 
 def _place_shells(shape: Shape, observed: Observed, found: defaultdict[int, _Found], strangers: list[Stranger]) -> None:

@@ -97,7 +97,7 @@ class Examiner:
                 if replica.index != self._update.selected and is_replica_outdated(replica)
             ]
             if others:
-                selected = tree.replicas[self._update.selected].name
+                selected = f"{self._workload.name}-{self._update.selected}"
                 text = (
                     f"{_names(others)} {_wait(others)} until {selected} is updated: replicas are updated one at a time."
                 )

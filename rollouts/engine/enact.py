@@ -83,7 +83,7 @@ def _delete_all(replica: Replica, reason: str) -> Iterator[Delete]:
             yield Delete(Kind.GROUP, group.name, group.group.uid, reason)
     for view in replica.cliques:
         yield from _delete_clique(view, reason)
-    for gang in replica.gangs.values():
+    for _, gang in sorted(replica.gangs.items()):
         if not gang.leaving:
             yield Delete(Kind.GANG, gang.name, gang.uid, reason)
     if replica.service is not None and not replica.service.leaving:
@@ -95,7 +95,7 @@ def empty(replica: Replica, reason: str) -> Iterator[Delete]:
     for view in sorted(member_cliques(replica), key=_is_outdated):
         yield from _delete_clique(view, reason)
     for view in sorted(replica.cliques, key=_is_outdated):
-        for pod in sorted(view.live, key=lambda pod: pod.template_hash != view.template_hash):  # noqa: B023
+        for pod in sorted(view.live, key=lambda pod: pod.template_hash != view.template_hash):
             yield Delete(Kind.POD, pod.name, pod.uid, reason)
 
 

@@ -84,7 +84,7 @@ def plan_gangs(
             spec = {"podgroups": _render_pod_groups(workload, gang.pod_groups)}
             yield Patch(Kind.GANG, stored.name, stored.uid, stored.resource_version, {"spec": spec})
     known = {gang.name for gang in wanted} if len(replica.gangs) > 1 else {wanted[0].name}
-    for stored in replica.gangs.values():
+    for _, stored in sorted(replica.gangs.items()):
         if stored.name not in known and not stored.leaving:
             yield Delete(Kind.GANG, stored.name, stored.uid, "GangNotNeeded")
 

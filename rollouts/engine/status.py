@@ -315,13 +315,12 @@ def _updating_replicas(pen: Pen, steps: SetStep) -> list[Status]:
     """Return the replicas being updated: the one selected, or those replaced whole that are not yet back."""
     update, wanted = pen.update, pen.workload.replicas
     if not steps.is_rolling:
-        indices = [] if update.selected is None else [update.selected]
+        chosen = set() if update.selected is None else {update.selected}
+        finished = {step.replica.index for step in steps.replicas if is_replica_complete(step.replica)} - chosen
     else:
         chosen = {unit.index for unit in _removed(steps.step, wanted, every=True)}
         finished = {unit.index for unit in steps.units if unit.available and not unit.outdated and not unit.leaving}
-        indices = sorted(
-            chosen | {index for index in update.former.updating if index not in finished and index < wanted}
-        )
+    indices = sorted(chosen | {index for index in update.former.updating if index not in finished and index < wanted})
     return [
         {"replicaIndex": index, "updateStartedAt": update.former.updating.get(index) or pen.now} for index in indices
     ]

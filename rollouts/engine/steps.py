@@ -132,9 +132,9 @@ def _choose_replica_parts(shape: Shape, replica: Replica, update: Update) -> Rep
     whole = strategy is Strategy.REPLICA_RECREATE
     held = whole and is_replica_outdated(replica)
     at_work = update.is_under_way and (
-        held or replica.index in update.former.updating if whole else replica.index == update.selected
+        held or replica.index == update.selected or replica.index in update.former.updating
     )
-    rolling = at_work and not whole
+    rolling = at_work and replica.index == update.selected
     return ReplicaStep(
         replica,
         is_at_work=at_work,

@@ -2,10 +2,11 @@
 
 Read from the status of the set, where progress lives, and from what is observed. `planner` asks first of all; `status`
 writes the answer back. The invariants: an update is recorded before anything is replaced for it; a new generation hash
-forgets all progress (DESIGN 6.7); a selected replica stays selected until it is complete.
+forgets all progress (DESIGN 6.7); a selected replica stays selected until it is complete, and no other is taken down
+meanwhile.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -82,7 +83,7 @@ def decide_update(shape: Shape, tree: Tree, former: Progress) -> Update:
     supersedes = turn is Turn.START and former.is_open and former.generation_hash != generation_hash
     selected = None
     if turn is Turn.WORK and workload.strategy is not Strategy.REPLICA_RECREATE:
-        selected = _select(workload, tree.replicas.values(), former)
+        selected = _select(shape, tree, former)
     return Update(turn, generation_hash, former, supersedes, selected)
 
 
@@ -109,27 +110,20 @@ def _is_done(workload: Workload, tree: Tree) -> bool:
     )
 
 
-def _select(workload: Workload, replicas: Iterable[Replica], former: Progress) -> int | None:
-    """Return the replica whose turn it is: the one that was selected, until it is complete, then the next."""
-    originals = [replica for replica in replicas if replica.index < workload.replicas]
-    for replica in originals:
-        if replica.index in former.updating and not is_replica_complete(replica):
-            return replica.index
-    waiting = [replica for replica in originals if needs_update(replica)]
-    return min(waiting, key=_order).index if waiting else None
+def _select(shape: Shape, tree: Tree, former: Progress) -> int | None:
+    """Return the replica whose turn it is: the one that was selected, until it is complete, then the next.
 
-
-def needs_update(replica: Replica) -> bool:
-    """Whether a replica has work for an update to do, or must be waited for.
-
-    An updated replica that broke holds the next one up. One that waits for nodes does not: it would wait just as long
-    if the others were left alone.
+    While any replica is unavailable it is that one's turn, whatever broke it: to replace parts of another could take a
+    second one down, and one that is outdated and broken is perhaps repaired by just this update.
     """
-    if is_replica_complete(replica):
-        return False
-    if is_replica_outdated(replica) or has_surge(replica):
-        return True
-    return is_anything_scheduled(replica) and not is_replica_available(replica)
+    indices = range(shape.workload.replicas)
+    replicas = [tree.replicas.get(index) or shape.replica(index) for index in indices]
+    waiting = [replica for replica in replicas if not is_replica_complete(replica)]
+    down = [replica for replica in waiting if not is_replica_available(replica)]
+    begun = [replica for replica in down or waiting if replica.index in former.updating]
+    outdated = [replica for replica in waiting if is_replica_outdated(replica) or has_surge(replica)]
+    candidates = begun or down or outdated
+    return min(candidates, key=_order).index if candidates else None
 
 
 def _order(replica: Replica) -> tuple[bool, bool, int]:
