@@ -1,0 +1,190 @@
+"""Objects that a plan creates and patches, read back as observed values.
+
+`world` puts what a plan writes through these functions and holds the result as if it had been observed; the names and
+labels are those of `names`. Only what decisions look at is read, so a patch that changes nothing of it changes nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from rollouts.engine import names
+from rollouts.engine.desired import TEMPLATE_REPLICAS
+from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
+from rollouts.engine.placing import Amounts
+
+Obj = Mapping[str, Any]
+
+_SUFFIXES: Final = {
+    "m": 1e-3,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "Ki": 2.0**10,
+    "Mi": 2.0**20,
+    "Gi": 2.0**30,
+    "Ti": 2.0**40,
+}
+
+
+def read_clique(manifest: Obj, uid: str, version: str, now: float) -> Clique:
+    """Return a new PodClique."""
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    name, labels = metadata["name"], metadata["labels"]
+    group, group_replica = labels.get(names.GROUP, ""), int(labels.get(names.GROUP_REPLICA_INDEX, -1))
+    replica = int(labels[names.REPLICA_INDEX])
+    prefix = f"{group}-{group_replica}-" if group else f"{labels[names.PART_OF]}-{replica}-"
+    return Clique(
+        name=name,
+        uid=uid,
+        resource_version=version,
+        generation=1,
+        created=now,
+        template=name.removeprefix(prefix),
+        replica=replica,
+        group=group,
+        group_replica=group_replica,
+        template_hash=labels[names.TEMPLATE_HASH],
+        replicas=spec["replicas"],
+        template_replicas=_template_replicas(metadata),
+        leaving=False,
+        status={},
+    )
+
+
+def read_group(manifest: Obj, uid: str, version: str, now: float) -> Group:
+    """Return a new PodCliqueScalingGroup."""
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    name, labels = metadata["name"], metadata["labels"]
+    replica = int(labels[names.REPLICA_INDEX])
+    return Group(
+        name=name,
+        uid=uid,
+        resource_version=version,
+        generation=1,
+        created=now,
+        template=name.removeprefix(f"{labels[names.PART_OF]}-{replica}-"),
+        replica=replica,
+        replicas=spec["replicas"],
+        template_replicas=_template_replicas(metadata),
+        leaving=False,
+        status={},
+    )
+
+
+def read_gang(manifest: Obj, uid: str, version: str) -> Gang:
+    """Return a new PodGang."""
+    metadata = manifest["metadata"]
+    return Gang(
+        name=metadata["name"],
+        uid=uid,
+        resource_version=version,
+        replica=int(metadata["labels"][names.REPLICA_INDEX]),
+        leaving=False,
+        pod_groups=_pod_groups(manifest["spec"]),
+        status={},
+    )
+
+
+def read_service(manifest: Obj, uid: str) -> Service:
+    """Return a new headless service."""
+    metadata = manifest["metadata"]
+    return Service(
+        name=metadata["name"],
+        uid=uid,
+        replica=int(metadata["labels"][names.REPLICA_INDEX]),
+        leaving=False,
+        publish_not_ready_addresses=bool(manifest["spec"].get("publishNotReadyAddresses")),
+    )
+
+
+def read_pod(manifest: Obj, uid: str, now: float) -> Pod:
+    """Return a new pod: Pending, on no node."""
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    labels = metadata["labels"]
+    return Pod(
+        name=metadata["name"],
+        uid=uid,
+        clique=labels[names.CLIQUE],
+        index=int(labels[names.POD_INDEX]),
+        template_hash=labels[names.TEMPLATE_HASH],
+        created=now,
+        node="",
+        phase="Pending",
+        ready=False,
+        leaving=False,
+        gated=any(gate["name"] == names.GATE for gate in spec.get("schedulingGates", ())),
+    )
+
+
+def patch_clique(clique: Clique, patch: Obj, version: str) -> Clique:
+    """Return a PodClique after a merge patch."""
+    metadata, spec = patch.get("metadata", {}), patch.get("spec", {})
+    return replace(
+        clique,
+        resource_version=version,
+        generation=clique.generation + bool(spec),
+        template_hash=metadata.get("labels", {}).get(names.TEMPLATE_HASH, clique.template_hash),
+        replicas=spec.get("replicas", clique.replicas),
+        template_replicas=_template_replicas(metadata, clique.template_replicas),
+    )
+
+
+def patch_group(group: Group, patch: Obj, version: str) -> Group:
+    """Return a PodCliqueScalingGroup after a merge patch."""
+    metadata, spec = patch.get("metadata", {}), patch.get("spec", {})
+    return replace(
+        group,
+        resource_version=version,
+        generation=group.generation + bool(spec),
+        replicas=spec.get("replicas", group.replicas),
+        template_replicas=_template_replicas(metadata, group.template_replicas),
+    )
+
+
+def patch_gang(gang: Gang, patch: Obj, version: str) -> Gang:
+    """Return a PodGang after a merge patch; a list is replaced whole."""
+    spec = patch.get("spec", {})
+    pod_groups = _pod_groups(spec) if "podgroups" in spec else gang.pod_groups
+    return replace(gang, resource_version=version, pod_groups=pod_groups)
+
+
+def patch_service(service: Service, patch: Obj) -> Service:
+    """Return a service after a merge patch."""
+    publish = patch.get("spec", {}).get("publishNotReadyAddresses", service.publish_not_ready_addresses)
+    return replace(service, publish_not_ready_addresses=publish)
+
+
+def read_requests(pod_spec: Obj) -> Amounts:
+    """Return what a pod asks of its node: the requests, else the limits, of its containers."""
+    total: dict[str, float] = {}
+    for container in pod_spec.get("containers") or ():
+        resources = container.get("resources") or {}
+        for resource, amount in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items():
+            total[resource] = total.get(resource, 0.0) + parse_quantity(amount)
+    return total
+
+
+def parse_quantity(text: str | float) -> float:
+    """Return the number that a quantity stands for.
+
+    >>> [parse_quantity(text) for text in ("2", "500m", "80Mi", 3)]
+    [2.0, 0.5, 83886080.0, 3.0]
+    """
+    if not isinstance(text, str):
+        return float(text)
+    suffix = text.lstrip("+-.0123456789")
+    return float(text.removesuffix(suffix)) * _SUFFIXES[suffix] if suffix in _SUFFIXES else float(text)
+
+
+def _template_replicas(metadata: Obj, former: int | None = None) -> int | None:
+    text = metadata.get("annotations", {}).get(TEMPLATE_REPLICAS)
+    return former if text is None else int(text)
+
+
+def _pod_groups(spec: Obj) -> dict[str, tuple[int, tuple[str, ...]]]:
+    return {
+        group["name"]: (group["minReplicas"], tuple(reference["name"] for reference in group["podReferences"]))
+        for group in spec["podgroups"]
+    }

@@ -1,0 +1,270 @@
+"""A change run to its end before it is made: plan, carry out in a simulated cluster, look again, until nothing moves.
+
+The preview and the tests use it. It takes a workload as it is and as it is to be, what is observed, and how the cluster
+is believed to behave, and returns each step with the counts that changed, the lowest availability on the way, how long
+it took, and whether and why it got stuck. The decisions are `planner`'s own: nothing here knows a strategy.
+
+Counting is by replica of the set, and only those are counted again to which something happened, so that a rollout of a
+thousand pods is simulated in the time that planning it takes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from rollouts.engine.actions import Action, Create, Kind, Moment, Plan, Wait
+from rollouts.engine.arrange import Replica, Shape, arrange
+from rollouts.engine.hashing import compute_template_hash
+from rollouts.engine.observed import Observed
+from rollouts.engine.placing import NOTHING, Amounts
+from rollouts.engine.planner import plan
+from rollouts.engine.reading import read_requests
+from rollouts.engine.roller import Unit
+from rollouts.engine.units import group_units, pod_units, set_units
+from rollouts.engine.workload import Strategy, Workload
+from rollouts.engine.world import Behaviour, Refusal, World
+
+# A plan that still wants something after so many passes in which no time went by will never be content.
+PASSES_AT_ONE_MOMENT: Final = 200
+
+# How long a preview follows a world at rest: long enough for every wait to be called a problem that is one.
+PATIENCE: Final = 3600.0
+
+_NO_PLAN: Final = Plan((), (), (), (), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How one component stands: pods of a clique, replicas of a scaling group, replicas of the set."""
+
+    component: str  # name of the PodClique, PodCliqueScalingGroup or PodCliqueSet
+    kind: Kind
+    wanted: int
+    live: int  # not leaving; surge included
+    available: int
+    surge: int  # live ones with an index beyond the wanted number
+    outdated: int  # live ones of another template than the current one
+
+
+class End(StrEnum):
+    """How a simulated change ended."""
+
+    DONE = "Done"  # everything wanted is there and available; nothing outdated is left that the strategy would replace
+    STUCK = "Stuck"  # nothing moves any more; the waits say why
+    ENDLESS = "Endless"  # the plan is never content: a defect of ours
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One look at the world, and what was done about it."""
+
+    at: float
+    plan: Plan
+    refused: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A pass in which something changed."""
+
+    at: float  # seconds since the change was made
+    actions: tuple[Action, ...]
+    moments: tuple[Moment, ...]
+    tallies: tuple[Tally, ...]  # of the components whose counts changed, by name
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A change, seen to its end."""
+
+    end: End
+    waits: tuple[Wait, ...]  # why it is stuck; when done, what there is still to say
+    seconds: float  # from the change to its end
+    passes: int
+    start: Mapping[str, Tally]  # by component, before the change
+    steps: tuple[Step, ...]
+    lowest: Mapping[str, int]  # of the components that were there before: fewest available at any time
+    most_surge: Mapping[str, int]  # of all components that ever had surge
+    pods_created: int
+    pods_deleted: int  # by the plan itself or with their owner
+
+
+def simulate(
+    workload: Workload,
+    observed: Observed,
+    changed: Workload,
+    behaviour: Behaviour | None = None,
+    now: float = 0.0,
+) -> Outcome:
+    """Return what happens when a workload that is observed so becomes the changed one.
+
+    A pod that is not Ready now becomes so if it is of the template that its PodClique promises, and stays as it is if
+    it is not: the change may well be the repair.
+    """
+    world = World(observed, behaviour or Behaviour(), now, requests=_requests(workload, observed))
+    counter = Counter(changed, world)
+    record = _Record(now, dict(counter.tallies), _count_live(world))
+    last = Pass(now, _NO_PLAN, ())
+    for last in passes(changed, world):
+        record.note(last, counter.count())
+    if last.plan.actions:
+        return record.close(last, End.ENDLESS, _count_live(world))
+    done = _is_done(counter.tallies.values(), changed.strategy)
+    return record.close(last, End.DONE if done else End.STUCK, _count_live(world))
+
+
+def passes(workload: Workload, world: World, patience: float = PATIENCE) -> Iterator[Pass]:
+    """Plan and carry out again and again; when there is nothing to do let time pass, until nothing would happen.
+
+    When the world has come to rest, look again as the plan asks, so that it can say what has taken too long and end
+    what has been broken too long, but not later than `patience` seconds after anything last happened.
+    """
+    in_a_row = 0
+    last_event = world.now
+    while in_a_row < PASSES_AT_ONE_MOMENT:
+        planned = plan(workload, world.observed(), world.now)
+        refused = world.apply(planned.actions)
+        yield Pass(world.now, planned, refused)
+        in_a_row += 1
+        if planned.actions:
+            continue
+        moment = next_moment(planned, world, last_event + patience)
+        if moment is None:
+            return
+        last_event = moment if moment == world.next_at else last_event
+        world.advance(moment)
+        in_a_row = 0
+
+
+def next_moment(planned: Plan, world: World, latest: float) -> float | None:
+    """Return when to plan again after a plan that had nothing to do; None: nothing would happen until the latest."""
+    again = planned.look_again_at
+    due = [world.next_at, again if again is not None and world.now < again <= latest else None]
+    return min((one for one in due if one is not None), default=None)
+
+
+class Counter:
+    """Counts kept up to date: only replicas of the set to which something happened are looked at again."""
+
+    def __init__(self, workload: Workload, world: World) -> None:
+        """Count everything once."""
+        hashes = {clique.name: compute_template_hash(clique, workload.priority_class) for clique in workload.cliques}
+        self._shape = Shape(workload, hashes)
+        self._world = world
+        self._units: dict[int, Unit] = {}  # replicas of the set
+        self._of_replica: dict[int, dict[str, Tally]] = {}
+        self.tallies: dict[str, Tally] = {}
+        self.count()
+
+    def count(self) -> list[Tally]:
+        """Look at what happened since the last call; return the tallies that changed, by name."""
+        touched, self._world.touched = self._world.touched, set()
+        changed: dict[str, Tally] = {}
+        for index in touched:
+            before = self._of_replica.pop(index, {})
+            after = self._look_at(index)
+            changed |= {name: tally for name, tally in after.items() if before.get(name) != tally}
+            changed |= {name: _none_of(tally) for name, tally in before.items() if name not in after}
+        if touched:
+            total = _tally(self._shape.workload.name, Kind.SET, self._shape.workload.replicas, self._units.values())
+            changed |= {total.component: total} if self.tallies.get(total.component) != total else {}
+        self.tallies |= changed
+        return [changed[name] for name in sorted(changed)]
+
+    def _look_at(self, index: int) -> dict[str, Tally]:
+        replica = arrange(self._shape, self._world.observed_replica(index)).replicas.get(index)
+        self._units.pop(index, None)
+        if replica is None:
+            return {}
+        whole = self._shape.workload.strategy is Strategy.REPLICA_RECREATE
+        (self._units[index],) = set_units([replica], whole=whole)
+        self._of_replica[index] = found = {tally.component: tally for tally in _tallies(replica)}
+        return found
+
+
+def _tallies(replica: Replica) -> Iterator[Tally]:
+    for clique in replica.cliques:
+        yield _tally(clique.name, Kind.CLIQUE, clique.wanted if clique.is_live else 0, pod_units(clique))
+    for group in replica.groups:
+        yield _tally(group.name, Kind.GROUP, group.wanted if group.is_live else 0, group_units(group))
+
+
+def _tally(component: str, kind: Kind, wanted: int, units: Iterable[Unit]) -> Tally:
+    live = [unit for unit in units if not unit.leaving]
+    return Tally(
+        component=component,
+        kind=kind,
+        wanted=wanted,
+        live=len(live),
+        available=sum(unit.available for unit in live),
+        surge=sum(unit.index >= wanted for unit in live),
+        outdated=sum(unit.outdated for unit in live),
+    )
+
+
+def _none_of(tally: Tally) -> Tally:
+    return Tally(tally.component, tally.kind, wanted=0, live=0, available=0, surge=0, outdated=0)
+
+
+@dataclass
+class _Record:
+    """What is kept of a simulation while it runs."""
+
+    began: float
+    start: dict[str, Tally]
+    pods: int
+    lowest: dict[str, int] = field(init=False)
+    most_surge: dict[str, int] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    passes: int = 0
+    pods_created: int = 0
+
+    def __post_init__(self) -> None:
+        self.lowest = {name: tally.available for name, tally in self.start.items()}
+
+    def note(self, last: Pass, changed: list[Tally]) -> None:
+        self.passes += 1
+        actions = last.plan.actions
+        if not actions and not changed:
+            return
+        self.pods_created += sum(isinstance(one, Create) and one.kind is Kind.POD for one in actions)
+        self.steps.append(Step(last.at - self.began, actions, last.plan.moments, tuple(changed)))
+        for tally in changed:
+            if tally.component in self.lowest and tally.wanted:
+                self.lowest[tally.component] = min(self.lowest[tally.component], tally.available)
+            if tally.surge > self.most_surge.get(tally.component, 0):
+                self.most_surge[tally.component] = tally.surge
+
+    def close(self, last: Pass, end: End, pods: int) -> Outcome:
+        return Outcome(
+            end=end,
+            waits=last.plan.waits,
+            seconds=last.at - self.began,
+            passes=self.passes,
+            start=self.start,
+            steps=tuple(self.steps),
+            lowest=self.lowest,
+            most_surge=self.most_surge,
+            pods_created=self.pods_created,
+            pods_deleted=self.pods + self.pods_created - pods,
+        )
+
+
+def _is_done(tallies: Iterable[Tally], strategy: Strategy) -> bool:
+    by_hand = strategy is Strategy.ON_DELETE
+    return all(
+        tally.live == tally.available == tally.wanted and not tally.surge and (by_hand or not tally.outdated)
+        for tally in tallies
+    )
+
+
+def _count_live(world: World) -> int:
+    return sum(not pod.leaving for pod in world.pods.values())
+
+
+def _requests(workload: Workload, observed: Observed) -> dict[str, Amounts]:
+    """Return what the pods that run already ask of their nodes, by name."""
+    asked = {clique.name: read_requests(clique.pod_spec) for clique in workload.cliques}
+    template = {clique.name: clique.template for clique in observed.cliques}
+    return {pod.name: asked.get(template.get(pod.clique, ""), NOTHING) for pod in observed.pods}

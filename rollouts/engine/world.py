@@ -1,0 +1,430 @@
+"""A cluster as values: carries out what a plan says, the way a cluster would, and lets time pass.
+
+`simulate` plans, hands the actions in here, looks at what is there and plans again. Nothing reads a clock: `now` is a
+number that `advance` moves to the next moment at which something happens. The same world and the same actions always
+end in the same state.
+
+What it keeps of a cluster: uids and resourceVersions, and with them the refusal of a write that comes too late; names
+that are taken until their object is gone; owners whose end is the end of what they own; pods that take time to go;
+gates; gangs that are placed whole or not at all, in limited room (`placing`); pods that take time to become Ready, or
+never do. What it leaves out: images, probes, eviction, the order in which the cliques of a gang start.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any, Final
+
+from rollouts.engine import names, reading
+from rollouts.engine.actions import Action, Create, Delete, Kind, Patch, RemoveGate, WriteStatus
+from rollouts.engine.observed import Clique, Gang, Group, Observed, Pod, Service
+from rollouts.engine.placing import NOTHING, Amounts, Node, Rooms, place
+
+ENDLESS_ROOM: Final = (Node("node"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """How a simulated cluster behaves."""
+
+    nodes: tuple[Node, ...] = ENDLESS_ROOM
+    # From the node to Ready; `ready_seconds_of` says otherwise for some cliques of the template, by name.
+    ready_seconds: float = 30.0
+    ready_seconds_of: Mapping[str, float] = field(default_factory=dict)
+    # Template hashes, or hostnames of single pods, whose pods never become Ready.
+    never_ready: frozenset[str] = frozenset()
+    # From the deletion of a pod on a node until it is gone; one on no node goes at once.
+    gone_seconds: float = 5.0
+    # From the end of an owner until what it owned is deleted.
+    collect_seconds: float = 0.0
+    # Whether a deleted owner stays, leaving, until all that it owned is gone; else it goes first.
+    owners_go_last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A write that the cluster did not take."""
+
+    action: Action
+    reason: str  # AlreadyExists, Conflict, NotFound: the words of the API
+
+
+class _Event(IntEnum):
+    STARTED = 0
+    GONE = 1
+    COLLECT = 2
+
+
+Thing = Clique | Group | Gang | Service | Pod
+
+_PATCHES: Final[Mapping[Kind, Callable[[Any, Mapping[str, Any], str], Thing]]] = {
+    Kind.CLIQUE: reading.patch_clique,
+    Kind.GROUP: reading.patch_group,
+    Kind.GANG: reading.patch_gang,
+}
+
+
+class World:
+    """The objects of one workload in a simulated cluster."""
+
+    def __init__(
+        self,
+        observed: Observed,
+        behaviour: Behaviour,
+        now: float = 0.0,
+        requests: Mapping[str, Amounts] | None = None,
+    ) -> None:
+        """Start from what is observed; `requests` says by name what the pods that run already ask for."""
+        self.now = now
+        self.status: Mapping[str, Any] = observed.status
+        self.touched: set[int] = set()  # replicas of the set that something happened to; whoever looks clears it
+        self._behaviour = behaviour
+        self._tables: dict[Kind, dict[str, Any]] = {
+            Kind.GROUP: {group.name: group for group in observed.groups},
+            Kind.CLIQUE: {clique.name: clique for clique in observed.cliques},
+            Kind.GANG: {gang.name: gang for gang in observed.gangs},
+            Kind.SERVICE: {service.name: service for service in observed.services},
+            Kind.POD: {pod.name: pod for pod in observed.pods},
+        }
+        self._rooms = Rooms(behaviour.nodes)
+        self._requests: dict[str, Amounts] = dict(requests or {})
+        self._agenda: list[tuple[float, int, _Event, str, str]] = []
+        self._made = _highest(observed)  # uids and resourceVersions are counted on from there
+        self._owned: dict[str, dict[str, Kind]] = {}  # names and kinds by the uid of the owner
+        self._owner: dict[str, str] = {}  # uid of the owner by uid
+        self._going: dict[str, tuple[Kind, str]] = {}  # by uid, owners that go when all they own is gone
+        self._replica_of: dict[str, int] = {}  # of the set, by the name of a PodClique, also when that is gone
+        self._of_replica: dict[int, dict[tuple[Kind, str], None]] = {}
+        self._gang_of: dict[str, str] = {}  # by the name of a pod
+        self._waiting: dict[str, None] = {}  # pods without gate and node, in the order in which they came
+        self._take_over(observed)
+
+    def fork(self) -> "World":
+        """Return a second world that is as this one is now and goes its own way."""
+        other = copy(self)
+        vars(other).update((name, _separate(value)) for name, value in vars(self).items())
+        return other
+
+    def observed(self) -> Observed:
+        """Return what is there now."""
+        tables = self._tables
+        return Observed(
+            status=self.status,
+            cliques=tuple(tables[Kind.CLIQUE].values()),
+            groups=tuple(tables[Kind.GROUP].values()),
+            gangs=tuple(tables[Kind.GANG].values()),
+            services=tuple(tables[Kind.SERVICE].values()),
+            pods=tuple(tables[Kind.POD].values()),
+        )
+
+    def observed_replica(self, index: int) -> Observed:
+        """Return what is there of one replica of the set, without looking at the others."""
+        found: dict[Kind, list[Any]] = {kind: [] for kind in self._tables}
+        for kind, name in self._of_replica.get(index, ()):
+            found[kind].append(self._tables[kind][name])
+        return Observed(
+            cliques=tuple(found[Kind.CLIQUE]),
+            groups=tuple(found[Kind.GROUP]),
+            gangs=tuple(found[Kind.GANG]),
+            services=tuple(found[Kind.SERVICE]),
+            pods=tuple(found[Kind.POD]),
+        )
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """The pods by name."""
+        return self._tables[Kind.POD]
+
+    @property
+    def next_at(self) -> float | None:
+        """When something happens by itself; None: never."""
+        return self._agenda[0][0] if self._agenda else None
+
+    def advance(self, until: float | None = None) -> None:
+        """Let time pass: to the next moment at which something happens, or to `until`, and let that happen."""
+        moment = self.next_at if until is None else until
+        self.now = max(self.now, self.now if moment is None else moment)
+        while self._agenda and self._agenda[0][0] <= self.now:
+            _, _, event, name, uid = heapq.heappop(self._agenda)
+            self._handle(event, name, uid)
+        self._schedule()
+
+    def apply(self, actions: Iterable[Action]) -> tuple[Refusal, ...]:
+        """Carry out writes in their order; return those that were refused."""
+        refused = []
+        for action in actions:
+            reason = self._write(action)
+            if reason:
+                refused.append(Refusal(action, reason))
+        self._schedule()
+        return tuple(refused)
+
+    # What other people and the cluster itself do.
+
+    def delete(self, kind: Kind, name: str) -> None:
+        """Delete an object, as a person would."""
+        self._delete(kind, name)
+        self._schedule()
+
+    def scale(self, kind: Kind, name: str, replicas: int) -> None:
+        """Set the replicas of a live PodClique or PodCliqueScalingGroup, as an autoscaler would."""
+        thing = self._tables[kind][name]
+        generation = thing.generation + 1
+        self._put(kind, replace(thing, replicas=replicas, resource_version=self._count(), generation=generation))
+
+    def set_ready(self, pod: str, ready: bool) -> None:
+        """Make a pod on a node fail or recover."""
+        self._put(Kind.POD, replace(self.pods[pod], ready=ready, failing=not ready))
+
+    def change(self, behaviour: Behaviour) -> None:
+        """Make the cluster behave otherwise from now on: nodes come and go, images break."""
+        self._behaviour = behaviour
+        self._rooms.nodes = behaviour.nodes
+        self._schedule()
+
+    # Writes, each returning why it was refused, or nothing.
+
+    def _write(self, action: Action) -> str:
+        if isinstance(action, Create):
+            return self._create(action)
+        if isinstance(action, Patch):
+            return self._patch(action)
+        if isinstance(action, RemoveGate):
+            return self._remove_gate(action)
+        if isinstance(action, WriteStatus):
+            return self._write_status(action)
+        return self._delete_if_same(action)
+
+    def _create(self, action: Create) -> str:
+        name = action.manifest["metadata"]["name"]
+        if name in self._tables[action.kind]:
+            return "AlreadyExists"
+        owner = action.manifest["metadata"]["ownerReferences"][0]
+        if owner["kind"] != Kind.SET and not self._is_there(Kind(owner["kind"]), owner["name"], owner["uid"]):
+            return "OwnerNotFound"
+        thing = self._read(action.kind, action.manifest)
+        self._own(owner["uid"] if owner["kind"] != Kind.SET else "", action.kind, thing)
+        if isinstance(thing, Pod):
+            self._requests[name] = reading.read_requests(action.manifest["spec"])
+        self._put(action.kind, thing)
+        return ""
+
+    def _read(self, kind: Kind, manifest: Mapping[str, Any]) -> Thing:
+        uid, version = f"uid-{self._count()}", self._count()
+        if kind is Kind.POD:
+            return reading.read_pod(manifest, uid, self.now)
+        if kind is Kind.CLIQUE:
+            return reading.read_clique(manifest, uid, version, self.now)
+        if kind is Kind.GROUP:
+            return reading.read_group(manifest, uid, version, self.now)
+        if kind is Kind.GANG:
+            return reading.read_gang(manifest, uid, version)
+        return reading.read_service(manifest, uid)
+
+    def _patch(self, action: Patch) -> str:
+        thing = self._tables[action.kind].get(action.name)
+        if thing is None or thing.uid != action.uid:
+            return "NotFound"
+        if action.kind is Kind.SERVICE:
+            self._put(action.kind, reading.patch_service(thing, action.patch))
+            return ""
+        if thing.resource_version != action.resource_version:
+            return "Conflict"
+        self._put(action.kind, _PATCHES[action.kind](thing, action.patch, self._count()))
+        return ""
+
+    def _remove_gate(self, action: RemoveGate) -> str:
+        if not self._is_there(Kind.POD, action.pod, action.uid):
+            return "NotFound"
+        self._put(Kind.POD, replace(self.pods[action.pod], gated=False))
+        return ""
+
+    def _write_status(self, action: WriteStatus) -> str:
+        if action.kind is Kind.SET:
+            self.status = action.status
+            return ""
+        if not self._is_there(action.kind, action.name, action.uid):
+            return "NotFound"
+        thing = self._tables[action.kind][action.name]
+        self._put(action.kind, replace(thing, status=action.status, resource_version=self._count()))
+        return ""
+
+    def _delete_if_same(self, action: Delete) -> str:
+        if not self._is_there(action.kind, action.name, action.uid):
+            return "NotFound"
+        self._delete(action.kind, action.name)
+        return ""
+
+    # Objects and their owners.
+
+    def _is_there(self, kind: Kind, name: str, uid: str) -> bool:
+        thing = self._tables[kind].get(name)
+        return thing is not None and thing.uid == uid
+
+    def _own(self, owner: str, kind: Kind, thing: Thing) -> None:
+        self._owner[thing.uid] = owner
+        self._owned.setdefault(owner, {})[thing.name] = kind
+
+    def _put(self, kind: Kind, thing: Thing) -> None:
+        self._tables[kind][thing.name] = thing
+        if isinstance(thing, Clique):
+            self._replica_of[thing.name] = thing.replica
+        elif isinstance(thing, Gang):
+            self._gang_of.update((pod, thing.name) for _, pods in thing.pod_groups.values() for pod in pods)
+        elif isinstance(thing, Pod):
+            self._note_waiting(thing)
+        self._touch(thing).setdefault((kind, thing.name))
+
+    def _touch(self, thing: Thing) -> dict[tuple[Kind, str], None]:
+        """Note that something happened to the replica of an object; return what there is of that replica."""
+        replica = self._replica_of.get(thing.clique, -1) if isinstance(thing, Pod) else thing.replica
+        self.touched.add(replica)
+        return self._of_replica.setdefault(replica, {})
+
+    def _note_waiting(self, pod: Pod) -> None:
+        if pod.gated or pod.node or pod.leaving:
+            self._waiting.pop(pod.name, None)
+        else:
+            self._waiting[pod.name] = None
+
+    def _delete(self, kind: Kind, name: str) -> None:
+        thing = self._tables[kind][name]
+        if thing.leaving:
+            return
+        if isinstance(thing, Pod):
+            self._delete_pod(thing)
+        elif self._behaviour.owners_go_last and self._owned.get(thing.uid):
+            self._put(kind, replace(thing, leaving=True))
+            self._going[thing.uid] = (kind, name)
+            self._collect(thing.uid)
+        else:
+            self._remove(kind, thing)
+
+    def _delete_pod(self, pod: Pod) -> None:
+        if not pod.node:
+            self._remove(Kind.POD, pod)
+            return
+        self._put(Kind.POD, replace(pod, leaving=True))
+        self._expect(_Event.GONE, pod.name, pod.uid, self._behaviour.gone_seconds)
+
+    def _remove(self, kind: Kind, thing: Thing) -> None:
+        """Take an object out; what it owned is deleted, and an owner that waited for it goes too."""
+        del self._tables[kind][thing.name]
+        self._touch(thing).pop((kind, thing.name), None)
+        if isinstance(thing, Pod):
+            self._waiting.pop(thing.name, None)
+            self._free_room(thing)
+        else:
+            self._expect(_Event.COLLECT, thing.name, thing.uid, self._behaviour.collect_seconds)
+        self._leave_owner(thing)
+
+    def _free_room(self, pod: Pod) -> None:
+        requests = self._requests.pop(pod.name, NOTHING)
+        if pod.node:
+            self._rooms.take(pod.node, requests, -1)
+
+    def _leave_owner(self, thing: Thing) -> None:
+        owner = self._owner.pop(thing.uid, "")
+        siblings = self._owned.get(owner, {})
+        siblings.pop(thing.name, None)
+        if not siblings and owner in self._going:
+            kind, name = self._going.pop(owner)
+            self._remove(kind, self._tables[kind][name])
+
+    def _collect(self, owner: str) -> None:
+        for name, kind in tuple(self._owned.get(owner, {}).items()):
+            self._delete(kind, name)
+
+    # Time.
+
+    def _expect(self, event: _Event, name: str, uid: str, seconds: float) -> None:
+        if seconds <= 0 and event is _Event.COLLECT:
+            self._collect(uid)
+            return
+        self._made += 1
+        heapq.heappush(self._agenda, (self.now + seconds, self._made, event, name, uid))
+
+    def _handle(self, event: _Event, name: str, uid: str) -> None:
+        if event is _Event.COLLECT:
+            self._collect(uid)
+        elif self._is_there(Kind.POD, name, uid):
+            pod = self.pods[name]
+            if event is _Event.GONE:
+                self._remove(Kind.POD, pod)
+            elif not pod.leaving:
+                keys = {pod.template_hash, names.pod_hostname(pod.clique, pod.index)}
+                self.set_ready(name, not keys & self._behaviour.never_ready)
+
+    def _schedule(self) -> None:
+        if not self._waiting:
+            return
+        waiting = [self.pods[name] for name in self._waiting]
+        listing = dict.fromkeys(self._gang_of.get(pod.name, "") for pod in waiting)
+        gangs = self._tables[Kind.GANG]
+        placement = place(
+            waiting, [gangs[name] for name in listing if name in gangs], self.pods, self._rooms, self._requests
+        )
+        for name, why in placement.refused:
+            if self.pods[name].message != why:
+                self._put(Kind.POD, replace(self.pods[name], message=why))
+        for name, node in placement.bound:
+            self._start(replace(self.pods[name], node=node, phase="Running", message=""))
+
+    def _start(self, pod: Pod) -> None:
+        """Let a pod that has a node become Ready in its time, or fail then."""
+        self._put(Kind.POD, pod)
+        clique = self._tables[Kind.CLIQUE].get(pod.clique)
+        template = clique.template if clique else ""
+        seconds = self._behaviour.ready_seconds_of.get(template, self._behaviour.ready_seconds)
+        self._expect(_Event.STARTED, pod.name, pod.uid, seconds)
+
+    # The beginning.
+
+    def _count(self) -> str:
+        self._made += 1
+        return str(self._made)
+
+    def _take_over(self, observed: Observed) -> None:
+        """Give what was there before its owner, its room and its future."""
+        for group in observed.groups:
+            self._own("", Kind.GROUP, group)
+            self._put(Kind.GROUP, group)
+        for service in observed.services:
+            self._put(Kind.SERVICE, service)
+        for clique in observed.cliques:
+            owner = self._tables[Kind.GROUP].get(clique.group)
+            self._own(owner.uid if owner else "", Kind.CLIQUE, clique)
+            self._put(Kind.CLIQUE, clique)
+        for gang in observed.gangs:
+            self._put(Kind.GANG, gang)
+        for pod in observed.pods:
+            self._take_over_pod(pod)
+
+    def _take_over_pod(self, pod: Pod) -> None:
+        clique = self._tables[Kind.CLIQUE].get(pod.clique)
+        self._own(clique.uid if clique else "", Kind.POD, pod)
+        self._put(Kind.POD, pod)
+        if pod.node:
+            self._rooms.take(pod.node, self._requests.get(pod.name, NOTHING))
+        if pod.leaving or clique is None:
+            self._expect(_Event.GONE, pod.name, pod.uid, self._behaviour.gone_seconds)
+        elif pod.node and not pod.ready and pod.template_hash == clique.template_hash:
+            self._start(pod)
+
+
+def _highest(observed: Observed) -> int:
+    """Return the highest number that a uid of an earlier simulation ends in; a uid must not come twice."""
+    things = (observed.cliques, observed.groups, observed.gangs, observed.services, observed.pods)
+    counted = [thing.uid.rpartition("-")[2] for kind in things for thing in kind]
+    return max((int(text) for text in counted if text.isdecimal()), default=0) + 1
+
+
+def _separate(value: Any) -> Any:
+    """Return a copy of a table, an agenda or the like; the objects in it are values and need none."""
+    if isinstance(value, dict):
+        return {key: dict(entry) if isinstance(entry, dict) else entry for key, entry in value.items()}
+    if isinstance(value, Rooms):
+        return value.fork()
+    return copy(value) if isinstance(value, list | set) else value

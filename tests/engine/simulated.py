@@ -1,0 +1,350 @@
+"""Workloads in a simulated cluster, for tests: made, changed and watched in a few words.
+
+A state is written as in the design, by index: `0` available, `0*` outdated, `3s` surge, `1?` not available. What is
+leaving is not written. The states are read off pods and PodCliques here, not taken from the planner they are to judge.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from rollouts.engine import names
+from rollouts.engine.actions import Action, Delete, Kind, Plan, Wait
+from rollouts.engine.hashing import compute_template_hash
+from rollouts.engine.observed import Clique, Observed, Pod
+from rollouts.engine.planner import plan
+from rollouts.engine.simulate import PATIENCE, next_moment, passes
+from rollouts.engine.spec import parse_workload
+from rollouts.engine.workload import BudgetSpec, CliqueTemplate, GroupTemplate, Strategy, Workload
+from rollouts.engine.world import Behaviour, Refusal, World
+
+PASSES_AT_MOST = 4000
+QUICK = Behaviour(ready_seconds=10.0, gone_seconds=2.0)
+
+
+def clique(
+    name: str,
+    replicas: int,
+    min_available: int | None = None,
+    budget: tuple[Any, Any] | None = None,
+    requests: dict[str, str] | None = None,
+) -> CliqueTemplate:
+    """Return a clique of the template; its image is v1."""
+    container: dict[str, Any] = {"name": "main", "image": "app:v1"}
+    if requests:
+        container["resources"] = {"requests": requests}
+    return CliqueTemplate(
+        name=name,
+        role_name=name,
+        labels={},
+        annotations={},
+        pod_spec={"containers": [container], "restartPolicy": "Always", "terminationGracePeriodSeconds": 30},
+        replicas=replicas,
+        min_available=replicas if min_available is None else min_available,
+        starts_after=(),
+        auto_scaling=None,
+        budget=None if budget is None else BudgetSpec(*budget),
+    )
+
+
+def group(
+    name: str,
+    clique_names: tuple[str, ...],
+    replicas: int,
+    min_available: int = 1,
+    budget: tuple[Any, Any] | None = None,
+) -> GroupTemplate:
+    """Return a scaling group of the template."""
+    return GroupTemplate(
+        name=name,
+        clique_names=clique_names,
+        replicas=replicas,
+        min_available=min_available,
+        annotations={},
+        scale_config=None,
+        budget=None if budget is None else BudgetSpec(*budget),
+    )
+
+
+def workload(
+    *parts: CliqueTemplate | GroupTemplate,
+    replicas: int = 1,
+    strategy: Strategy = Strategy.ROLLING_RECREATE,
+    budget: tuple[Any, Any] | None = None,
+    termination_delay: float = 4 * 3600.0,
+) -> Workload:
+    """Return a set named `w` of these cliques and groups."""
+    blank = _blank()
+    return replace(
+        blank,
+        replicas=replicas,
+        strategy=strategy,
+        budget=BudgetSpec(*budget) if budget else BudgetSpec(),
+        cliques=tuple(part for part in parts if isinstance(part, CliqueTemplate)),
+        groups=tuple(part for part in parts if isinstance(part, GroupTemplate)),
+        termination_delay=termination_delay,
+    )
+
+
+@lru_cache(maxsize=1)
+def _blank() -> Workload:
+    pod = {"containers": [{"name": "main", "image": "app:v1"}]}
+    spec = {"replicas": 1, "template": {"cliques": [{"name": "x", "spec": {"roleName": "x", "podSpec": pod}}]}}
+    metadata = {"name": "w", "namespace": "default", "uid": "set-uid", "generation": 1}
+    parsed = parse_workload({"metadata": metadata, "spec": spec})
+    assert isinstance(parsed, Workload), parsed
+    return parsed
+
+
+def with_image(workload: Workload, image: str, *cliques: str) -> Workload:
+    """Return the workload with another image in these cliques, or in all."""
+    changed = tuple(
+        _with_image(clique, image) if not cliques or clique.name in cliques else clique for clique in workload.cliques
+    )
+    return replace(workload, cliques=changed, generation=workload.generation + 1)
+
+
+def _with_image(clique: CliqueTemplate, image: str) -> CliqueTemplate:
+    container = {**clique.pod_spec["containers"][0], "image": image}
+    return replace(clique, pod_spec={**clique.pod_spec, "containers": [container]})
+
+
+_last_hashed: list[tuple[Workload, dict[str, str]]] = []
+
+
+def hashes(workload: Workload) -> dict[str, str]:
+    """Return the current hash of every clique of the template; looked up again and again, so the last is kept."""
+    if not _last_hashed or _last_hashed[0][0] is not workload:
+        computed = {one.name: compute_template_hash(one, workload.priority_class) for one in workload.cliques}
+        _last_hashed[:] = [(workload, computed)]
+    return _last_hashed[0][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A pod or replica as the tests see it; one that is leaving altogether is not made into a unit."""
+
+    index: int
+    outdated: bool
+    available: bool
+
+    def render(self, wanted: int) -> str:
+        surge = "s" if self.index >= wanted else ""
+        return f"{self.index}{surge}{'*' if self.outdated else ''}{'' if self.available else '?'}"
+
+
+class View:
+    """What is there, sorted by level, as the words of the design define it."""
+
+    def __init__(self, workload: Workload, observed: Observed) -> None:
+        self.workload = workload
+        self.observed = observed
+        self.hashes = hashes(workload)
+        self.templates = {clique.name: clique for clique in workload.cliques}
+        self.members = {name for group in workload.groups for name in group.clique_names}
+        self.cliques = {clique.name: clique for clique in observed.cliques if not clique.leaving}
+        self.groups = {group.name: group for group in observed.groups if not group.leaving}
+        self.pods: dict[str, list[Pod]] = defaultdict(list)
+        for pod in observed.pods:
+            if not pod.leaving:
+                self.pods[pod.clique].append(pod)
+
+    def pod_units(self, clique: str, template: str) -> list[Unit]:
+        current = self.hashes[template]
+        return [Unit(pod.index, pod.template_hash != current, pod.available) for pod in self.pods[clique]]
+
+    def group_units(self, group: str, template: GroupTemplate) -> list[Unit]:
+        found: dict[int, list[Clique]] = defaultdict(list)
+        for clique in self.cliques.values():
+            if clique.group == group:
+                found[clique.group_replica].append(clique)
+        return [self._group_unit(index, cliques, template) for index, cliques in found.items()]
+
+    def _group_unit(self, index: int, cliques: list[Clique], template: GroupTemplate) -> Unit:
+        outdated = any(self._is_outdated(clique) for clique in cliques)
+        serving = {clique.template for clique in cliques if self._stands(clique)}
+        return Unit(index, outdated, serving == set(template.clique_names))
+
+    def _is_outdated(self, clique: Clique) -> bool:
+        current = self.hashes[clique.template]
+        return clique.template_hash != current or any(pod.template_hash != current for pod in self.pods[clique.name])
+
+    def _stands(self, clique: Clique) -> bool:
+        available = sum(pod.available for pod in self.pods[clique.name])
+        return available >= min(self.templates[clique.template].min_available, clique.replicas)
+
+    def set_units(self) -> list[Unit]:
+        indices = {clique.replica for clique in self.cliques.values()}
+        return [self._set_unit(index) for index in sorted(indices)]
+
+    def _set_unit(self, index: int) -> Unit:
+        cliques = [clique for clique in self.cliques.values() if clique.replica == index]
+        live = [clique for clique in cliques if clique.group or self.pods[clique.name]]
+        outdated = any(self._is_outdated(clique) for clique in live)
+        standing = {clique.template for clique in cliques if not clique.group and self._stands(clique)}
+        available = standing == set(self.templates) - self.members and all(
+            self._group_stands(index, template) for template in self.workload.groups
+        )
+        return Unit(index, outdated, available)
+
+    def _group_stands(self, replica: int, template: GroupTemplate) -> bool:
+        name = names.group_name(self.workload.name, replica, template.name)
+        if name not in self.groups:
+            return False
+        available = sum(unit.available for unit in self.group_units(name, template))
+        return available >= min(template.min_available, self.groups[name].replicas)
+
+    def wanted_pods(self, clique: str) -> int:
+        return self.cliques[clique].replicas if clique in self.cliques else 0
+
+    def pods_text(self, clique: str, template: str) -> str:
+        return _render(self.pod_units(clique, template), self.wanted_pods(clique))
+
+    def group_text(self, group: str, template: str) -> str:
+        wanted = self.groups[group].replicas if group in self.groups else 0
+        form = next(one for one in self.workload.groups if one.name == template)
+        return _render(self.group_units(group, form), wanted)
+
+    def set_text(self) -> str:
+        units = [unit for unit in self.set_units() if self._has_something(unit.index)]
+        return _render(units, self.workload.replicas)
+
+    def _has_something(self, index: int) -> bool:
+        return any(
+            self.pods[clique.name] or clique.group for clique in self.cliques.values() if clique.replica == index
+        )
+
+
+def _render(units: list[Unit], wanted: int) -> str:
+    return " ".join(unit.render(wanted) for unit in sorted(units, key=lambda unit: unit.index))
+
+
+@dataclass
+class Cluster:
+    """A workload in a simulated cluster, and everything that was done to it."""
+
+    workload: Workload
+    behaviour: Behaviour = QUICK
+    world: World = field(init=False)
+    actions: list[Action] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    last: Plan | None = None
+
+    def __post_init__(self) -> None:
+        self.world = World(Observed(), self.behaviour, now=1_000_000.0)
+
+    @property
+    def view(self) -> View:
+        return View(self.workload, self.world.observed())
+
+    @property
+    def status(self) -> Any:
+        return self.world.status
+
+    @property
+    def progress(self) -> Any:
+        return self.world.status.get("updateProgress") or {}
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        assert self.last is not None
+        return self.last.waits
+
+    def plan(self) -> Plan:
+        self.last = plan(self.workload, self.world.observed(), self.world.now)
+        return self.last
+
+    def step(self) -> Plan:
+        """Plan once and carry it out."""
+        planned = self.plan()
+        self.actions += planned.actions
+        self.refused += self.world.apply(planned.actions)
+        return planned
+
+    def passes(self, patience: float = PATIENCE) -> Iterator[Plan]:
+        """Plan and carry out, letting time pass when there is nothing to do, until nothing happens any more."""
+        for number, one in enumerate(passes(self.workload, self.world, patience)):
+            assert number < PASSES_AT_MOST, f"no end: {one.plan.actions}"
+            self.last = one.plan
+            self.actions += one.plan.actions
+            self.refused += one.refused
+            yield one.plan
+        assert self.last is not None
+        assert not self.last.actions, f"never content: {self.last.actions}"
+
+    def wait(self) -> bool:
+        """Let time pass after a plan with nothing to do; return whether there was anything to wait for."""
+        assert self.last is not None
+        moment = next_moment(self.last, self.world, self.world.now)
+        if moment is None:
+            return False
+        self.world.advance(moment)
+        return True
+
+    def fork(self) -> "Cluster":
+        """Return a second cluster that is as this one is now; what was done to it starts anew."""
+        other = Cluster(self.workload, self.behaviour)
+        other.world = self.world.fork()
+        return other
+
+    def settle(self) -> "Cluster":
+        """Run until nothing happens any more."""
+        for _ in self.passes():
+            pass
+        return self
+
+    def run_for(self, seconds: float) -> "Cluster":
+        """Run for a time, looking again when the plan asks for it."""
+        until = self.world.now + seconds
+        while True:
+            planned = self.step()
+            moment = self.world.now if planned.actions else next_moment(planned, self.world, until)
+            if moment is None or moment > until:
+                self.world.advance(until)
+                return self
+            self.world.advance(moment)
+
+    def run_until(self, reached: Callable[["Cluster"], bool]) -> "Cluster":
+        """Run until something is so."""
+        if reached(self):
+            return self
+        for _ in self.passes():
+            if reached(self):
+                return self
+        raise AssertionError(f"never came: {[wait.text for wait in self.waits]}")
+
+    def update(self, image: str = "app:v2", *cliques: str) -> "Cluster":
+        """Change the template of these cliques, or of all."""
+        self.workload = with_image(self.workload, image, *cliques)
+        return self
+
+    def edit(self, **fields: Any) -> "Cluster":
+        """Change other fields of the set."""
+        self.workload = replace(self.workload, generation=self.workload.generation + 1, **fields)
+        return self
+
+    def states(self, text: Callable[[View], str]) -> list[str]:
+        """Run on and tell the states that are passed, each once."""
+        states = [text(self.view)]
+        for _ in self.passes():
+            state = text(self.view)
+            if state != states[-1]:
+                states.append(state)
+        return states
+
+    def deleted(self, kind: Kind = Kind.POD) -> list[Delete]:
+        """Return what was deleted so far, in order."""
+        return [action for action in self.actions if isinstance(action, Delete) and action.kind is kind]
+
+    def live_pods(self, prefix: str = "") -> list[Pod]:
+        pods = [pod for pod in self.world.pods.values() if pod.clique.startswith(prefix) and not pod.leaving]
+        return sorted(pods, key=lambda pod: (pod.clique, pod.index))
+
+
+def settled(workload: Workload, behaviour: Behaviour = QUICK) -> Cluster:
+    """Return the workload all running, with nothing done yet that a test would count."""
+    cluster = Cluster(workload, behaviour).settle()
+    cluster.actions.clear()
+    return cluster

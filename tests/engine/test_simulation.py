@@ -1,0 +1,135 @@
+"""A change run to its end: what the preview is told."""
+
+from dataclasses import replace
+
+from rollouts.engine.actions import Kind
+from rollouts.engine.placing import Node
+from rollouts.engine.simulate import Counter, End, Outcome, Tally, simulate
+from rollouts.engine.workload import Strategy, Workload
+from rollouts.engine.world import Behaviour, World
+from tests.engine.simulated import QUICK, Cluster, clique, group, hashes, settled, with_image, workload
+
+
+def surging() -> Cluster:
+    return settled(workload(clique("a", 3, budget=(0, 1)), strategy=Strategy.ROLLING_UPDATE))
+
+
+def preview(cluster: Cluster, changed: Workload | None = None, behaviour: Behaviour = QUICK) -> Outcome:
+    changed = changed or with_image(cluster.workload, "app:v2")
+    return simulate(cluster.workload, cluster.world.observed(), changed, behaviour, cluster.world.now)
+
+
+def history(outcome: Outcome, component: str) -> list[Tally]:
+    return [tally for step in outcome.steps for tally in step.tallies if tally.component == component]
+
+
+def test_an_update_tells_its_counts_step_by_step() -> None:
+    outcome = preview(surging())
+    assert outcome.end is End.DONE
+    told = [(one.live, one.available, one.surge, one.outdated) for one in history(outcome, "w-0-a")]
+    assert told == [
+        (4, 3, 1, 3),
+        (3, 3, 1, 2),
+        (4, 3, 1, 2),
+        (3, 3, 1, 1),
+        (4, 3, 1, 1),
+        (3, 3, 1, 0),
+        (4, 3, 1, 0),
+        (3, 3, 0, 0),
+    ]
+
+
+def test_an_update_tells_its_lowest_availability_its_surge_and_how_much_it_replaces() -> None:
+    outcome = preview(surging())
+    assert outcome.lowest == {"w": 1, "w-0-a": 3}
+    assert outcome.most_surge == {"w-0-a": 1}
+    assert (outcome.pods_created, outcome.pods_deleted) == (4, 4)
+    assert outcome.seconds == 4 * QUICK.ready_seconds + QUICK.gone_seconds
+
+
+def test_an_update_one_at_a_time_tells_what_is_missing_on_the_way() -> None:
+    outcome = preview(settled(workload(clique("a", 3), replicas=2)))
+    assert outcome.lowest == {"w": 1, "w-0-a": 2, "w-1-a": 2}
+    assert outcome.most_surge == {}
+
+
+def test_a_surge_without_room_is_stuck_and_says_why() -> None:
+    cluster = surging()
+    outcome = preview(cluster, behaviour=replace(QUICK, nodes=(Node("node", pods=3),)))
+    assert outcome.end is End.STUCK
+    assert [wait.code for wait in outcome.waits if wait.is_problem] == ["SurgeUnschedulable"]
+    assert "SetMaxSurgeToZero" in {remedy for wait in outcome.waits for remedy in wait.remedies}
+    assert outcome.lowest["w-0-a"] == 3
+
+
+def test_what_a_pod_asks_for_decides_whether_there_is_room() -> None:
+    asking = clique("a", 3, budget=(0, 1), requests={"memory": "80Mi"})
+    cluster = settled(workload(asking, strategy=Strategy.ROLLING_UPDATE))
+    room = 4 * 80 * 2**20
+    assert preview(cluster, behaviour=replace(QUICK, nodes=(Node("node", resources={"memory": room}),))).end is End.DONE
+    tight = replace(QUICK, nodes=(Node("node", resources={"memory": room - 1}),))
+    assert preview(cluster, behaviour=tight).end is End.STUCK
+
+
+def test_an_image_that_never_becomes_ready_stops_within_the_budget() -> None:
+    cluster = settled(workload(clique("a", 3)))
+    changed = with_image(cluster.workload, "broken")
+    outcome = preview(cluster, changed, replace(QUICK, never_ready=frozenset(hashes(changed).values())))
+    assert outcome.end is End.STUCK
+    assert outcome.lowest["w-0-a"] == 2
+    assert "WaitingForReady" in {wait.code for wait in outcome.waits}
+
+
+def test_nothing_changed_is_done_at_once() -> None:
+    cluster = surging()
+    outcome = preview(cluster, cluster.workload)
+    assert (outcome.end, outcome.steps, outcome.passes, outcome.seconds) == (End.DONE, (), 1, 0.0)
+
+
+def test_on_delete_is_done_at_once_with_everything_outdated() -> None:
+    cluster = settled(workload(clique("a", 3), strategy=Strategy.ON_DELETE))
+    outcome = preview(cluster)
+    assert outcome.end is End.DONE
+    assert (outcome.pods_created, outcome.pods_deleted) == (0, 0)
+    assert {wait.code for wait in outcome.waits} == {"AwaitingDeletion"}
+
+
+def test_scaling_out_and_in_can_be_simulated_too() -> None:
+    cluster = settled(workload(clique("a", 2), clique("l", 1), group("g", ("l",), 2)))
+    outcome = preview(cluster, replace(cluster.workload, replicas=3))
+    assert (outcome.end, outcome.pods_created, outcome.pods_deleted) == (End.DONE, 8, 0)
+    outcome = preview(cluster, replace(cluster.workload, replicas=0))
+    assert (outcome.end, outcome.pods_created, outcome.pods_deleted) == (End.DONE, 0, 4)
+
+
+def test_a_simulation_leaves_what_was_observed_as_it_was() -> None:
+    cluster = surging()
+    before = cluster.world.observed()
+    assert preview(cluster) == preview(cluster)
+    assert cluster.world.observed() == before
+
+
+def test_counts_kept_up_to_date_are_those_of_a_fresh_count() -> None:
+    parts = (clique("a", 3, budget=(1, 1)), clique("l", 1), clique("k", 2), group("g", ("l", "k"), 3, 1, (1, 1)))
+    cluster = settled(workload(*parts, replicas=2, strategy=Strategy.ROLLING_UPDATE)).update()
+    counter = Counter(cluster.workload, cluster.world)
+    for _ in cluster.passes():
+        counter.count()
+        fresh = Counter(cluster.workload, World(cluster.world.observed(), QUICK))
+        assert {tally for tally in counter.tallies.values() if tally.live} == {
+            tally for tally in fresh.tallies.values() if tally.live
+        }
+
+
+def test_slow_cliques_take_their_own_time() -> None:
+    cluster = settled(workload(clique("a", 1), clique("b", 1)))
+    outcome = preview(cluster, behaviour=replace(QUICK, ready_seconds_of={"b": 100.0}))
+    assert outcome.seconds == 100.0
+
+
+def test_a_whole_group_replica_is_counted_as_one() -> None:
+    cluster = settled(workload(clique("l", 1), clique("k", 2), group("g", ("l", "k"), 2)))
+    outcome = preview(cluster)
+    assert outcome.start["w-0-g"] == Tally("w-0-g", Kind.GROUP, 2, 2, 2, 0, 2)
+    assert outcome.lowest == {"w": 1, "w-0-g": 1}
+    assert (outcome.pods_created, outcome.pods_deleted) == (6, 6)
