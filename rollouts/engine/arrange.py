@@ -16,102 +16,21 @@ from functools import cached_property
 
 from rollouts.engine import names
 from rollouts.engine.observed import Clique, Gang, Group, Observed, Pod, Service
+from rollouts.engine.views import (
+    ENDED,
+    CliqueView,
+    GroupReplica,
+    GroupView,
+    Replica,
+    Tree,
+    view_group,
+    view_group_replica,
+    view_replica,
+)
 from rollouts.engine.workload import CliqueTemplate, GroupTemplate, Workload
 
 Stranger = tuple[str, str]
 """The name of an object, and why it fits nowhere."""
-
-_ENDED = frozenset({"Failed", "Succeeded"})
-
-
-@dataclass(frozen=True, slots=True)
-class CliqueView:
-    """A PodClique with its pods; also one that does not exist yet, or no more."""
-
-    name: str
-    template: CliqueTemplate
-    template_hash: str  # the current one, whatever its PodClique and pods carry
-    clique: Clique | None  # None: not there
-    pods: tuple[Pod, ...]  # all of them, by index
-    live: tuple[Pod, ...]  # those that are neither leaving nor ended
-    available: int
-    scheduled: int
-    outdated: int  # of the live ones
-    is_updating: bool  # its own status says that its update to the current templates has begun and not ended
-
-    @property
-    def is_live(self) -> bool:
-        """Whether its PodClique is there to stay."""
-        return self.clique is not None and not self.clique.leaving
-
-    @property
-    def wanted(self) -> int:
-        """How many pods it is to have."""
-        return self.template.replicas if self.clique is None else self.clique.replicas
-
-    @property
-    def needed(self) -> int:
-        """How many available pods make it available; one that was scaled below its minimum needs only what it has."""
-        return min(self.template.min_available, self.wanted)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is left of it."""
-        return self.clique is None and not self.pods
-
-
-@dataclass(frozen=True, slots=True)
-class GroupReplica:
-    """One replica of a scaling group: all its cliques, there or not."""
-
-    name: str
-    index: int
-    cliques: tuple[CliqueView, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupView:
-    """A scaling group with those of its replicas of which anything exists."""
-
-    name: str
-    template: GroupTemplate
-    group: Group | None
-    replicas: Mapping[int, GroupReplica]
-
-    @property
-    def is_live(self) -> bool:
-        """Whether its PodCliqueScalingGroup is there to stay."""
-        return self.group is not None and not self.group.leaving
-
-    @property
-    def wanted(self) -> int:
-        """How many replicas it is to have."""
-        return self.template.replicas if self.group is None else self.group.replicas
-
-    @property
-    def needed(self) -> int:
-        """How many available replicas make it available; one that was scaled below its minimum needs what it has."""
-        return min(self.template.min_available, self.wanted)
-
-
-@dataclass(frozen=True, slots=True)
-class Replica:
-    """One replica of the set."""
-
-    name: str
-    index: int
-    service: Service | None
-    cliques: tuple[CliqueView, ...]  # those in no scaling group
-    groups: tuple[GroupView, ...]
-    gangs: Mapping[str, Gang]
-
-
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """Everything there is of a workload, in its place."""
-
-    replicas: Mapping[int, Replica]  # those of which anything exists, by index
-    strangers: tuple[Stranger, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +97,7 @@ class Shape:
             or self.clique_view(names.group_clique_name(group, index, clique), self.cliques[clique], None, ())
             for clique in template.clique_names
         )
-        return GroupReplica(f"{group}-{index}", index, tuple(views))
+        return view_group_replica(f"{group}-{index}", index, tuple(views))
 
     def replica(self, index: int) -> Replica:
         """Return a replica of the set of which nothing exists."""
@@ -190,23 +109,29 @@ class Shape:
         """Return a clique with its pods counted."""
         current = self.hashes[template.name]
         live = []
-        available = scheduled = outdated = 0
+        available = scheduled = gated = outdated = 0
         for pod in pods:
-            if pod.leaving or pod.phase in _ENDED:
+            if pod.leaving or pod.phase in ENDED:
                 continue
             live.append(pod)
             available += pod.ready
             scheduled += pod.node != ""
+            gated += pod.gated
             outdated += pod.template_hash != current
+        wanted = template.replicas if clique is None else clique.replicas
         return CliqueView(
             name=name,
             template=template,
             template_hash=current,
             clique=clique,
+            is_live=clique is not None and not clique.leaving,
+            wanted=wanted,
+            needed=min(template.min_available, wanted),
             pods=tuple(pods),
             live=tuple(live),
             available=available,
             scheduled=scheduled,
+            gated=gated,
             outdated=outdated,
             is_updating=clique is not None and self._is_updating(clique),
         )
@@ -336,7 +261,7 @@ def _without_doubles(pods: list[Pod], strangers: list[Stranger]) -> list[Pod]:
         if pod.index < 0:
             strangers.append((pod.name, "it has no index"))
             continue
-        if not pod.leaving and pod.phase not in _ENDED:
+        if not pod.leaving and pod.phase not in ENDED:
             if pod.index == last:
                 strangers.append((pod.name, f"another pod of {pod.clique} has the index {pod.index} too"))
                 continue
@@ -358,7 +283,7 @@ def _build_replica(
         for template in shape.workload.groups
     )
     name = names.service_name(workload, index)
-    return Replica(name, index, found.service, tuple(standalone), tuple(groups), found.gangs)
+    return view_replica(name, index, found.service, tuple(standalone), groups=tuple(groups), gangs=found.gangs)
 
 
 def _build_group(
@@ -376,4 +301,4 @@ def _build_group(
             for clique, member in members.items()
         }
         replicas[index] = shape.group_replica(name, template, index, views)
-    return GroupView(name, template, found.groups.get(template.name), replicas)
+    return view_group(name, template, found.groups.get(template.name), replicas)

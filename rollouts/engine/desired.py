@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rollouts.engine import names
-from rollouts.engine.arrange import CliqueView, GroupView
 from rollouts.engine.hashing import compute_name_suffix, effective_pod_spec
 from rollouts.engine.observed import Clique, Group
+from rollouts.engine.views import CliqueView, GroupView
 from rollouts.engine.workload import CliqueTemplate, GroupTemplate, Startup, Workload
 
 Manifest = dict[str, Any]

@@ -10,14 +10,13 @@ from enum import StrEnum
 from typing import Final
 
 from rollouts.engine.actions import Wait
-from rollouts.engine.arrange import CliqueView, GroupReplica, Replica, Tree
 from rollouts.engine.budget import Budget
 from rollouts.engine.gangs import WantedGang
 from rollouts.engine.observed import Pod
 from rollouts.engine.roller import Unit
 from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
-from rollouts.engine.units import all_cliques, is_replica_complete, is_replica_outdated
 from rollouts.engine.update import Update
+from rollouts.engine.views import CliqueView, GroupReplica, Replica, Tree
 from rollouts.engine.workload import Strategy, Workload
 
 
@@ -83,7 +82,7 @@ class Examiner:
         return Diagnosis(tuple(waits), min(self._due, default=None))
 
     def _is_quiet(self, step: ReplicaStep) -> bool:
-        return not step.is_at_work and is_replica_complete(step.replica)
+        return not step.is_at_work and step.replica.is_complete
 
     # The set
 
@@ -94,7 +93,7 @@ class Examiner:
             others = [
                 replica.name
                 for replica in tree.replicas.values()
-                if replica.index != self._update.selected and is_replica_outdated(replica)
+                if replica.index != self._update.selected and replica.is_outdated
             ]
             if others:
                 selected = f"{self._workload.name}-{self._update.selected}"
@@ -104,7 +103,7 @@ class Examiner:
                 yield Wait(Code.WAITING_FOR_REPLICA, self._workload.name, tuple(others), text, (), is_problem=False)
         for unit in steps.units:
             if unit.leaving:
-                pods = [pod for view in all_cliques(tree.replicas[unit.index]) for pod in view.pods]
+                pods = [pod for view in tree.replicas[unit.index].all_cliques for pod in view.pods]
                 yield from self._termination_wait(unit.key, pods)
 
     # A replica of the set

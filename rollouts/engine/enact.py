@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from rollouts.engine.actions import Action, Create, Delete, Kind, Moment, Patch, RemoveGate, WriteStatus
-from rollouts.engine.arrange import CliqueView, GroupReplica, GroupView, Replica, Shape, Tree
+from rollouts.engine.arrange import Shape
 from rollouts.engine.desired import (
     Manifest,
     build_clique,
@@ -24,7 +24,7 @@ from rollouts.engine.observed import Clique
 from rollouts.engine.roller import Removal
 from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.termination import Termination
-from rollouts.engine.units import is_label_outdated, member_cliques
+from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Replica, Tree
 from rollouts.engine.workload import Strategy, Workload
 
 GANG_TERMINATED = "GangTerminated"
@@ -92,7 +92,7 @@ def _delete_all(replica: Replica, reason: str) -> Iterator[Delete]:
 
 def empty(replica: Replica, reason: str) -> Iterator[Delete]:
     """Delete the pods of a set replica and leave what holds them, with the replicas that others have set."""
-    for view in sorted(member_cliques(replica), key=_is_outdated):
+    for view in sorted(replica.members, key=_is_outdated):
         yield from _delete_clique(view, reason)
     for view in sorted(replica.cliques, key=_is_outdated):
         for pod in sorted(view.live, key=lambda pod: pod.template_hash != view.template_hash):
@@ -105,7 +105,7 @@ def _delete_clique(view: CliqueView, reason: str) -> Iterator[Delete]:
 
 
 def _is_outdated(view: CliqueView) -> bool:
-    return view.outdated > 0 or is_label_outdated(view)
+    return view.outdated > 0 or view.is_label_outdated
 
 
 # ---- inside a replica of the set

@@ -12,9 +12,10 @@ from typing import Any
 
 from rollouts.engine import names
 from rollouts.engine.actions import Create, Delete, Kind, Patch, RemoveGate
-from rollouts.engine.arrange import CliqueView, GroupView, Replica, Shape
+from rollouts.engine.arrange import Shape
 from rollouts.engine.desired import SCHEDULER_API, default_labels, owned_by
 from rollouts.engine.observed import Gang
+from rollouts.engine.views import CliqueView, GroupView, Replica
 from rollouts.engine.workload import Workload
 
 PodGroups = Mapping[str, tuple[int, tuple[str, ...]]]

@@ -9,7 +9,7 @@ not, without harm; the same input gives the same plan.
 """
 
 from rollouts.engine.actions import Kind, Moment, Plan, WriteStatus
-from rollouts.engine.arrange import Shape, Tree, arrange
+from rollouts.engine.arrange import Shape, arrange
 from rollouts.engine.diagnosis import Diagnosis, Examiner
 from rollouts.engine.enact import Draft, keep_replica, remove_replicas, terminate_replica
 from rollouts.engine.gangs import WantedGang, plan_gangs, plan_gates, wanted_gangs
@@ -19,6 +19,7 @@ from rollouts.engine.status import Pen, clique_status, group_status, make_pen, s
 from rollouts.engine.steps import GroupStep, ReplicaStep, SetStep, choose_steps, no_steps
 from rollouts.engine.termination import Termination, decide_termination
 from rollouts.engine.update import Turn, Update, decide_update, read_progress
+from rollouts.engine.views import Tree
 from rollouts.engine.workload import Workload
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from rollouts.engine import names
 from rollouts.engine.actions import Wait
-from rollouts.engine.arrange import CliqueView, GroupReplica, GroupView, Shape, Tree
+from rollouts.engine.arrange import Shape
 from rollouts.engine.conditions import (
     AVAILABLE,
     BREACHED,
@@ -31,18 +31,8 @@ from rollouts.engine.roller import Reason, Step, Unit
 from rollouts.engine.steps import CliqueStep, GroupStep, SetStep
 from rollouts.engine.termination import count_fine, is_group_breached
 from rollouts.engine.times import render_time
-from rollouts.engine.units import (
-    is_clique_complete,
-    is_group_complete,
-    is_group_replica_available,
-    is_group_replica_outdated,
-    is_group_replica_scheduled,
-    is_label_outdated,
-    is_replica_available,
-    is_replica_complete,
-    is_replica_outdated,
-)
 from rollouts.engine.update import Turn, Update
+from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Tree
 from rollouts.engine.workload import Strategy, Workload
 
 Status = dict[str, Any]
@@ -86,7 +76,7 @@ def clique_status(pen: Pen, step: CliqueStep, *, at_work: bool, terminated: bool
     }
     if not is_member:
         status["hpaPodSelector"] = f"{names.PART_OF}={pen.workload.name},{names.CLIQUE}={view.name}"
-    done = is_clique_complete(view)
+    done = view.is_complete
     if done:
         status["currentPodTemplateHash"] = view.template_hash
         status["currentPodCliqueSetGenerationHash"] = pen.update.generation_hash
@@ -167,17 +157,17 @@ def group_status(pen: Pen, step: GroupStep, *, at_work: bool, terminated: bool) 
     group = view.group
     assert group is not None
     parts = [part for index, part in view.replicas.items() if index < view.wanted]
-    available = [part for part in parts if is_group_replica_available(part)]
+    available = [part for part in parts if part.is_available]
     status: Status = {
         **group.status,
         "observedGeneration": group.generation,
         "replicas": view.wanted,
-        "scheduledReplicas": sum(map(is_group_replica_scheduled, parts)),
+        "scheduledReplicas": sum(one.is_scheduled for one in parts),
         "availableReplicas": len(available),
-        "updatedReplicas": sum(not is_group_replica_outdated(part) for part in available),
+        "updatedReplicas": sum(not part.is_outdated for part in available),
         "selector": f"{names.PART_OF}={pen.workload.name},{names.GROUP}={view.name}",
     }
-    done = is_group_complete(view)
+    done = view.is_complete
     if done:
         status["currentPodCliqueSetGenerationHash"] = pen.update.generation_hash
     _put_progress(status, _group_progress(pen, step, parts, at_work=at_work, done=done))
@@ -235,7 +225,7 @@ def _group_progress(
 
 def is_member_updated(view: CliqueView) -> bool:
     """Whether a PodClique of a scaling group is up with the current template and nothing else."""
-    return view.is_live and not view.outdated and not is_label_outdated(view) and view.available >= view.needed
+    return view.is_live and not view.outdated and not view.is_label_outdated and view.available >= view.needed
 
 
 def _select_indices(former: Mapping[str, Any], units: Iterable[Unit], chosen: list[int]) -> dict[str, list[int]] | None:
@@ -258,8 +248,8 @@ def set_status(
     """Return the status of the set."""
     workload = pen.workload
     originals = [replica for index, replica in tree.replicas.items() if index < workload.replicas]
-    available = [replica for replica in originals if is_replica_available(replica)]
-    updated = sum(not is_replica_outdated(replica) for replica in available)
+    available = [replica for replica in originals if replica.is_available]
+    updated = sum(not replica.is_outdated for replica in available)
     status: Status = {
         **stored,
         "observedGeneration": workload.generation,
@@ -286,8 +276,8 @@ def _set_progress(
     if former is None:
         return None
     originals = [replica for index, replica in tree.replicas.items() if index < pen.workload.replicas]
-    cliques = [view.name for replica in originals for view in replica.cliques if is_clique_complete(view)]
-    groups = [view.name for replica in originals for view in replica.groups if is_group_complete(view)]
+    cliques = [view.name for replica in originals for view in replica.cliques if view.is_complete]
+    groups = [view.name for replica in originals for view in replica.groups if view.is_complete]
     progress: Status = {**former, **_totals(shape, cliques, groups)}
     for name in ("updatingReplicas", "currentlyUpdating"):
         progress.pop(name, None)
@@ -316,7 +306,7 @@ def _updating_replicas(pen: Pen, steps: SetStep) -> list[Status]:
     update, wanted = pen.update, pen.workload.replicas
     if not steps.is_rolling:
         chosen = set() if update.selected is None else {update.selected}
-        finished = {step.replica.index for step in steps.replicas if is_replica_complete(step.replica)} - chosen
+        finished = {step.replica.index for step in steps.replicas if step.replica.is_complete} - chosen
     else:
         chosen = {unit.index for unit in _removed(steps.step, wanted, every=True)}
         finished = {unit.index for unit in steps.units if unit.available and not unit.outdated and not unit.leaving}
@@ -350,7 +340,7 @@ def _progressing(pen: Pen, tree: Tree, waits: tuple[Wait, ...]) -> Condition:
     if awaiting is not None:
         text = "Pods run an older template until somebody deletes them."
         return condition(PROGRESSING, "False", awaiting.code, text, pen.now)
-    if all(map(is_replica_complete, tree.replicas.values())) and len(tree.replicas) == pen.workload.replicas:
+    if all(one.is_complete for one in tree.replicas.values()) and len(tree.replicas) == pen.workload.replicas:
         return condition(PROGRESSING, "False", "Complete", "Every replica is complete.", pen.now)
     return condition(PROGRESSING, "True", "Deploying", "Not every replica is complete yet.", pen.now)
 

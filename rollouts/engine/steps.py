@@ -15,20 +15,19 @@ never meet inside it.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rollouts.engine.arrange import CliqueView, GroupReplica, GroupView, Replica, Shape, Tree
+from rollouts.engine.arrange import Shape
 from rollouts.engine.budget import Budget, resolve_budget
+from rollouts.engine.quiet import is_quiet
 from rollouts.engine.roller import Step, Unit
 from rollouts.engine.units import (
     NO_STEP,
     choose_pod_step,
     choose_replica_step,
     group_units,
-    has_live_frame,
-    is_group_replica_outdated,
-    is_replica_outdated,
     set_units,
 )
 from rollouts.engine.update import Turn, Update
+from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Replica, Tree
 from rollouts.engine.workload import BudgetSpec, Strategy, Workload
 
 ONE_AT_A_TIME = Budget(1, 0)
@@ -83,7 +82,7 @@ class SetStep:
     is_rolling: bool
     units: tuple[Unit, ...]
     step: Step
-    replicas: tuple[ReplicaStep, ...]  # those that stay or are created, by index
+    replicas: tuple[ReplicaStep, ...]  # those that stay or are created, by index, and need anything
 
 
 def no_steps() -> SetStep:
@@ -101,7 +100,9 @@ def choose_steps(shape: Shape, tree: Tree, update: Update) -> SetStep:
     leaving = {unit.index for unit in units if unit.leaving} | {removal.unit.index for removal in step.delete}
     staying = sorted({index for index in tree.replicas if index not in leaving} | {*step.create})
     replicas = (tree.replicas.get(index) or shape.replica(index) for index in staying)
-    steps = tuple(_choose_replica_parts(shape, replica, update) for replica in replicas)
+    steps = tuple(
+        _choose_replica_parts(shape, replica, update) for replica in replicas if not is_quiet(shape, replica, update)
+    )
     return SetStep(budget, rolling, tuple(units), step, steps)
 
 
@@ -118,21 +119,21 @@ def _choose_set_step(
 
 def _is_settled(workload: Workload, tree: Tree) -> bool:
     """Whether just the wanted replicas are there, all of them to stay."""
-    if workload.strategy is Strategy.REPLICA_RECREATE and any(map(is_replica_outdated, tree.replicas.values())):
+    if workload.strategy is Strategy.REPLICA_RECREATE and any(one.is_outdated for one in tree.replicas.values()):
         return False
     return (
         len(tree.replicas) == workload.replicas
         and all(index < workload.replicas for index in tree.replicas)
-        and all(map(has_live_frame, tree.replicas.values()))
+        and all(one.has_live_frame for one in tree.replicas.values())
     )
 
 
 def _choose_replica_parts(shape: Shape, replica: Replica, update: Update) -> ReplicaStep:
     strategy = shape.workload.strategy
     whole = strategy is Strategy.REPLICA_RECREATE
-    held = whole and is_replica_outdated(replica)
+    held = whole and replica.is_outdated
     at_work = update.is_under_way and (
-        held or replica.index == update.selected or replica.index in update.former.updating
+        replica.index == update.selected or replica.index in update.former.updating
     )
     rolling = at_work and replica.index == update.selected
     return ReplicaStep(
@@ -174,7 +175,7 @@ def _choose_group(shape: Shape, view: GroupView, update: Update, *, rolling: boo
 
 
 def _part_steps(shape: Shape, part: GroupReplica, *, held: bool) -> Iterator[CliqueStep]:
-    replaced_whole = shape.workload.strategy is not Strategy.ON_DELETE and is_group_replica_outdated(part)
+    replaced_whole = shape.workload.strategy is not Strategy.ON_DELETE and part.is_outdated
     for view in part.cliques:
         yield _keep_up(view, ONE_AT_A_TIME, rolling=False, held=held or replaced_whole)
 

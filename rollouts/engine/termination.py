@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rollouts.engine.arrange import CliqueView, GroupReplica, GroupView
 from rollouts.engine.conditions import BREACHED, SCHEDULED, find_condition
 from rollouts.engine.steps import ReplicaStep, SetStep
 from rollouts.engine.times import parse_time
-from rollouts.engine.units import is_group_replica_available
+from rollouts.engine.views import CliqueView, GroupReplica, GroupView
 from rollouts.engine.workload import Workload
 
 # A condition that changed this soon after the object was made says how it began, not that it was ever different.
@@ -68,11 +67,7 @@ def is_group_breached(view: GroupView) -> bool:
 
 def _breached_parts(view: GroupView) -> list[GroupReplica]:
     parts = (view.replicas.get(index) for index in range(view.wanted))
-    return [
-        part
-        for part in parts
-        if part is None or (not is_group_replica_available(part) and any(map(is_breached, part.cliques)))
-    ]
+    return [part for part in parts if part is None or (not part.is_available and any(map(is_breached, part.cliques)))]
 
 
 def _breaches(step: ReplicaStep) -> Iterator[tuple[str, float, str | None]]:
@@ -82,7 +77,7 @@ def _breaches(step: ReplicaStep) -> Iterator[tuple[str, float, str | None]]:
         if since is not None:
             yield view.name, since, None
     for group in step.replica.groups:
-        if not group.is_live or all(map(is_group_replica_available, group.replicas.values())):
+        if not group.is_live or all(one.is_available for one in group.replicas.values()):
             continue
         if is_group_breached(group):
             since = _group_breached_since(group)

@@ -11,15 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from rollouts.engine.arrange import Replica, Shape, Tree
-from rollouts.engine.order import replica_update_order
-from rollouts.engine.units import (
-    has_surge,
-    is_anything_scheduled,
-    is_replica_available,
-    is_replica_complete,
-    is_replica_outdated,
-)
+from rollouts.engine.arrange import Shape
+from rollouts.engine.units import compute_replica_order
+from rollouts.engine.views import Tree
 from rollouts.engine.workload import Strategy, Workload
 
 
@@ -96,7 +90,7 @@ def _decide_turn(workload: Workload, tree: Tree, former: Progress, generation_ha
         return Turn.END if former.is_open else Turn.NONE
     if not former.is_open:
         # Left behind by OnDelete, or found when we came: to be rolled by whoever rolls now.
-        return Turn.START if any(map(is_replica_outdated, tree.replicas.values())) else Turn.NONE
+        return Turn.START if any(one.is_outdated for one in tree.replicas.values()) else Turn.NONE
     return Turn.END if _is_done(workload, tree) else Turn.WORK
 
 
@@ -106,7 +100,7 @@ def _is_done(workload: Workload, tree: Tree) -> bool:
     return (
         len(replicas) == workload.replicas
         and all(index in replicas for index in range(workload.replicas))
-        and all(is_replica_complete(replica) for replica in replicas.values())
+        and all(replica.is_complete for replica in replicas.values())
     )
 
 
@@ -118,15 +112,9 @@ def _select(shape: Shape, tree: Tree, former: Progress) -> int | None:
     """
     indices = range(shape.workload.replicas)
     replicas = [tree.replicas.get(index) or shape.replica(index) for index in indices]
-    waiting = [replica for replica in replicas if not is_replica_complete(replica)]
-    down = [replica for replica in waiting if not is_replica_available(replica)]
+    waiting = [replica for replica in replicas if not replica.is_complete]
+    down = [replica for replica in waiting if not replica.is_available]
     begun = [replica for replica in down or waiting if replica.index in former.updating]
-    outdated = [replica for replica in waiting if is_replica_outdated(replica) or has_surge(replica)]
+    outdated = [replica for replica in waiting if replica.is_outdated or replica.has_surge]
     candidates = begun or down or outdated
-    return min(candidates, key=_order).index if candidates else None
-
-
-def _order(replica: Replica) -> tuple[bool, bool, int]:
-    scheduled = is_anything_scheduled(replica)
-    breached = scheduled and not is_replica_available(replica)
-    return replica_update_order(replica.index, scheduled=scheduled, breached=breached)
+    return min(candidates, key=compute_replica_order).index if candidates else None

@@ -1,0 +1,151 @@
+"""Replicas that need nothing: recognised cheaply, because most are so most of the time.
+
+`steps` asks before it looks any closer. The invariant: a replica is called quiet only if the whole pass would find
+nothing to do, to write down or to say about it, so leaving this module out changes no plan, only what it costs.
+
+A status is not computed again to see that it is right. It was written from the counts it shows and the generation it has
+observed; where these are still the same, so is the rest of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rollouts.engine.arrange import Shape
+from rollouts.engine.conditions import BREACHED, SCHEDULED, TERMINATING
+from rollouts.engine.names import scaled_gang_name
+from rollouts.engine.observed import Gang
+from rollouts.engine.update import Update
+from rollouts.engine.views import CliqueView, GroupView, Replica
+from rollouts.engine.workload import Strategy
+
+
+def is_quiet(shape: Shape, replica: Replica, update: Update) -> bool:
+    """Whether nothing is to be done, written or said about a replica of the set."""
+    if replica.index == update.selected or replica.index in update.former.updating:
+        return False
+    if not replica.is_complete and not (update.is_under_way and replica.is_outdated):
+        return False
+    service = replica.service
+    if service is None or service.leaving:
+        return False
+    if service.publish_not_ready_addresses != shape.workload.publish_not_ready_addresses:
+        return False
+    # One that is replaced whole keeps its labels until then.
+    keeps_label = shape.workload.strategy is Strategy.REPLICA_RECREATE
+    current = shape.generation_hash
+    for view in replica.cliques:
+        if not _is_clique_quiet(view, current, keeps_label=keeps_label):
+            return False
+    return all(_is_group_quiet(view, current) for view in replica.groups) and _are_gangs_quiet(replica)
+
+
+def _is_clique_quiet(view: CliqueView, current: str, *, keeps_label: bool) -> bool:
+    """Whether a clique has what it wants, be it outdated, and its status says so."""
+    clique, count = view.clique, view.wanted
+    if clique is None or not len(view.pods) == len(view.live) == view.available == count or view.gated:
+        return False
+    if clique.leaving or clique.template_replicas != view.template.replicas:
+        return False
+    if not keeps_label and clique.template_hash != view.template_hash:
+        return False
+    status = clique.status
+    return (
+        status.get("replicas") == count
+        and status.get("readyReplicas") == count
+        and status.get("updatedReplicas") == count - view.outdated
+        and status.get("scheduledReplicas") == view.scheduled >= view.needed
+        and status.get("scheduleGatedReplicas") == 0
+        and (not view.is_complete or status.get("currentPodTemplateHash") == view.template_hash)
+        and _is_status_quiet(status, clique.generation, current, complete=view.is_complete)
+        and _holds(status, {SCHEDULED: "True", BREACHED: "False"})
+    )
+
+
+def _is_group_quiet(view: GroupView, current: str) -> bool:
+    """Whether a scaling group has what it wants, be it outdated, and its status says so."""
+    group, wanted = view.group, view.wanted
+    if group is None or group.leaving or group.template_replicas != view.template.replicas:
+        return False
+    updated = 0
+    for index, part in view.replicas.items():
+        if index >= wanted or not part.is_available:
+            return False
+        updated += not part.is_outdated
+        for clique in part.cliques:
+            if not _is_clique_quiet(clique, current, keeps_label=part.is_outdated):
+                return False
+    status = group.status
+    progress = status.get("updateProgress") or {}
+    return (
+        len(view.replicas) == wanted
+        and status.get("replicas") == wanted
+        and status.get("scheduledReplicas") == wanted
+        and status.get("availableReplicas") == wanted
+        and status.get("updatedReplicas") == updated
+        and _is_status_quiet(status, group.generation, current, complete=updated == wanted)
+        and _holds(status, {BREACHED: "False", TERMINATING: None})
+        and (updated < wanted or progress.get("updatedPodCliquesCount") in (None, _count_cliques(view)))
+    )
+
+
+def _count_cliques(view: GroupView) -> int:
+    return view.wanted * len(view.template.clique_names)
+
+
+def _is_status_quiet(status: Mapping[str, Any], generation: int, current: str, *, complete: bool) -> bool:
+    """Whether a status is of the current generation, and of the current templates once they are in force."""
+    if status.get("observedGeneration") != generation:
+        return False
+    progress = status.get("updateProgress")
+    if status.get("rollingUpdateProgress") != progress:
+        return False
+    is_current = progress is not None and progress.get("podCliqueSetGenerationHash") == current
+    if not complete:
+        return not is_current
+    if status.get("currentPodCliqueSetGenerationHash") != current:
+        return False
+    return progress is None or (is_current and _is_closed(progress))
+
+
+def _is_closed(progress: Mapping[str, Any]) -> bool:
+    return bool(progress.get("updateEndedAt")) and not (progress.get("readyPodsSelectedToUpdate") or {}).get("current")
+
+
+def _holds(status: Mapping[str, Any], wanted: Mapping[str, str | None]) -> bool:
+    """Whether each condition has its status; None: is not there at all."""
+    missing = sum(state is not None for state in wanted.values())
+    for condition in status.get("conditions") or ():
+        kind = condition.get("type")
+        if kind in wanted:
+            if condition.get("status") != wanted[kind]:
+                return False
+            missing -= 1
+    return not missing
+
+
+def _are_gangs_quiet(replica: Replica) -> bool:
+    """Whether the stored gangs are just those that should be."""
+    base = [*replica.cliques]
+    gangs = 1
+    for group in replica.groups:
+        for index, part in group.replicas.items():
+            if index < group.template.min_available:
+                base.extend(part.cliques)
+                continue
+            name = scaled_gang_name(group.name, index, group.template.min_available)
+            if not _is_gang_quiet(replica.gangs.get(name), part.cliques):
+                return False
+            gangs += 1
+    return len(replica.gangs) == gangs and _is_gang_quiet(replica.gangs.get(replica.name), base)
+
+
+def _is_gang_quiet(gang: Gang | None, cliques: Iterable[CliqueView]) -> bool:
+    if gang is None or gang.leaving:
+        return False
+    groups = gang.pod_groups
+    count = 0
+    for view in cliques:
+        if groups.get(view.name) != (view.needed, tuple([pod.name for pod in view.live])):
+            return False
+        count += 1
+    return len(groups) == count

@@ -1,0 +1,257 @@
+"""What belongs together, with what the words of DESIGN 6.1 say about it: available, outdated, leaving, complete.
+
+`arrange` builds these once a pass from what is observed; everything after it reads them. Counting is done here, once, so
+that a settled workload of a thousand pods costs little more than looking at each pod.
+
+    clique          available with its minimum of available pods; outdated by its pods
+    group replica   available when each of its cliques is; outdated when a PodClique or pod in it is; leaving once none
+                    of its PodCliques is there to stay, until the last pod is gone
+    set replica     available when each clique in no group and each group is; outdated by what is in it: its pods, and
+                    the PodCliques of its groups
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
+from rollouts.engine.workload import CliqueTemplate, GroupTemplate
+
+ENDED = frozenset({"Failed", "Succeeded"})
+"""Phases of pods that will never serve again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CliqueView:
+    """A PodClique with its pods; also one that does not exist yet, or no more."""
+
+    name: str
+    template: CliqueTemplate
+    template_hash: str  # the current one, whatever its PodClique and pods carry
+    clique: Clique | None  # None: not there
+    is_live: bool  # its PodClique is there to stay
+    wanted: int  # how many pods it is to have
+    # How many available pods make it available; one that was scaled below its minimum needs only what it has.
+    needed: int
+    pods: tuple[Pod, ...]  # all of them, by index
+    live: tuple[Pod, ...]  # those that are neither leaving nor ended
+    available: int
+    scheduled: int
+    gated: int
+    outdated: int  # of the live ones
+    is_updating: bool  # its own status says that its update to the current templates has begun and not ended
+
+    @property
+    def is_available(self) -> bool:
+        """Whether it is there with enough available pods."""
+        return self.is_live and self.available >= self.needed
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a pod of it is of another template than the current one."""
+        return self.outdated > 0
+
+    @property
+    def is_label_outdated(self) -> bool:
+        """Whether a PodClique that is there to stay promises its pods another template than the current one."""
+        return self.is_live and self.clique is not None and self.clique.template_hash != self.template_hash
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has just its wanted pods, all of them available and of the current template.
+
+        Scaling in may have left it with the pods 0 and 2, which is fine. An update ends with 0 and 1: pod 2 may be surge.
+        """
+        return (
+            self.is_live
+            and len(self.live) == self.available == self.wanted
+            and not self.outdated
+            and not self.is_label_outdated
+            and not (self.is_updating and bool(self.live) and self.live[-1].index >= self.wanted)
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left of it."""
+        return self.clique is None and not self.pods
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReplica:
+    """One replica of a scaling group: all its cliques, there or not."""
+
+    name: str
+    index: int
+    cliques: tuple[CliqueView, ...]
+    is_available: bool
+    is_outdated: bool
+    is_leaving: bool
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether each of its cliques is there with enough scheduled pods."""
+        return all(view.is_live and view.scheduled >= view.needed for view in self.cliques)
+
+
+def view_group_replica(name: str, index: int, cliques: tuple[CliqueView, ...]) -> GroupReplica:
+    """Return a replica of a scaling group."""
+    return GroupReplica(
+        name=name,
+        index=index,
+        cliques=cliques,
+        is_available=all(view.is_available for view in cliques),
+        is_outdated=any(view.outdated or view.is_label_outdated for view in cliques),
+        is_leaving=not any(view.is_live for view in cliques),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A scaling group with those of its replicas of which anything exists."""
+
+    name: str
+    template: GroupTemplate
+    group: Group | None
+    is_live: bool  # its PodCliqueScalingGroup is there to stay
+    wanted: int  # how many replicas it is to have
+    # How many available replicas make it available; one that was scaled below its minimum needs only what it has.
+    needed: int
+    replicas: Mapping[int, GroupReplica]
+
+    @property
+    def available(self) -> int:
+        """How many of its replicas are available, extra ones as well."""
+        return sum(part.is_available for part in self.replicas.values())
+
+    @property
+    def is_available(self) -> bool:
+        """Whether it is there with enough available replicas."""
+        return self.is_live and self.available >= self.needed
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether any of its replicas is outdated."""
+        return any(part.is_outdated for part in self.replicas.values())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has just its wanted replicas, all of them available and of the current template."""
+        there = [part for part in self.replicas.values() if not part.is_leaving]
+        return (
+            self.is_live
+            and len(there) == self.wanted
+            and all(part.is_available and not part.is_outdated and part.index < self.wanted for part in there)
+        )
+
+
+def view_group(
+    name: str, template: GroupTemplate, group: Group | None, replicas: Mapping[int, GroupReplica]
+) -> GroupView:
+    """Return a scaling group."""
+    wanted = template.replicas if group is None else group.replicas
+    return GroupView(
+        name=name,
+        template=template,
+        group=group,
+        is_live=group is not None and not group.leaving,
+        wanted=wanted,
+        needed=min(template.min_available, wanted),
+        replicas=replicas,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One replica of the set."""
+
+    name: str
+    index: int
+    service: Service | None
+    cliques: tuple[CliqueView, ...]  # those in no scaling group
+    groups: tuple[GroupView, ...]
+    gangs: Mapping[str, Gang]
+    is_available: bool
+    is_outdated: bool
+    is_complete: bool  # each of its components is
+
+    @property
+    def members(self) -> Iterator[CliqueView]:
+        """The cliques of its scaling groups."""
+        for group in self.groups:
+            for part in group.replicas.values():
+                yield from part.cliques
+
+    @property
+    def all_cliques(self) -> Iterator[CliqueView]:
+        """All its cliques."""
+        yield from self.cliques
+        yield from self.members
+
+    @property
+    def is_anything_scheduled(self) -> bool:
+        """Whether any of its pods has a node."""
+        return any(view.scheduled for view in self.all_cliques)
+
+    @property
+    def has_live_frame(self) -> bool:
+        """Whether anything that holds its contents is there to stay: service, groups, cliques in no group."""
+        return (
+            (self.service is not None and not self.service.leaving)
+            or any(view.is_live for view in self.cliques)
+            or any(view.is_live for view in self.groups)
+        )
+
+    @property
+    def is_emptied(self) -> bool:
+        """Whether all that is left in it is leaving, and another template is to move in after it."""
+        return not self._has_live_contents and any(
+            pod.template_hash != view.template_hash for view in self.all_cliques for pod in view.pods
+        )
+
+    @property
+    def _has_live_contents(self) -> bool:
+        return any(view.live for view in self.cliques) or any(view.live or view.is_live for view in self.members)
+
+    @property
+    def has_surge(self) -> bool:
+        """Whether a component has more than it is to have in the end."""
+        return any(len(view.live) > view.wanted for view in self.cliques) or any(
+            index >= view.wanted and not part.is_leaving
+            for view in self.groups
+            for index, part in view.replicas.items()
+        )
+
+
+def view_replica(
+    name: str,
+    index: int,
+    service: Service | None,
+    cliques: tuple[CliqueView, ...],
+    *,
+    groups: tuple[GroupView, ...],
+    gangs: Mapping[str, Gang],
+) -> Replica:
+    """Return a replica of the set."""
+    available, outdated, complete = True, False, True
+    for view in (*cliques, *groups):
+        available = available and view.is_available
+        outdated = outdated or view.is_outdated
+        complete = complete and view.is_complete
+    return Replica(
+        name=name,
+        index=index,
+        service=service,
+        cliques=cliques,
+        groups=groups,
+        gangs=gangs,
+        is_available=available,
+        is_outdated=outdated,
+        is_complete=complete,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Everything there is of a workload, in its place."""
+
+    replicas: Mapping[int, Replica]  # those of which anything exists, by index
+    strangers: tuple[tuple[str, str], ...]  # the name of what fits nowhere, and why

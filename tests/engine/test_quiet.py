@@ -1,0 +1,67 @@
+"""Looking only at what needs it changes no plan."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollouts.engine import steps
+from rollouts.engine.planner import plan
+from rollouts.engine.quiet import is_quiet
+from rollouts.engine.workload import Strategy, Workload
+from tests.engine.simulated import Cluster, clique, group, settled, workload
+from tests.engine.test_properties import EVERYTHING, workloads
+
+
+def assert_nothing_is_overlooked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = cluster.world.observed()
+    quick = plan(cluster.workload, seen, cluster.world.now)
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "is_quiet", lambda *_: False)
+        assert plan(cluster.workload, seen, cluster.world.now) == quick
+
+
+@pytest.fixture(scope="module")
+def patching() -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+@settings(max_examples=40, deadline=None)
+@given(workloads(), st.data())
+def test_no_replica_that_needs_anything_is_passed_over(
+    patching: pytest.MonkeyPatch, start: Workload, data: st.DataObject
+) -> None:
+    cluster = settled(start)
+    assert_nothing_is_overlooked(cluster, patching)
+    for _ in range(data.draw(st.integers(1, 4))):
+        data.draw(st.sampled_from(EVERYTHING))(cluster, data.draw)
+        for _, _ in zip(range(data.draw(st.integers(0, 12))), cluster.passes(), strict=False):
+            assert_nothing_is_overlooked(cluster, patching)
+
+
+@pytest.mark.parametrize("strategy", [one for one in Strategy if one is not Strategy.ON_DELETE])
+def test_all_replicas_are_quiet_when_settled_and_most_while_one_is_updated(
+    strategy: Strategy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = (clique("a", 2), clique("l", 1), clique("k", 2), group("g", ("l", "k"), 3, 2))
+    cluster = settled(workload(*parts, replicas=6, strategy=strategy, budget=(1, 0)))
+    verdicts: list[bool] = []
+
+    def watched(*given: object) -> bool:
+        verdicts.append(is_quiet(*given))  # type: ignore[arg-type]
+        return verdicts[-1]
+
+    monkeypatch.setattr(steps, "is_quiet", watched)
+    cluster.plan()
+    assert verdicts == [True] * 6
+    cluster.update()
+    for _ in range(3):
+        cluster.step()
+    verdicts.clear()
+    cluster.plan()
+    assert verdicts.count(True) == 5
+    verdicts.clear()
+    cluster.settle()
+    assert verdicts[-6:] == [True] * 6
