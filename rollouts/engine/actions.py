@@ -39,7 +39,7 @@ class Patch:
     uid: str
     resource_version: str  # empty: whatever it is by now
     patch: Mapping[str, Any]
-    # Fields of the patch, as paths like `spec.podSpec`, that take the place of what is there instead of merging with it.
+    # Fields of the patch, as paths like `spec.podSpec`, that take the place of what is there and do not merge with it.
     whole: tuple[str, ...] = ()
 
 

@@ -11,7 +11,7 @@ builds anew where an old pod still runs.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from rollouts.engine import names
@@ -43,15 +43,17 @@ class _Place:
     clique: str
 
 
-@dataclass(slots=True)
 class _Found:
     """What was found of one replica, while the tree is being built."""
 
-    service: Service | None = None
-    gangs: dict[str, Gang] = field(default_factory=dict)
-    groups: dict[str, Group] = field(default_factory=dict)
-    cliques: dict[str, str] = field(default_factory=dict)  # names by template
-    members: dict[str, dict[int, dict[str, str]]] = field(default_factory=dict)  # by group, replica, template
+    __slots__ = ("cliques", "gangs", "groups", "members", "service")
+
+    def __init__(self) -> None:
+        self.service: Service | None = None
+        self.gangs: dict[str, Gang] = {}
+        self.groups: dict[str, Group] = {}
+        self.cliques: dict[str, str] = {}  # names by template
+        self.members: dict[str, dict[int, dict[str, str]]] = {}  # by group, replica, template
 
 
 class Shape:
@@ -108,32 +110,44 @@ class Shape:
     ) -> CliqueView:
         """Return a clique with its pods counted."""
         current = self.hashes[template.name]
-        live = []
+        pods = live = tuple(pods)
         available = scheduled = gated = outdated = 0
         for pod in pods:
             if pod.leaving or pod.phase in ENDED:
+                live = ()
                 continue
-            live.append(pod)
             available += pod.ready
             scheduled += pod.node != ""
             gated += pod.gated
             outdated += pod.template_hash != current
+        if pods and not live:
+            live = tuple([pod for pod in pods if not pod.leaving and pod.phase not in ENDED])
         wanted = template.replicas if clique is None else clique.replicas
+        needed = min(template.min_available, wanted)
+        is_live = clique is not None and not clique.leaving
+        is_updating = clique is not None and self._is_updating(clique)
         return CliqueView(
             name=name,
             template=template,
             template_hash=current,
             clique=clique,
-            is_live=clique is not None and not clique.leaving,
+            is_live=is_live,
             wanted=wanted,
-            needed=min(template.min_available, wanted),
-            pods=tuple(pods),
-            live=tuple(live),
+            needed=needed,
+            pods=pods,
+            live=live,
             available=available,
             scheduled=scheduled,
             gated=gated,
             outdated=outdated,
-            is_updating=clique is not None and self._is_updating(clique),
+            is_updating=is_updating,
+            is_available=is_live and available >= needed,
+            is_complete=is_live
+            and len(live) == available == wanted
+            and not outdated
+            and clique is not None
+            and clique.template_hash == current
+            and not (is_updating and wanted > 0 and live[-1].index >= wanted),
         )
 
     def _is_updating(self, clique: Clique) -> bool:
@@ -247,9 +261,19 @@ def _place_pods(
             replicas = found[place.replica].members.setdefault(place.group, {})
             replicas.setdefault(place.group_replica, {})[place.clique] = name
     for name, members in by_clique.items():
-        if len(members) > 1 or members[0].index < 0:
+        if not _is_in_order(members):
             by_clique[name] = _without_doubles(members, strangers)
     return by_clique
+
+
+def _is_in_order(pods: list[Pod]) -> bool:
+    """Whether each pod has an index and none has that of another; as it is nearly always."""
+    last = -1
+    for pod in pods:
+        if pod.index <= last:
+            return False
+        last = pod.index
+    return True
 
 
 def _without_doubles(pods: list[Pod], strangers: list[Stranger]) -> list[Pod]:
@@ -279,8 +303,7 @@ def _build_replica(
         name = found.cliques.get(template.name) or names.clique_name(workload, index, template.name)
         standalone.append(shape.clique_view(name, template, cliques.get(name), pods.get(name, ())))
     groups = (
-        _build_group(shape, names.group_name(workload, index, template.name), template, found, cliques, pods)
-        for template in shape.workload.groups
+        _build_group(shape, index, template, found, cliques=cliques, pods=pods) for template in shape.workload.groups
     )
     name = names.service_name(workload, index)
     return view_replica(name, index, found.service, tuple(standalone), groups=tuple(groups), gangs=found.gangs)
@@ -288,17 +311,19 @@ def _build_replica(
 
 def _build_group(
     shape: Shape,
-    name: str,
+    index: int,
     template: GroupTemplate,
     found: _Found,
+    *,
     cliques: Mapping[str, Clique],
     pods: Mapping[str, list[Pod]],
 ) -> GroupView:
+    name = names.group_name(shape.workload.name, index, template.name)
     replicas = {}
-    for index, members in sorted(found.members.get(template.name, {}).items()):
+    for part, members in sorted(found.members.get(template.name, {}).items()):
         views = {
             clique: shape.clique_view(member, shape.cliques[clique], cliques.get(member), pods.get(member, ()))
             for clique, member in members.items()
         }
-        replicas[index] = shape.group_replica(name, template, index, views)
+        replicas[part] = shape.group_replica(name, template, part, views)
     return view_group(name, template, found.groups.get(template.name), replicas)

@@ -34,7 +34,7 @@ def find_condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 def put_conditions(
     former: Sequence[Mapping[str, Any]], wanted: Sequence[Condition], dropped: Sequence[str] = ()
 ) -> list[Mapping[str, Any]]:
-    """Return the conditions with those that are wanted in place; each brings the time at which it would have changed."""
+    """Return the conditions with those that are wanted in place; each brings the time at which it would change."""
     new = {condition["type"]: condition for condition in wanted}
     kept: list[Mapping[str, Any]] = []
     for condition in former:

@@ -1,7 +1,7 @@
 """The objects of a workload as they are created: services, scaling groups, PodCliques and pods.
 
-`planner` says which are missing; here is what they look like, down to labels, environment and owners (GROVE-FACTS 2), so
-that Grove's users and tools find what they know. The invariants: an object is built from the current template and from
+`enact` says which are missing; here is what they look like, down to labels, environment and owners, so that
+Grove's users and tools find what they know. The invariants: an object is built from the current template and from
 nothing remembered, and a pod's name follows from what is there, so that a create whose answer was lost is refused when
 it is repeated instead of making a second pod.
 
@@ -91,13 +91,14 @@ def build_clique(workload: Workload, view: CliqueView, replica: int) -> Manifest
     return _clique(workload, view, labels, owner, _predecessors(workload, view.template, replica))
 
 
-def build_member_clique(workload: Workload, view: CliqueView, replica: int, group: GroupView, index: int) -> Manifest:
-    """Return a PodClique of a replica of a scaling group, which must exist."""
-    assert group.group is not None, f"{group.name} must exist before its PodCliques"
+def build_member_clique(
+    workload: Workload, view: CliqueView, owner: Group, *, replica: int, group: GroupView, index: int
+) -> Manifest:
+    """Return a PodClique of a replica of a scaling group."""
     labels = clique_labels(workload, view, replica, component="pcsg-podclique")
     labels |= member_labels(workload, group, replica, index)
-    owner = owned_by("PodCliqueScalingGroup", group.name, group.group.uid)
-    return _clique(workload, view, labels, owner, _predecessors(workload, view.template, replica, group, index))
+    owners = owned_by("PodCliqueScalingGroup", owner.name, owner.uid)
+    return _clique(workload, view, labels, owners, _predecessors(workload, view.template, replica, group, index))
 
 
 def clique_labels(workload: Workload, view: CliqueView, replica: int, *, component: str) -> dict[str, str]:
@@ -149,10 +150,15 @@ def pod_name(view: CliqueView, clique: Clique, index: int) -> str:
 
 
 def build_pod(
-    workload: Workload, view: CliqueView, index: int, replica: int, group: tuple[GroupView, int] | None = None
+    workload: Workload,
+    view: CliqueView,
+    owner: Clique,
+    index: int,
+    *,
+    replica: int,
+    group: tuple[GroupView, int] | None = None,
 ) -> Manifest:
-    """Return a pod of a PodClique, which must exist; `group` is the scaling group and its replica it is in."""
-    assert view.clique is not None, f"{view.name} must exist before its pods"
+    """Return a pod of a PodClique; `group` is the scaling group and its replica it is in."""
     component = "pcsg-podclique" if group else "pcs-podclique"
     labels = clique_labels(workload, view, replica, component=component) | {
         names.CLIQUE: view.name,
@@ -161,8 +167,7 @@ def build_pod(
     }
     if group is not None:
         labels |= member_labels(workload, group[0], replica, group[1])
-    owner = owned_by("PodClique", view.name, view.clique.uid)
-    metadata = _metadata(workload, pod_name(view, view.clique, index), labels, owner)
+    metadata = _metadata(workload, pod_name(view, owner, index), labels, owned_by("PodClique", view.name, owner.uid))
     if view.template.annotations:
         metadata["annotations"] = dict(view.template.annotations)
     environment = _environment(workload, view, replica, group[0].template if group else None)

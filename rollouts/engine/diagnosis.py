@@ -1,7 +1,7 @@
 """Why it is not moving: for everything that waits a code, a sentence with names and numbers, and what would help.
 
-Reads the steps of the pass (DESIGN 6.12), so what is told is what was decided. A wait is no fault: pods take time. It is
-called a problem once it has lasted longer than such things do, or when waiting alone cannot end it.
+Reads the steps of the pass (DESIGN 6.12), so what is told is what was decided. A wait is no fault: pods take time. It
+is called a problem once it has lasted longer than such things do.
 """
 
 from collections.abc import Iterable, Iterator

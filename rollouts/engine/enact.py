@@ -20,7 +20,7 @@ from rollouts.engine.desired import (
     patch_clique_template,
     patch_replicas,
 )
-from rollouts.engine.observed import Clique
+from rollouts.engine.observed import Clique, Group
 from rollouts.engine.roller import Removal
 from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.termination import Termination
@@ -134,9 +134,8 @@ def _keep_clique(workload: Workload, step: CliqueStep, replica: int, draft: Draf
     if view.clique is None:
         draft.creates.append(Create(Kind.CLIQUE, build_clique(workload, view, replica)))
         return
-    in_place = not step.is_held
-    draft.patches.extend(_patch_clique(workload, view, view.clique, in_place=in_place))
-    _step_pods(workload, step, draft, replica, None)
+    draft.patches.extend(_patch_clique(workload, view, view.clique, in_place=not step.is_held))
+    _step_pods(_Builder(workload, replica), step, view.clique, draft)
 
 
 def _keep_group(workload: Workload, step: GroupStep, replica: int, termination: Termination, draft: Draft) -> None:
@@ -156,7 +155,7 @@ def _keep_group(workload: Workload, step: GroupStep, replica: int, termination: 
         if part.name in termination.parts:
             _terminate_part(part, termination.parts[part.name], draft)
         else:
-            _keep_part(workload, view, part, cliques, replica, draft)
+            _keep_part(_Builder(workload, replica, (view, part.index)), view.group, cliques, draft)
 
 
 def _remove_part(part: GroupReplica, removal: Removal, draft: Draft) -> None:
@@ -171,24 +170,35 @@ def _delete_part(part: GroupReplica, reason: str) -> Iterator[Delete]:
         yield from _delete_clique(view, reason)
 
 
-def _keep_part(
-    workload: Workload,
-    group: GroupView,
-    part: GroupReplica,
-    cliques: Iterable[CliqueStep],
-    replica: int,
-    draft: Draft,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """What it takes to build a pod or a PodClique in its place."""
+
+    workload: Workload
+    replica: int
+    part: tuple[GroupView, int] | None = None  # the scaling group and the index of its replica
+
+    def pod(self, view: CliqueView, clique: Clique, index: int) -> Create:
+        manifest = build_pod(self.workload, view, clique, index, replica=self.replica, group=self.part)
+        return Create(Kind.POD, manifest)
+
+    def member(self, view: CliqueView, owner: Group) -> Iterator[Create]:
+        if self.part is not None:
+            group, index = self.part
+            manifest = build_member_clique(self.workload, view, owner, replica=self.replica, group=group, index=index)
+            yield Create(Kind.CLIQUE, manifest)
+
+
+def _keep_part(builder: _Builder, group: Group, cliques: Iterable[CliqueStep], draft: Draft) -> None:
     """Create the missing PodCliques of a group replica, and the pods of those there are."""
-    in_place = workload.strategy is Strategy.ON_DELETE
+    in_place = builder.workload.strategy is Strategy.ON_DELETE
     for step in cliques:
         view = step.view
         if view.is_empty and not step.is_held:
-            manifest = build_member_clique(workload, view, replica, group, part.index)
-            draft.creates.append(Create(Kind.CLIQUE, manifest))
+            draft.creates.extend(builder.member(view, group))
         elif view.clique is not None:
-            draft.patches.extend(_patch_clique(workload, view, view.clique, in_place=in_place))
-            _step_pods(workload, step, draft, replica, (group, part.index))
+            draft.patches.extend(_patch_clique(builder.workload, view, view.clique, in_place=in_place))
+            _step_pods(builder, step, view.clique, draft)
 
 
 def _patch_clique(workload: Workload, view: CliqueView, clique: Clique, *, in_place: bool) -> Iterator[Patch]:
@@ -212,9 +222,7 @@ def _merge(one: Manifest, other: Manifest) -> Manifest:
     return merged
 
 
-def _step_pods(
-    workload: Workload, step: CliqueStep, draft: Draft, replica: int, group: tuple[GroupView, int] | None
-) -> None:
+def _step_pods(builder: _Builder, step: CliqueStep, clique: Clique, draft: Draft) -> None:
     """Delete and create the pods of a clique whose turn it is."""
     view = step.view
     if not step.step.create and not step.step.delete and len(view.pods) == len(view.live):
@@ -231,7 +239,7 @@ def _step_pods(
             if pod.name not in live and not pod.leaving:
                 draft.deletes.append(Delete(Kind.POD, pod.name, pod.uid, POD_ENDED))
     for index in step.step.create:
-        draft.creates.append(Create(Kind.POD, build_pod(workload, view, index, replica, group)))
+        draft.creates.append(builder.pod(view, clique, index))
     if step.step.create:
         indices = ", ".join(map(str, step.step.create))
         draft.tell("PodsCreated", view.name, f"Pods of {view.name} are created with the indices {indices}.")

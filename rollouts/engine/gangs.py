@@ -1,9 +1,9 @@
 """PodGangs: which pods are placed together, and when a pod may be placed at all (DESIGN 6.9).
 
-One base gang a replica of the set (its cliques in no group, and the replicas of each scaling group that its minimum asks
-for), one scaled gang for each further replica of a group, surge included. `planner` asks for the gangs that should be
-and the gates that may open; `desired` builds everything else. The invariants: a gate opens only for a pod that its gang,
-as it is stored, refers to; and a scaled gang waits until every group of the base gang has its minimum placed.
+One base gang a replica of the set (its cliques in no group, and as many replicas of each scaling group as its minimum
+says), one scaled gang for each further replica of a group, surge included. `planner` asks for the gangs that should be
+and the gates that may open; `desired` builds everything else. The invariants: a gate opens only for a pod that its
+gang, as it is stored, refers to; a scaled gang waits until every group of the base gang has its minimum placed.
 """
 
 from collections.abc import Iterator, Mapping

@@ -28,7 +28,7 @@ class Pod:
     leaving: bool
     gated: bool  # waits for its gang: our scheduling gate is still on it
     message: str = ""  # the scheduler's or kubelet's words on why it is not further
-    # Not Ready though its containers have started, or after one has ended with an error; a pod that merely starts is not.
+    # Not Ready though its containers have started, or after one has ended with an error; merely starting is not failing.
     failing: bool = False
 
     @property

@@ -8,15 +8,17 @@ The invariants: an owner is there before what it owns is created; everything is 
 not, without harm; the same input gives the same plan.
 """
 
+from dataclasses import dataclass
+
 from rollouts.engine.actions import Kind, Moment, Plan, WriteStatus
 from rollouts.engine.arrange import Shape, arrange
-from rollouts.engine.diagnosis import Diagnosis, Examiner
+from rollouts.engine.diagnosis import Examiner
 from rollouts.engine.enact import Draft, keep_replica, remove_replicas, terminate_replica
 from rollouts.engine.gangs import WantedGang, plan_gangs, plan_gates, wanted_gangs
 from rollouts.engine.hashing import compute_generation_hash, compute_template_hash
 from rollouts.engine.observed import Observed
 from rollouts.engine.status import Pen, clique_status, group_status, make_pen, set_status
-from rollouts.engine.steps import GroupStep, ReplicaStep, SetStep, choose_steps, no_steps
+from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep, choose_steps, no_steps
 from rollouts.engine.termination import Termination, decide_termination
 from rollouts.engine.update import Turn, Update, decide_update, read_progress
 from rollouts.engine.views import Tree
@@ -37,7 +39,7 @@ def plan(workload: Workload, observed: Observed, now: float) -> Plan:
 def _begin(shape: Shape, tree: Tree, update: Update, observed: Observed, now: float) -> Plan:
     """Write down that an update begins, and nothing else: what is replaced for it is replaced by the next pass."""
     pen = make_pen(shape.workload, update, now)
-    status = set_status(pen, observed.status, shape, tree, no_steps(), ())
+    status = set_status(pen, observed.status, shape, tree, steps=no_steps(), waits=())
     write = WriteStatus(Kind.SET, shape.workload.name, shape.workload.uid, status)
     return Plan((write,), tuple(_update_moments(shape.workload, update)), (), tree.strangers, None)
 
@@ -53,7 +55,9 @@ def _pass(shape: Shape, tree: Tree, update: Update, observed: Observed, now: flo
     diagnosis = Examiner(workload, update, now).diagnose(tree, steps, bases)
     pen = make_pen(workload, update, now)
     _write_statuses(pen, steps, termination, draft)
-    _write_set_status(pen, shape, tree, steps, observed, diagnosis, draft)
+    status = set_status(pen, observed.status, shape, tree, steps=steps, waits=diagnosis.waits)
+    if status != observed.status:
+        draft.statuses.append(WriteStatus(Kind.SET, workload.name, workload.uid, status))
     times = [at for at in (termination.due_at, diagnosis.look_again_at) if at is not None]
     return Plan(draft.actions(), tuple(draft.moments), diagnosis.waits, tree.strangers, min(times, default=None))
 
@@ -74,40 +78,43 @@ def _step_replica(shape: Shape, step: ReplicaStep, termination: Termination, dra
 def _write_statuses(pen: Pen, steps: SetStep, termination: Termination, draft: Draft) -> None:
     """Write the statuses of PodCliques and PodCliqueScalingGroups that differ from the stored ones."""
     for step in steps.replicas:
-        terminated = step.replica.index in termination.replicas
+        writer = _Writer(pen, draft, at_work=step.is_at_work, terminated=step.replica.index in termination.replicas)
         for clique in step.cliques:
-            found = clique.view.clique
-            if found is not None and not found.leaving:
-                status = clique_status(pen, clique, at_work=step.is_at_work, terminated=terminated, is_member=False)
-                if status != found.status:
-                    draft.statuses.append(WriteStatus(Kind.CLIQUE, found.name, found.uid, status))
+            writer.write_clique(clique, is_member=False)
         for group in step.groups:
-            _write_member_statuses(pen, group, step, draft, terminated=terminated)
-            owner = group.view.group
-            if owner is not None and not owner.leaving:
-                status = group_status(pen, group, at_work=step.is_at_work, terminated=terminated)
-                if status != owner.status:
-                    draft.statuses.append(WriteStatus(Kind.GROUP, owner.name, owner.uid, status))
+            if not writer.terminated:  # else its PodCliques are deleted by this very pass
+                for _, cliques in group.parts:
+                    for clique in cliques:
+                        writer.write_clique(clique, is_member=True)
+            writer.write_group(group)
 
 
-def _write_member_statuses(pen: Pen, group: GroupStep, step: ReplicaStep, draft: Draft, *, terminated: bool) -> None:
-    if terminated:
-        return  # they are deleted by this very pass
-    for _, cliques in group.parts:
-        for clique in cliques:
-            found = clique.view.clique
-            if found is not None and not found.leaving:
-                status = clique_status(pen, clique, at_work=step.is_at_work, terminated=False, is_member=True)
-                if status != found.status:
-                    draft.statuses.append(WriteStatus(Kind.CLIQUE, found.name, found.uid, status))
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """Writes the statuses inside one replica of the set."""
 
+    pen: Pen
+    draft: Draft
+    at_work: bool
+    terminated: bool
 
-def _write_set_status(
-    pen: Pen, shape: Shape, tree: Tree, steps: SetStep, observed: Observed, diagnosis: Diagnosis, draft: Draft
-) -> None:
-    status = set_status(pen, observed.status, shape, tree, steps, diagnosis.waits)
-    if status != observed.status:
-        draft.statuses.append(WriteStatus(Kind.SET, shape.workload.name, shape.workload.uid, status))
+    def write_clique(self, step: CliqueStep, *, is_member: bool) -> None:
+        clique = step.view.clique
+        if clique is None or clique.leaving:
+            return
+        status = clique_status(
+            self.pen, step, clique, at_work=self.at_work, terminated=self.terminated, is_member=is_member
+        )
+        if status != clique.status:
+            self.draft.statuses.append(WriteStatus(Kind.CLIQUE, clique.name, clique.uid, status))
+
+    def write_group(self, step: GroupStep) -> None:
+        group = step.view.group
+        if group is None or group.leaving:
+            return
+        status = group_status(self.pen, step, group, at_work=self.at_work, terminated=self.terminated)
+        if status != group.status:
+            self.draft.statuses.append(WriteStatus(Kind.GROUP, group.name, group.uid, status))
 
 
 def _update_moments(workload: Workload, update: Update) -> list[Moment]:

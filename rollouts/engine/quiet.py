@@ -3,12 +3,12 @@
 `steps` asks before it looks any closer. The invariant: a replica is called quiet only if the whole pass would find
 nothing to do, to write down or to say about it, so leaving this module out changes no plan, only what it costs.
 
-A status is not computed again to see that it is right. It was written from the counts it shows and the generation it has
-observed; where these are still the same, so is the rest of it.
+A status is not computed again to see that it is right. It was written from the counts it shows and the generation it
+has observed; where these are still the same, so is the rest of it.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from rollouts.engine.arrange import Shape
 from rollouts.engine.conditions import BREACHED, SCHEDULED, TERMINATING
@@ -17,6 +17,9 @@ from rollouts.engine.observed import Gang
 from rollouts.engine.update import Update
 from rollouts.engine.views import CliqueView, GroupView, Replica
 from rollouts.engine.workload import Strategy
+
+_FINE: Final[Mapping[str, str | None]] = {SCHEDULED: "True", BREACHED: "False"}
+_GROUP_FINE: Final[Mapping[str, str | None]] = {BREACHED: "False", TERMINATING: None}
 
 
 def is_quiet(shape: Shape, replica: Replica, update: Update) -> bool:
@@ -57,7 +60,7 @@ def _is_clique_quiet(view: CliqueView, current: str, *, keeps_label: bool) -> bo
         and status.get("scheduleGatedReplicas") == 0
         and (not view.is_complete or status.get("currentPodTemplateHash") == view.template_hash)
         and _is_status_quiet(status, clique.generation, current, complete=view.is_complete)
-        and _holds(status, {SCHEDULED: "True", BREACHED: "False"})
+        and _holds(status, _FINE)
     )
 
 
@@ -83,7 +86,7 @@ def _is_group_quiet(view: GroupView, current: str) -> bool:
         and status.get("availableReplicas") == wanted
         and status.get("updatedReplicas") == updated
         and _is_status_quiet(status, group.generation, current, complete=updated == wanted)
-        and _holds(status, {BREACHED: "False", TERMINATING: None})
+        and _holds(status, _GROUP_FINE)
         and (updated < wanted or progress.get("updatedPodCliquesCount") in (None, _count_cliques(view)))
     )
 
@@ -113,14 +116,8 @@ def _is_closed(progress: Mapping[str, Any]) -> bool:
 
 def _holds(status: Mapping[str, Any], wanted: Mapping[str, str | None]) -> bool:
     """Whether each condition has its status; None: is not there at all."""
-    missing = sum(state is not None for state in wanted.values())
-    for condition in status.get("conditions") or ():
-        kind = condition.get("type")
-        if kind in wanted:
-            if condition.get("status") != wanted[kind]:
-                return False
-            missing -= 1
-    return not missing
+    found = {condition.get("type"): condition.get("status") for condition in status.get("conditions") or ()}
+    return all(found.get(kind) == state for kind, state in wanted.items())
 
 
 def _are_gangs_quiet(replica: Replica) -> bool:

@@ -27,6 +27,7 @@ from rollouts.engine.conditions import (
     find_condition,
     put_conditions,
 )
+from rollouts.engine.observed import Clique, Group
 from rollouts.engine.roller import Reason, Step, Unit
 from rollouts.engine.steps import CliqueStep, GroupStep, SetStep
 from rollouts.engine.termination import count_fine, is_group_breached
@@ -60,11 +61,11 @@ def make_pen(workload: Workload, update: Update, now: float) -> Pen:
 # ---- PodCliques
 
 
-def clique_status(pen: Pen, step: CliqueStep, *, at_work: bool, terminated: bool, is_member: bool) -> Status:
-    """Return the status of a PodClique, which must exist."""
+def clique_status(
+    pen: Pen, step: CliqueStep, clique: Clique, *, at_work: bool, terminated: bool, is_member: bool
+) -> Status:
+    """Return the status of a PodClique."""
     view = step.view
-    clique = view.clique
-    assert clique is not None
     status: Status = {
         **clique.status,
         "observedGeneration": clique.generation,
@@ -80,23 +81,24 @@ def clique_status(pen: Pen, step: CliqueStep, *, at_work: bool, terminated: bool
     if done:
         status["currentPodTemplateHash"] = view.template_hash
         status["currentPodCliqueSetGenerationHash"] = pen.update.generation_hash
-    _put_progress(status, _clique_progress(pen, step, at_work=at_work and not is_member, done=done))
+    _put_progress(status, _clique_progress(pen, step, clique.status, at_work=at_work and not is_member, done=done))
     is_updating = at_work and _is_open(status.get("updateProgress"))
     former = [] if terminated else clique.status.get("conditions") or []
-    wanted = _clique_conditions(view, pen.now, is_updating=is_updating, terminated=terminated)
+    wanted = _clique_conditions(view, clique, pen.now, is_updating=is_updating, terminated=terminated)
     status["conditions"] = put_conditions(former, wanted)
     return status
 
 
-def _clique_conditions(view: CliqueView, now: str, *, is_updating: bool, terminated: bool) -> list[Condition]:
+def _clique_conditions(
+    view: CliqueView, clique: Clique, now: str, *, is_updating: bool, terminated: bool
+) -> list[Condition]:
     """Return whether enough pods are scheduled, and whether the clique is below its minimum.
 
     How a PodClique began is dated back to its creation, so that what never was otherwise can be told from what changed.
     After a termination it begins anew.
     """
-    assert view.clique is not None
-    began = render_time(view.clique.created)
-    is_new = terminated or not find_condition(view.clique.status, SCHEDULED)
+    began = render_time(clique.created)
+    is_new = terminated or not find_condition(clique.status, SCHEDULED)
     placed = f"{view.scheduled} of {len(view.live)} pods are scheduled, {view.needed} must be."
     if view.scheduled >= view.needed and not terminated:
         scheduled = condition(SCHEDULED, "True", "SufficientScheduledPods", placed, now)
@@ -120,11 +122,11 @@ def _breach(view: CliqueView, now: str, *, is_updating: bool, terminated: bool) 
     return condition(BREACHED, "False", "SufficientReadyPods", text, now)
 
 
-def _clique_progress(pen: Pen, step: CliqueStep, *, at_work: bool, done: bool) -> Mapping[str, Any] | None:
+def _clique_progress(
+    pen: Pen, step: CliqueStep, stored: Mapping[str, Any], *, at_work: bool, done: bool
+) -> Mapping[str, Any] | None:
     """Return how far the update of a PodClique is; None if it needs none."""
     view = step.view
-    assert view.clique is not None
-    stored = view.clique.status
     former = stored.get("updateProgress")
     hashes = {"podCliqueSetGenerationHash": pen.update.generation_hash, "podTemplateHash": view.template_hash}
     progress = _advance(pen, former, stored, hashes, at_work=at_work, done=done)
@@ -151,11 +153,9 @@ def _select_pods(
 # ---- PodCliqueScalingGroups
 
 
-def group_status(pen: Pen, step: GroupStep, *, at_work: bool, terminated: bool) -> Status:
-    """Return the status of a PodCliqueScalingGroup, which must exist."""
+def group_status(pen: Pen, step: GroupStep, group: Group, *, at_work: bool, terminated: bool) -> Status:
+    """Return the status of a PodCliqueScalingGroup."""
     view = step.view
-    group = view.group
-    assert group is not None
     parts = [part for index, part in view.replicas.items() if index < view.wanted]
     available = [part for part in parts if part.is_available]
     status: Status = {
@@ -170,18 +170,20 @@ def group_status(pen: Pen, step: GroupStep, *, at_work: bool, terminated: bool) 
     done = view.is_complete
     if done:
         status["currentPodCliqueSetGenerationHash"] = pen.update.generation_hash
-    _put_progress(status, _group_progress(pen, step, parts, at_work=at_work, done=done))
+    _put_progress(status, _group_progress(pen, step, group.status, parts, at_work=at_work, done=done))
     is_updating = at_work and _is_open(status.get("updateProgress"))
-    _put_group_conditions(pen, status, view, len(available), is_updating=is_updating, terminated=terminated)
+    wanted = _group_conditions(pen, view, group, is_updating=is_updating, terminated=terminated)
+    dropped = [TERMINATING] if wanted[0]["status"] == "False" else []
+    status["conditions"] = put_conditions(group.status.get("conditions") or [], wanted, dropped)
     return status
 
 
-def _put_group_conditions(
-    pen: Pen, status: Status, view: GroupView, available: int, *, is_updating: bool, terminated: bool
-) -> None:
-    assert view.group is not None
-    former = view.group.status.get("conditions") or []
-    since = pen.now if find_condition(view.group.status, BREACHED) else render_time(view.group.created)
+def _group_conditions(
+    pen: Pen, view: GroupView, group: Group, *, is_updating: bool, terminated: bool
+) -> list[Condition]:
+    """Return whether a scaling group is below its minimum; how it began is dated back to its creation."""
+    since = pen.now if find_condition(group.status, BREACHED) else render_time(group.created)
+    available = sum(part.is_available for part in view.replicas.values() if part.index < view.wanted)
     text = f"{available} of {view.wanted} replicas are available, {view.needed} must be."
     if is_updating:
         breach = condition(BREACHED, "Unknown", "UpdateInProgress", "Its replicas are being updated.", since)
@@ -194,19 +196,22 @@ def _put_group_conditions(
         reason = "SufficientAvailablePodCliqueScalingGroupReplicas"
         breach = condition(BREACHED, "False", reason, text, since)
     flag = condition(TERMINATING, "True", "GangTerminationActive", "It was below its minimum for too long.", pen.now)
-    dropped = [TERMINATING] if breach["status"] == "False" else []
-    status["conditions"] = put_conditions(former, [breach, flag] if terminated else [breach], dropped)
+    return [breach, flag] if terminated else [breach]
 
 
 def _group_progress(
-    pen: Pen, step: GroupStep, parts: list[GroupReplica], *, at_work: bool, done: bool
+    pen: Pen,
+    step: GroupStep,
+    stored: Mapping[str, Any],
+    parts: list[GroupReplica],
+    *,
+    at_work: bool,
+    done: bool,
 ) -> Mapping[str, Any] | None:
+    """Return how far the update of a scaling group is; None if it needs none."""
     view = step.view
-    assert view.group is not None
     hashes = {"podCliqueSetGenerationHash": pen.update.generation_hash}
-    progress = _advance(
-        pen, view.group.status.get("updateProgress"), view.group.status, hashes, at_work=at_work, done=done
-    )
+    progress = _advance(pen, stored.get("updateProgress"), stored, hashes, at_work=at_work, done=done)
     if progress is None or _is_stale(progress, pen):
         return progress
     updated = [clique.name for part in parts for clique in part.cliques if is_member_updated(clique)]
@@ -243,7 +248,7 @@ def _select_indices(former: Mapping[str, Any], units: Iterable[Unit], chosen: li
 
 
 def set_status(
-    pen: Pen, stored: Mapping[str, Any], shape: Shape, tree: Tree, steps: SetStep, waits: tuple[Wait, ...]
+    pen: Pen, stored: Mapping[str, Any], shape: Shape, tree: Tree, *, steps: SetStep, waits: tuple[Wait, ...]
 ) -> Status:
     """Return the status of the set."""
     workload = pen.workload

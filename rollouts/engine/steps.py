@@ -1,8 +1,8 @@
 """What each component does next: the roller asked at every level of a replica, with what the strategy allows.
 
 Between `update`, which says whether and where an update is at work, and `planner`, which makes actions of the steps;
-`status` and `diagnosis` read the same steps, so that what is told is what is done. The strategies differ here and nowhere
-else (DESIGN 6.5):
+`status` and `diagnosis` read the same steps, so that what is told is what is done. Here is where the strategies differ
+(DESIGN 6.5):
 
     RollingRecreate, RollingUpdate   components of the selected replica roll, with 1/0 or their own budgets
     ReplicaRecreate                  the set rolls; inside a replica everything is just kept up
@@ -132,9 +132,7 @@ def _choose_replica_parts(shape: Shape, replica: Replica, update: Update) -> Rep
     strategy = shape.workload.strategy
     whole = strategy is Strategy.REPLICA_RECREATE
     held = whole and replica.is_outdated
-    at_work = update.is_under_way and (
-        replica.index == update.selected or replica.index in update.former.updating
-    )
+    at_work = update.is_under_way and (replica.index == update.selected or replica.index in update.former.updating)
     rolling = at_work and replica.index == update.selected
     return ReplicaStep(
         replica,

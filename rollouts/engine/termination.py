@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rollouts.engine.conditions import BREACHED, SCHEDULED, find_condition
+from rollouts.engine.observed import Group
 from rollouts.engine.steps import ReplicaStep, SetStep
 from rollouts.engine.times import parse_time
-from rollouts.engine.views import CliqueView, GroupReplica, GroupView
+from rollouts.engine.views import CliqueView, GroupView
 from rollouts.engine.workload import Workload
 
 # A condition that changed this soon after the object was made says how it began, not that it was ever different.
@@ -62,12 +63,11 @@ def count_fine(view: CliqueView) -> int:
 
 def is_group_breached(view: GroupView) -> bool:
     """Whether a scaling group has fewer replicas without a breach than its minimum."""
-    return view.wanted - len(_breached_parts(view)) < view.needed
-
-
-def _breached_parts(view: GroupView) -> list[GroupReplica]:
-    parts = (view.replicas.get(index) for index in range(view.wanted))
-    return [part for part in parts if part is None or (not part.is_available and any(map(is_breached, part.cliques)))]
+    fine = 0
+    for index in range(view.wanted):
+        part = view.replicas.get(index)
+        fine += part is not None and (part.is_available or not any(map(is_breached, part.cliques)))
+    return fine < view.needed
 
 
 def _breaches(step: ReplicaStep) -> Iterator[tuple[str, float, str | None]]:
@@ -77,10 +77,10 @@ def _breaches(step: ReplicaStep) -> Iterator[tuple[str, float, str | None]]:
         if since is not None:
             yield view.name, since, None
     for group in step.replica.groups:
-        if not group.is_live or all(one.is_available for one in group.replicas.values()):
+        if group.group is None or not group.is_live or all(one.is_available for one in group.replicas.values()):
             continue
         if is_group_breached(group):
-            since = _group_breached_since(group)
+            since = _group_breached_since(group.group)
             if since is not None:
                 yield group.name, since, None
         else:
@@ -106,11 +106,10 @@ def _breached_since(view: CliqueView) -> float | None:
     return _true_since(find_condition(clique.status, BREACHED)) if was_scheduled else None
 
 
-def _group_breached_since(view: GroupView) -> float | None:
+def _group_breached_since(group: Group) -> float | None:
     """Return since when a scaling group that was fine once is below its minimum."""
-    assert view.group is not None
-    since = _true_since(find_condition(view.group.status, BREACHED))
-    return since if since is not None and since > view.group.created + GRACE else None
+    since = _true_since(find_condition(group.status, BREACHED))
+    return since if since is not None and since > group.created + GRACE else None
 
 
 def _true_since(condition: Mapping[str, Any]) -> float | None:
