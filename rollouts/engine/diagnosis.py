@@ -158,13 +158,14 @@ class Examiner:
             is_surge = surge or (extra_is_surge and pod.index >= view.wanted)
             by_code.setdefault(_pod_code(pod, is_surge=is_surge, scaled=scaled, base=base), []).append(pod)
         for code, pods in by_code.items():
-            yield self._pod_wait(code, view, pods, base)
+            held_by = base if scaled and not base.is_scheduled and any(pod.gated for pod in pods) else None
+            yield self._pod_wait(code, view, pods, held_by)
 
-    def _pod_wait(self, code: Code, view: CliqueView, pods: list[Pod], base: WantedGang) -> Wait:
+    def _pod_wait(self, code: Code, view: CliqueView, pods: list[Pod], held_by: WantedGang | None) -> Wait:
         limit = READY_WITHIN if code in (Code.WAITING_FOR_READY, Code.SURGE_NOT_READY) else SCHEDULED_WITHIN
         problem = self._is_overdue([pod.created for pod in pods], limit)
         told = next((pod.message for pod in pods if pod.message), "")
-        text = f"{_pod_sentence(code, view, pods, base)}{f': {told}' if told else '.'}"
+        text = f"{_pod_sentence(code, view, pods, held_by)}{f': {told}' if told else '.'}"
         return Wait(code, view.name, _keys(pods), text, _REMEDIES[code], is_problem=problem)
 
     def _termination_wait(self, component: str, pods: Iterable[Pod]) -> Iterator[Wait]:
@@ -233,21 +234,18 @@ def _pod_code(pod: Pod, *, is_surge: bool, scaled: bool, base: WantedGang) -> Co
     return Code.SURGE_NOT_READY if is_surge else Code.WAITING_FOR_READY
 
 
-def _pod_sentence(code: Code, view: CliqueView, pods: list[Pod], base: WantedGang) -> str:
-    who = f"{_names(_keys(pods))} of {view.name}"
-    one = len(pods) == 1
-    if code is Code.SURGE_GATED:
-        short = next(clique for clique in base.cliques if clique.scheduled < clique.needed)
+def _pod_sentence(code: Code, view: CliqueView, pods: list[Pod], held_by: WantedGang | None) -> str:
+    surge = "Surge " if code in (Code.SURGE_GATED, Code.SURGE_UNSCHEDULABLE, Code.SURGE_NOT_READY) else ""
+    who, one = f"{surge}{_names(_keys(pods))} of {view.name}", len(pods) == 1
+    if held_by is not None:
+        short = next(clique for clique in held_by.cliques if clique.scheduled < clique.needed)
         return (
-            f"Surge {who} {'is' if one else 'are'} held back until the base gang {base.name} is scheduled, of which"
+            f"{who} {'is' if one else 'are'} held back until the base gang {held_by.name} is scheduled, of which"
             f" {short.name} has {short.scheduled} of {short.needed} pods on nodes"
         )
-    if code is Code.SURGE_UNSCHEDULABLE:
-        return f"Surge {who} {'has' if one else 'have'} no node"
-    if code is Code.REPLICA_UNSCHEDULABLE:
+    if code in (Code.SURGE_UNSCHEDULABLE, Code.REPLICA_UNSCHEDULABLE):
         return f"{who} {'has' if one else 'have'} no node"
-    start = "Surge " if code is Code.SURGE_NOT_READY else ""
-    return f"{start}{who} {'is' if one else 'are'} not Ready ({view.available} of {view.wanted} are)"
+    return f"{who} {'is' if one else 'are'} not Ready ({view.available} of {view.wanted} are)"
 
 
 def _surge_words(budget: Budget) -> str:

@@ -20,6 +20,7 @@ from rollouts.engine.desired import (
     patch_clique_template,
     patch_replicas,
 )
+from rollouts.engine.names import service_name
 from rollouts.engine.observed import Clique, Group
 from rollouts.engine.roller import Removal
 from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
@@ -67,6 +68,9 @@ class Draft:
 
 def remove_replicas(workload: Workload, tree: Tree, steps: SetStep, draft: Draft) -> None:
     """Delete the replicas of the set whose turn it is: for good, or so that they come back with another template."""
+    for index in steps.step.create:
+        name = service_name(workload.name, index)
+        draft.tell("ReplicaCreated", name, f"Replica {name} is created{_as_surge(index, workload.replicas)}.")
     for removal in steps.step.delete:
         replica = tree.replicas[removal.unit.index]
         for_good = replica.index >= workload.replicas
@@ -149,6 +153,9 @@ def _keep_group(workload: Workload, step: GroupStep, replica: int, termination: 
     if change is not None:
         group = view.group
         draft.patches.append(Patch(Kind.GROUP, group.name, group.uid, group.resource_version, change))
+    for index in step.step.create:
+        name = f"{view.name}-{index}"
+        draft.tell("ReplicaCreated", name, f"Replica {name} is created{_as_surge(index, view.wanted)}.")
     for removal in step.step.delete:
         _remove_part(view.replicas[removal.unit.index], removal, draft)
     for part, cliques in step.parts:
@@ -269,6 +276,10 @@ _WHY = {
     "SurgeDone": "it was surge, and every original is updated and available",
     "ScaledIn": "fewer are wanted",
 }
+
+
+def _as_surge(index: int, wanted: int) -> str:
+    return " as surge" if index >= wanted else ""
 
 
 def _why(removal: Removal) -> str:

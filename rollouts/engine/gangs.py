@@ -6,7 +6,7 @@ and the gates that may open; `desired` builds everything else. The invariants: a
 gang, as it is stored, refers to; a scaled gang waits until every group of the base gang has its minimum placed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,17 +104,19 @@ def _is_patch_due(stored: Gang, gang: WantedGang) -> bool:
     )
 
 
-def plan_gates(replica: Replica, wanted: tuple[WantedGang, ...]) -> Iterator[RemoveGate]:
-    """Yield the gates that may open."""
+def plan_gates(replica: Replica, wanted: tuple[WantedGang, ...], going: Set[str]) -> Iterator[RemoveGate]:
+    """Yield the gates that may open; `going` are the uids of what this pass deletes."""
     base = wanted[0]
     for gang in wanted:
         stored = replica.gangs.get(gang.name)
         if stored is None or stored.leaving:
             continue
         for view in gang.cliques:
-            waiting = [pod for pod in view.live if pod.gated]
-            if waiting and (gang.is_base or base.is_scheduled):
+            if not view.gated or view.clique is None or view.clique.uid in going:
+                continue
+            if gang.is_base or base.is_scheduled:
                 referred = stored.pod_groups.get(view.name, (0, ()))[1]
+                waiting = (pod for pod in view.live if pod.gated and pod.uid not in going)
                 yield from (RemoveGate(pod.name, pod.uid) for pod in waiting if pod.name in referred)
 
 

@@ -28,7 +28,7 @@ class Pod:
     leaving: bool
     gated: bool  # waits for its gang: our scheduling gate is still on it
     message: str = ""  # the scheduler's or kubelet's words on why it is not further
-    # Not Ready though its containers have started, or after one has ended with an error; merely starting is not failing.
+    # Not Ready though its containers have started, or after one has ended with an error; not when merely starting.
     failing: bool = False
 
     @property

@@ -69,9 +69,11 @@ def _step_replica(shape: Shape, step: ReplicaStep, termination: Termination, dra
     if replica.index in termination.replicas:
         terminate_replica(replica, termination.replicas[replica.index], draft)
         return gangs[0]
+    before = len(draft.deletes)
     keep_replica(shape, step, termination, draft)
+    going = {deletion.uid for deletion in draft.deletes[before:]}
     draft.add(plan_gangs(shape.workload, replica, gangs))
-    draft.gates.extend(plan_gates(replica, gangs))
+    draft.gates.extend(plan_gates(replica, gangs, going))
     return gangs[0]
 
 

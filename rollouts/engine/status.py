@@ -313,7 +313,8 @@ def _updating_replicas(pen: Pen, steps: SetStep) -> list[Status]:
         chosen = set() if update.selected is None else {update.selected}
         finished = {step.replica.index for step in steps.replicas if step.replica.is_complete} - chosen
     else:
-        chosen = {unit.index for unit in _removed(steps.step, wanted, every=True)}
+        down = {unit.index for unit in steps.units if unit.index < wanted and (unit.leaving or not unit.available)}
+        chosen = down | {unit.index for unit in _removed(steps.step, wanted, every=True)}
         finished = {unit.index for unit in steps.units if unit.available and not unit.outdated and not unit.leaving}
     indices = sorted(chosen | {index for index in update.former.updating if index not in finished and index < wanted})
     return [
@@ -326,7 +327,7 @@ def _set_conditions(pen: Pen, available: int, tree: Tree, waits: tuple[Wait, ...
     text = f"{available} of {wanted} replicas are available."
     is_available = available >= wanted
     reason = "AllReplicasAvailable" if is_available else "ReplicasUnavailable"
-    problem = next((wait for wait in waits if wait.is_problem), None)
+    problem = next((wait for wait in waits if wait.is_problem and pen.update.is_under_way), None)
     if problem is None:
         stuck = condition(STUCK, "False", "NothingInTheWay", "Nothing is in the way.", pen.now)
     else:
@@ -347,6 +348,9 @@ def _progressing(pen: Pen, tree: Tree, waits: tuple[Wait, ...]) -> Condition:
         return condition(PROGRESSING, "False", awaiting.code, text, pen.now)
     if all(one.is_complete for one in tree.replicas.values()) and len(tree.replicas) == pen.workload.replicas:
         return condition(PROGRESSING, "False", "Complete", "Every replica is complete.", pen.now)
+    problem = next((wait for wait in waits if wait.is_problem), None)
+    if problem is not None:
+        return condition(PROGRESSING, "False", problem.code, problem.text, pen.now)
     return condition(PROGRESSING, "True", "Deploying", "Not every replica is complete yet.", pen.now)
 
 
