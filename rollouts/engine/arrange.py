@@ -250,7 +250,10 @@ def _place_pods(
     """Collect the pods of each PodClique, by index; also of those that are gone."""
     by_clique: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
-        by_clique[pod.clique].append(pod)
+        if pod.name.startswith(pod.clique):
+            by_clique[pod.clique].append(pod)
+        else:
+            strangers.append((pod.name, f"no pod of {pod.clique} has this name"))
     for name in [name for name in by_clique if name not in cliques]:
         place = shape.place(name)
         if place is None:

@@ -12,7 +12,7 @@ from typing import Final
 from rollouts.engine.actions import Wait
 from rollouts.engine.budget import Budget
 from rollouts.engine.gangs import WantedGang
-from rollouts.engine.observed import Pod
+from rollouts.engine.observed import Group, Pod, Service
 from rollouts.engine.roller import Unit
 from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.update import Update
@@ -103,8 +103,7 @@ class Examiner:
                 yield Wait(Code.WAITING_FOR_REPLICA, self._workload.name, tuple(others), text, (), is_problem=False)
         for unit in steps.units:
             if unit.leaving:
-                pods = [pod for view in tree.replicas[unit.index].all_cliques for pod in view.pods]
-                yield from self._termination_wait(unit.key, pods)
+                yield from self._termination_wait(unit.key, _leftovers(tree.replicas[unit.index]))
 
     # A replica of the set
 
@@ -124,8 +123,10 @@ class Examiner:
             yield from self._budget_wait(view.name, "pods", units, step)
         if view.available < len(view.live) and not step.is_held:
             yield from self._pod_waits(view, surge=surge, extra_is_surge=step.is_rolling, base=base, scaled=False)
-        if len(view.live) < view.wanted or step.is_rolling:
-            yield from self._termination_wait(view.name, view.pods)
+        if view.clique is not None and view.clique.leaving:
+            yield from self._termination_wait(view.name, _remains([view]))
+        elif len(view.live) < view.wanted or step.is_rolling:
+            yield from self._termination_wait(view.name, [pod.name for pod in view.pods if pod.leaving])
 
     def _group_waits(self, step: GroupStep, base: WantedGang, *, surge: bool) -> Iterator[Wait]:
         view = step.view
@@ -137,6 +138,8 @@ class Examiner:
             for clique in cliques:
                 if self._workload.strategy is Strategy.ON_DELETE:
                     yield from self._deletion_wait(clique.view)
+                if not clique.view.is_live:
+                    yield from self._termination_wait(clique.view.name, _remains([clique.view]))
                 if clique.view.available < len(clique.view.live) and not clique.is_held:
                     yield from self._pod_waits(
                         clique.view, surge=is_surge, extra_is_surge=False, base=base, scaled=scaled
@@ -144,7 +147,9 @@ class Examiner:
         staying = {part.index for part, _ in step.parts}
         for index, part in view.replicas.items():
             if index not in staying:
-                yield from self._termination_wait(part.name, _pods_of(part))
+                yield from self._termination_wait(part.name, _remains(part.cliques))
+        if view.group is not None and view.group.leaving:
+            yield from self._termination_wait(view.name, [view.name])
 
     # One sentence each
 
@@ -168,18 +173,11 @@ class Examiner:
         text = f"{_pod_sentence(code, view, pods, held_by)}{f': {told}' if told else '.'}"
         return Wait(code, view.name, _keys(pods), text, _REMEDIES[code], is_problem=problem)
 
-    def _termination_wait(self, component: str, pods: Iterable[Pod]) -> Iterator[Wait]:
-        leaving = [pod for pod in pods if pod.leaving]
-        if leaving:
-            text = f"{component} waits until {_names(_keys(leaving))} {'is' if len(leaving) == 1 else 'are'} gone."
-            yield Wait(
-                Code.WAITING_FOR_TERMINATION,
-                component,
-                _keys(leaving),
-                text,
-                (Remedy.FORCE_DELETE_PODS,),
-                is_problem=False,
-            )
+    def _termination_wait(self, component: str, remains: list[str]) -> Iterator[Wait]:
+        if remains:
+            text = f"{component} waits until {_names(remains)} {'is' if len(remains) == 1 else 'are'} gone."
+            remedies = (Remedy.FORCE_DELETE_PODS,)
+            yield Wait(Code.WAITING_FOR_TERMINATION, component, tuple(remains), text, remedies, is_problem=False)
 
     def _deletion_wait(self, view: CliqueView) -> Iterator[Wait]:
         if view.outdated:
@@ -257,8 +255,17 @@ def _pod_unit(pod: Pod, view: CliqueView) -> Unit:
     return Unit(pod.name, pod.index, outdated, pod.available, leaving=False, update_order=(), scale_in_order=())
 
 
-def _pods_of(part: GroupReplica | Replica) -> list[Pod]:
-    return [pod for view in part.cliques for pod in view.pods]
+def _leftovers(replica: Replica) -> list[str]:
+    """Return the names of what is still there of a set replica: its pods, then what held them."""
+    held_by: list[Group | Service | None] = [*(view.group for view in replica.groups), replica.service]
+    return _remains(replica.all_cliques) or [one.name for one in held_by if one is not None]
+
+
+def _remains(cliques: Iterable[CliqueView]) -> list[str]:
+    """Return the names of what is still there of some cliques: their pods, or else the PodCliques."""
+    views = list(cliques)
+    pods = [pod.name for view in views for pod in view.pods]
+    return pods or [view.name for view in views if view.clique is not None]
 
 
 def _keys(pods: Iterable[Pod]) -> tuple[str, ...]:

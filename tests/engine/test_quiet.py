@@ -10,8 +10,8 @@ from rollouts.engine import steps
 from rollouts.engine.planner import plan
 from rollouts.engine.quiet import is_quiet
 from rollouts.engine.workload import Strategy, Workload
+from tests.engine.chance import EVERYTHING, workloads
 from tests.engine.simulated import Cluster, clique, group, settled, workload
-from tests.engine.test_properties import EVERYTHING, workloads
 
 
 def assert_nothing_is_overlooked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
