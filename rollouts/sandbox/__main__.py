@@ -44,6 +44,7 @@ from rollouts.sandbox.api.store import Store
 from rollouts.sandbox.api.verbs import Verbs
 from rollouts.sandbox.behaviour.kubelet import Pace
 from rollouts.sandbox.behaviour.simulation import Simulation
+from rollouts.sandbox.reviews import REVIEWS
 from rollouts.sandbox.world import NodeCounts, ensure_world, parse_node_counts
 
 log: Final = logging.getLogger("sandbox")
@@ -177,7 +178,7 @@ class Server(uvicorn.Server):
 async def serve(options: Options, store: Store, listener: socket.socket) -> None:
     """Run the API and the simulation until a signal comes."""
     clock = partial(datetime.now, UTC)
-    registry = Registry.load(DEPLOY / "crds")
+    registry = Registry.load(DEPLOY / "crds", reviews=REVIEWS)
     verbs = Verbs(store, registry, clock)
     simulation = Simulation(verbs, store, clock, options.pace)
     ensure_world(verbs, options.nodes, options.samples)

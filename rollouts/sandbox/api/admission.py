@@ -213,6 +213,8 @@ _UNCHECKED = Cause(
 def check(kind: Kind, obj: Obj, old: Obj | None) -> None:
     """Refuse an object that breaks its schema, its rules or what the server demands of every object."""
     findings = list(_findings(kind, obj, old))
+    if not findings and kind.review is not None:
+        findings = kind.review(obj, old)  # last, as a webhook: it sees only what the definition accepts
     if not findings:
         return
     if kind.builtin:

@@ -5,18 +5,22 @@ so there is no second list of resources anywhere: paths, discovery, OpenAPI, col
 `Kind` values made here. What follows reads kinds and never changes them.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
 
 from rollouts.sandbox.api import objectmeta
 from rollouts.sandbox.api.schema import Schema, parse_schema
-from rollouts.sandbox.api.status import Resource
+from rollouts.sandbox.api.status import Cause, Resource
 
 BUILTIN = Path(__file__).parent / "builtin"
+
+Review = Callable[[dict[str, Any], dict[str, Any] | None], list[Cause]]
+"""What is wrong with an object, given how it was before (None: it is created)."""
 
 # Kinds whose real counterpart counts generations although they are built in; custom kinds all do.
 _COUNTED_BUILTINS = frozenset(("pods", "poddisruptionbudgets", "priorityclasses"))
@@ -62,6 +66,7 @@ class Kind:
     scale: ScalePaths | None
     columns: tuple[Column, ...]
     manifest: dict[str, Any] = field(repr=False)  # the CustomResourceDefinition as read
+    review: Review | None = None  # admission beyond schema and CEL, as a webhook would do it
 
     @property
     def key(self) -> str:
@@ -94,12 +99,12 @@ class Registry:
             self._kinds[kind.group, kind.plural] = kind
 
     @classmethod
-    def load(cls, *directories: Path) -> "Registry":
-        """Read the built-in kinds and every manifest of the given directories."""
+    def load(cls, *directories: Path, reviews: Mapping[str, Review] = MappingProxyType({})) -> "Registry":
+        """Read the built-in kinds and every manifest of the given directories; reviews go by `Kind.key`."""
         kinds = [parse_kind(manifest, builtin=True) for manifest in read_manifests(BUILTIN)]
         for directory in directories:
             kinds += [parse_kind(manifest, builtin=False) for manifest in read_manifests(directory)]
-        return cls(kinds)
+        return cls(replace(kind, review=reviews.get(kind.key)) for kind in kinds)
 
     def kind(self, plural: str, group: str = "") -> Kind:
         """The kind of that plural; KeyError when nothing of the sort is registered."""

@@ -1,0 +1,44 @@
+"""The sandbox refuses PodCliqueSets by the engine's rules, also where schema and CEL cannot."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rollouts.cluster import Cluster, Invalid, kubeconfig
+from rollouts.cluster.resources import PODCLIQUESETS
+from tests.contract.sandbox_process import SandboxProcess
+
+SAMPLE = Path(__file__).parents[2] / "deploy" / "samples" / "multi-node-disaggregated-surge.yaml"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with SandboxProcess(tmp_path_factory.mktemp("sandbox")) as process:
+        yield Cluster(kubeconfig(process.kubeconfig))
+
+
+def _set(name: str, **budget: Any) -> dict[str, Any]:
+    manifest: dict[str, Any] = yaml.safe_load(SAMPLE.read_text())
+    manifest["metadata"] |= {"name": name, "namespace": "default"}
+    manifest["spec"]["updateStrategy"]["rollingUpdate"] = budget
+    return manifest
+
+
+def test_budgets_that_resolve_to_nothing_are_refused_and_the_same_with_room_accepted(cluster: Cluster) -> None:
+    # 2 replicas: 25 % of them are none, rounded down.
+    with pytest.raises(Invalid) as caught:
+        cluster.create(PODCLIQUESETS, _set("small", maxUnavailable="25%", maxSurge=0))
+    assert [cause.field for cause in caught.value.causes] == ["spec.updateStrategy.rollingUpdate"]
+    cluster.create(PODCLIQUESETS, _set("small", maxUnavailable="50%", maxSurge=0))
+
+
+def test_more_unavailable_than_replicas_is_refused_on_create_and_scaling_is_never_held_up(cluster: Cluster) -> None:
+    with pytest.raises(Invalid) as caught:
+        cluster.create(PODCLIQUESETS, _set("wide", maxUnavailable=3, maxSurge=0))
+    assert caught.value.causes[0].field == "spec.updateStrategy.rollingUpdate.maxUnavailable"
+    cluster.create(PODCLIQUESETS, _set("wide", maxUnavailable=2, maxSurge=0))
+    scaled = cluster.patch_merge(PODCLIQUESETS, "wide", {"spec": {"replicas": 1}}, namespace="default")
+    assert scaled["spec"]["replicas"] == 1
