@@ -1,6 +1,8 @@
 """Runs `manage.py run` as a person would, on free ports and a data folder of its own."""
 
+import atexit
 import contextlib
+import hashlib
 import os
 import re
 import signal
@@ -11,6 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+from psycopg import sql
 
 ROOT = Path(__file__).parents[2]
 # Generous: these are only reached when something is broken.
@@ -107,7 +113,7 @@ class Product:
 @contextlib.contextmanager
 def product(data_dir: Path, **variables: str) -> Iterator[Product]:
     """Start the product; whatever the test did, nothing of it is left afterwards."""
-    running = Product(data_dir, _free_port(), _free_port(), variables)
+    running = Product(data_dir, _free_port(), _free_port(), {**_database_of(data_dir), **variables})
     try:
         yield running
     finally:
@@ -116,6 +122,24 @@ def product(data_dir: Path, **variables: str) -> Iterator[Product]:
         for pid in running.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _database_of(data_dir: Path) -> dict[str, str]:
+    """With PostgreSQL each data folder has a database of its own, as with SQLite; dropped when the tests end."""
+    server = os.environ.get("DATABASE_URL")
+    if not server:
+        return {}
+    name = f"grove_{hashlib.sha256(str(data_dir).encode()).hexdigest()[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            atexit.register(_drop_database, server, name)
+    return {"DATABASE_URL": urlunsplit(urlsplit(server)._replace(path=f"/{name}"))}
+
+
+def _drop_database(server: str, name: str) -> None:
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def wait_until(true: Callable[[], bool], seconds: float, otherwise: Callable[[], str] = lambda: "") -> None:
