@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from rollouts.engine.actions import Action, Create, Kind, Moment, Plan, Wait
-from rollouts.engine.arrange import Replica, Shape, arrange
+from rollouts.engine.arrange import Shape, arrange
 from rollouts.engine.hashing import compute_template_hash
 from rollouts.engine.observed import Observed
 from rollouts.engine.placing import NOTHING, Amounts
@@ -22,6 +22,7 @@ from rollouts.engine.planner import plan
 from rollouts.engine.reading import read_requests
 from rollouts.engine.roller import Unit
 from rollouts.engine.units import group_units, pod_units, set_units
+from rollouts.engine.views import Replica
 from rollouts.engine.workload import Strategy, Workload
 from rollouts.engine.world import Behaviour, Refusal, World
 

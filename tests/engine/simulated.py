@@ -5,7 +5,7 @@ leaving is not written. The states are read off pods and PodCliques here, not ta
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -150,17 +150,23 @@ class View:
         for pod in observed.pods:
             if not pod.leaving:
                 self.pods[pod.clique].append(pod)
+        self._of_replica: dict[int, list[Clique]] = defaultdict(list)
+        for one in self.cliques.values():
+            self._of_replica[one.replica].append(one)
+        self._group_units: dict[str, list[Unit]] = {}
 
     def pod_units(self, clique: str, template: str) -> list[Unit]:
         current = self.hashes[template]
         return [Unit(pod.index, pod.template_hash != current, pod.available) for pod in self.pods[clique]]
 
     def group_units(self, group: str, template: GroupTemplate) -> list[Unit]:
-        found: dict[int, list[Clique]] = defaultdict(list)
-        for clique in self.cliques.values():
-            if clique.group == group:
-                found[clique.group_replica].append(clique)
-        return [self._group_unit(index, cliques, template) for index, cliques in found.items()]
+        if group not in self._group_units:
+            found: dict[int, list[Clique]] = defaultdict(list)
+            for clique in self.cliques.values():
+                if clique.group == group:
+                    found[clique.group_replica].append(clique)
+            self._group_units[group] = [self._group_unit(index, found[index], template) for index in found]
+        return self._group_units[group]
 
     def _group_unit(self, index: int, cliques: list[Clique], template: GroupTemplate) -> Unit:
         outdated = any(self._is_outdated(clique) for clique in cliques)
@@ -176,11 +182,10 @@ class View:
         return available >= min(self.templates[clique.template].min_available, clique.replicas)
 
     def set_units(self) -> list[Unit]:
-        indices = {clique.replica for clique in self.cliques.values()}
-        return [self._set_unit(index) for index in sorted(indices)]
+        return [self._set_unit(index) for index in sorted(self._of_replica)]
 
     def _set_unit(self, index: int) -> Unit:
-        cliques = [clique for clique in self.cliques.values() if clique.replica == index]
+        cliques = self._of_replica[index]
         live = [clique for clique in cliques if clique.group or self.pods[clique.name]]
         outdated = any(self._is_outdated(clique) for clique in live)
         standing = {clique.template for clique in cliques if not clique.group and self._stands(clique)}
@@ -212,9 +217,7 @@ class View:
         return _render(units, self.workload.replicas)
 
     def _has_something(self, index: int) -> bool:
-        return any(
-            self.pods[clique.name] or clique.group for clique in self.cliques.values() if clique.replica == index
-        )
+        return any(self.pods[clique.name] or clique.group for clique in self._of_replica[index])
 
 
 def _render(units: list[Unit], wanted: int) -> str:
@@ -259,9 +262,14 @@ class Cluster:
     def step(self) -> Plan:
         """Plan once and carry it out."""
         planned = self.plan()
-        self.actions += planned.actions
-        self.refused += self.world.apply(planned.actions)
+        self.carry_out(planned.actions)
         return planned
+
+    def carry_out(self, actions: Iterable[Action]) -> None:
+        """Do what a plan says, or a part of it."""
+        actions = tuple(actions)
+        self.actions += actions
+        self.refused += self.world.apply(actions)
 
     def passes(self, patience: float = PATIENCE) -> Iterator[Plan]:
         """Plan and carry out, letting time pass when there is nothing to do, until nothing happens any more."""
@@ -288,6 +296,10 @@ class Cluster:
         other = Cluster(self.workload, self.behaviour)
         other.world = self.world.fork()
         return other
+
+    def begin_from(self, observed: Observed) -> None:
+        """Go on from something else than what is there."""
+        self.world = World(observed, self.behaviour, self.world.now)
 
     def settle(self) -> "Cluster":
         """Run until nothing happens any more."""

@@ -206,3 +206,34 @@ def test_nothing_that_was_never_scheduled_is_terminated() -> None:
     cluster.run_for(100.0)
     assert not cluster.deleted()
     assert not cluster.deleted(Kind.CLIQUE)
+
+
+def test_nothing_is_terminated_in_a_replica_while_an_update_is_at_work_in_it() -> None:
+    cluster = settled(workload1(termination_delay=10.0)).update("broken", "pc-a")
+    cluster.world.change(replace(QUICK, never_ready=frozenset({cluster.view.hashes["pc-a"]})))
+    cluster.run_for(300.0)
+    assert [pod.ready for pod in cluster.live_pods("w-0-pc-a")].count(False) == 1
+    assert [action.reason for action in cluster.deleted()] == ["Outdated"]
+    assert not cluster.deleted(Kind.CLIQUE)
+
+
+def test_on_delete_what_is_below_its_minimum_is_terminated_all_the_same() -> None:
+    cluster = settled(replace(workload_ondelete(), termination_delay=10.0)).update("app:v2", "pc-c")
+    cluster.settle()
+    before = {pod.uid for pod in cluster.live_pods()}
+    for pod in cluster.live_pods("w-0-pc-a"):
+        cluster.world.set_ready(pod.name, ready=False)
+    cluster.run_for(60.0)
+    assert not before & {pod.uid for pod in cluster.live_pods()}
+    assert all(pod.ready for pod in cluster.live_pods())
+
+
+def test_a_group_replica_that_is_not_needed_is_terminated_alone() -> None:
+    cluster = settled(workload2(termination_delay=10.0))
+    before = {pod.uid for pod in cluster.live_pods()}
+    for pod in cluster.live_pods("w-0-sg-x-1-pc-c"):
+        cluster.world.set_ready(pod.name, ready=False)
+    cluster.run_for(60.0)
+    replaced = before - {pod.uid for pod in cluster.live_pods()}
+    assert len(replaced) == 4
+    assert cluster.view.group_text("w-0-sg-x", "sg-x") == "0 1"
