@@ -125,7 +125,7 @@ class Shape:
         wanted = template.replicas if clique is None else clique.replicas
         needed = min(template.min_available, wanted)
         is_live = clique is not None and not clique.leaving
-        is_updating = clique is not None and self._is_updating(clique)
+        is_updating = clique is not None and self.is_updating(clique)
         return CliqueView(
             name=name,
             template=template,
@@ -150,8 +150,9 @@ class Shape:
             and not (is_updating and wanted > 0 and live[-1].index >= wanted),
         )
 
-    def _is_updating(self, clique: Clique) -> bool:
-        progress = clique.status.get("updateProgress")
+    def is_updating(self, component: Clique | Group) -> bool:
+        """Whether the update of a component to the current templates has begun and not ended."""
+        progress = component.status.get("updateProgress")
         if not progress or progress.get("updateEndedAt"):
             return False
         return bool(progress.get("podCliqueSetGenerationHash") == self.generation_hash)
@@ -329,4 +330,6 @@ def _build_group(
             for clique, member in members.items()
         }
         replicas[part] = shape.group_replica(name, template, part, views)
-    return view_group(name, template, found.groups.get(template.name), replicas)
+    group = found.groups.get(template.name)
+    is_updating = group is not None and shape.is_updating(group)
+    return view_group(name, template, group, replicas, is_updating=is_updating)

@@ -16,7 +16,7 @@ from rollouts.engine.observed import Group, Pod, Service
 from rollouts.engine.roller import Unit
 from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.update import Update
-from rollouts.engine.views import CliqueView, GroupReplica, Replica, Tree
+from rollouts.engine.views import CliqueView, Replica, Tree
 from rollouts.engine.workload import Strategy, Workload
 
 

@@ -310,13 +310,13 @@ def _updating_replicas(pen: Pen, steps: SetStep) -> list[Status]:
     """Return the replicas being updated: the one selected, or those replaced whole that are not yet back."""
     update, wanted = pen.update, pen.workload.replicas
     if not steps.is_rolling:
-        chosen = set() if update.selected is None else {update.selected}
-        finished = {step.replica.index for step in steps.replicas if step.replica.is_complete} - chosen
+        indices = [] if update.selected is None else [update.selected]
     else:
-        down = {unit.index for unit in steps.units if unit.index < wanted and (unit.leaving or not unit.available)}
-        chosen = down | {unit.index for unit in _removed(steps.step, wanted, every=True)}
         finished = {unit.index for unit in steps.units if unit.available and not unit.outdated and not unit.leaving}
-    indices = sorted(chosen | {index for index in update.former.updating if index not in finished and index < wanted})
+        down = {unit.index for unit in steps.units if unit.leaving or not unit.available}
+        chosen = {unit.index for unit in _removed(steps.step, wanted, every=True)}
+        begun = chosen | down | ({*update.former.updating} - finished)
+        indices = sorted(index for index in begun if index < wanted)
     return [
         {"replicaIndex": index, "updateStartedAt": update.former.updating.get(index) or pen.now} for index in indices
     ]

@@ -26,7 +26,7 @@ from rollouts.engine.units import (
     group_units,
     set_units,
 )
-from rollouts.engine.update import Turn, Update
+from rollouts.engine.update import Update
 from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Replica, Tree
 from rollouts.engine.workload import BudgetSpec, Strategy, Workload
 
@@ -112,9 +112,10 @@ def _choose_set_step(
     rolling = whole and update.is_under_way
     if not rolling and _is_settled(workload, tree):
         return (), NO_STEP
-    units = set_units(tree.replicas.values(), whole=whole)
-    careful = update.turn is not Turn.NONE or any(unit.outdated for unit in units)
-    return units, choose_replica_step(units, workload.replicas, budget, rolling=rolling, careful=careful)
+    units = set_units(tree.replicas.values(), whole=rolling)
+    lingering = sum(replica.is_lingering for replica in tree.replicas.values())
+    step = choose_replica_step(units, workload.replicas, budget, rolling=rolling, lingering=lingering)
+    return units, step
 
 
 def _is_settled(workload: Workload, tree: Tree) -> bool:
@@ -132,14 +133,28 @@ def _choose_replica_parts(shape: Shape, replica: Replica, update: Update) -> Rep
     strategy = shape.workload.strategy
     whole = strategy is Strategy.REPLICA_RECREATE
     held = whole and replica.is_outdated
-    at_work = update.is_under_way and (replica.index == update.selected or replica.index in update.former.updating)
-    rolling = at_work and replica.index == update.selected
+    rolling = update.is_under_way and replica.index == update.selected
+    at_work = rolling or (whole and update.is_under_way and replica.index in update.former.updating)
+    if whole and not held and any(view.is_label_outdated for view in replica.cliques):
+        return _relabel(shape, replica, at_work=at_work)
     return ReplicaStep(
         replica,
         is_at_work=at_work,
         cliques=tuple(_choose_clique(shape, view, rolling=rolling, held=held) for view in replica.cliques),
-        groups=tuple(_choose_group(shape, view, update, rolling=rolling, held=held) for view in replica.groups),
+        groups=tuple(_choose_group(shape, view, rolling=rolling, held=held) for view in replica.groups),
     )
+
+
+def _relabel(shape: Shape, replica: Replica, *, at_work: bool) -> ReplicaStep:
+    """Let the PodCliques of an emptied replica promise the current template before anything moves in.
+
+    Else a pass that is cut short could leave new pods under an old promise, which looks like two versions.
+    """
+    cliques = (
+        CliqueStep(view, ONE_AT_A_TIME, is_rolling=False, is_held=False, step=NO_STEP) for view in replica.cliques
+    )
+    groups = (_choose_group(shape, view, rolling=False, held=True) for view in replica.groups)
+    return ReplicaStep(replica, at_work, tuple(cliques), tuple(groups))
 
 
 def _choose_clique(shape: Shape, view: CliqueView, *, rolling: bool, held: bool) -> CliqueStep:
@@ -156,13 +171,12 @@ def _keep_up(view: CliqueView, budget: Budget, *, rolling: bool, held: bool) -> 
     return CliqueStep(view, budget, rolling, held, Step(step.delete, ()) if held else step)
 
 
-def _choose_group(shape: Shape, view: GroupView, update: Update, *, rolling: bool, held: bool) -> GroupStep:
+def _choose_group(shape: Shape, view: GroupView, *, rolling: bool, held: bool) -> GroupStep:
     budget = _budget(shape.workload, view.template.budget, view.wanted)
     if not view.is_live:
         return GroupStep(view, budget, rolling, (), NO_STEP, ())  # PodCliques come after their scaling group
     units = group_units(view)
-    careful = update.turn is not Turn.NONE or any(unit.outdated for unit in units)
-    step = choose_replica_step(units, view.wanted, budget, rolling=rolling, careful=careful)
+    step = choose_replica_step(units, view.wanted, budget, rolling=rolling)
     if held:
         step = Step(step.delete, ())
     leaving = {unit.index for unit in units if unit.leaving} | {removal.unit.index for removal in step.delete}

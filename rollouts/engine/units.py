@@ -85,24 +85,27 @@ def choose_pod_step(view: CliqueView, budget: Budget, *, rolling: bool) -> Step:
     return _within_room(choose_step(units, view.wanted, budget, PODS, rolling=rolling), units, view.wanted, budget)
 
 
-def choose_replica_step(units: Sequence[Unit], wanted: int, budget: Budget, *, rolling: bool, careful: bool) -> Step:
+def choose_replica_step(
+    units: Sequence[Unit], wanted: int, budget: Budget, *, rolling: bool, lingering: int = 0
+) -> Step:
     """Return what is next for replicas of a group or of the set.
 
-    Not rolling, those beyond the wanted number go. When `careful` they may be the surge of an update that was
-    interrupted, which others now rely on: then an available one goes only as the budget allows.
+    Not rolling, those beyond the wanted number go, but an available one only as the budget allows: it may be the surge
+    of an update that was interrupted, or scaled in while others are down. Those `lingering` are leaving and still take
+    room.
     """
     step = choose_step(units, wanted, budget, REPLICAS, rolling=rolling)
-    if not rolling and careful and step.delete:
+    if not rolling and step.delete:
         allowed = choose_step(units, wanted, Budget(budget.max_unavailable, 0), REPLICAS, rolling=True)
         going = {removal.unit.key for removal in allowed.delete}
         step = Step(tuple(removal for removal in step.delete if removal.unit.key in going), step.create)
-    return _within_room(step, units, wanted, budget)
+    return _within_room(step, units, wanted, budget, lingering)
 
 
-def _within_room(step: Step, units: Sequence[Unit], wanted: int, budget: Budget) -> Step:
+def _within_room(step: Step, units: Sequence[Unit], wanted: int, budget: Budget, lingering: int = 0) -> Step:
     """Leave out what there is no room for before this step's own deletions are done.
 
     Nothing else keeps more than R + S from existing for a moment: actions are carried out one by one, creations first.
     """
-    room = wanted + budget.max_surge - sum(not unit.leaving for unit in units)
+    room = wanted + budget.max_surge - sum(not unit.leaving for unit in units) - lingering
     return step if len(step.create) <= room else Step(step.delete, step.create[: max(0, room)])

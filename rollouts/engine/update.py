@@ -114,7 +114,7 @@ def _select(shape: Shape, tree: Tree, former: Progress) -> int | None:
     replicas = [tree.replicas.get(index) or shape.replica(index) for index in indices]
     waiting = [replica for replica in replicas if not replica.is_complete]
     down = [replica for replica in waiting if not replica.is_available]
-    begun = [replica for replica in down or waiting if replica.index in former.updating]
+    begun = [replica for replica in down or waiting if replica.index in former.updating or replica.is_begun]
     outdated = [replica for replica in waiting if replica.is_outdated or replica.has_surge]
     candidates = begun or down or outdated
     return min(candidates, key=compute_replica_order).index if candidates else None

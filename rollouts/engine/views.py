@@ -6,11 +6,11 @@ a settled workload of a thousand pods costs little more than looking at each pod
     clique          available with its minimum of available pods; outdated by its pods
     group replica   available when each of its cliques is; outdated when a PodClique or pod in it is; leaving once none
                     of its PodCliques is there to stay, until the last pod is gone
-    set replica     available when each clique in no group and each group is; outdated by what is in it: its pods, and
-                    the PodCliques of its groups
+    set replica     available when each clique in no group and each group is; outdated by what is in it, its pods and
+                    the PodCliques of its groups, and by PodCliques in no group while anything is in it
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -103,6 +103,7 @@ class GroupView:
     wanted: int  # how many replicas it is to have
     # How many available replicas make it available; one that was scaled below its minimum needs only what it has.
     needed: int
+    is_updating: bool  # its own status says that its update to the current templates has begun and not ended
     replicas: Mapping[int, GroupReplica]
 
     @property
@@ -132,7 +133,12 @@ class GroupView:
 
 
 def view_group(
-    name: str, template: GroupTemplate, group: Group | None, replicas: Mapping[int, GroupReplica]
+    name: str,
+    template: GroupTemplate,
+    group: Group | None,
+    replicas: Mapping[int, GroupReplica],
+    *,
+    is_updating: bool,
 ) -> GroupView:
     """Return a scaling group."""
     wanted = template.replicas if group is None else group.replicas
@@ -143,6 +149,7 @@ def view_group(
         is_live=group is not None and not group.leaving,
         wanted=wanted,
         needed=min(template.min_available, wanted),
+        is_updating=is_updating,
         replicas=replicas,
     )
 
@@ -175,6 +182,11 @@ class Replica:
         yield from self.members
 
     @property
+    def is_begun(self) -> bool:
+        """Whether the update of a component has begun and not ended."""
+        return any(view.is_updating for view in self.cliques) or any(view.is_updating for view in self.groups)
+
+    @property
     def is_anything_scheduled(self) -> bool:
         """Whether any of its pods has a node."""
         return any(view.scheduled for view in self.all_cliques)
@@ -190,14 +202,13 @@ class Replica:
 
     @property
     def is_emptied(self) -> bool:
-        """Whether all that is left in it is leaving, and another template is to move in after it."""
-        return not self._has_live_contents and any(
-            pod.template_hash != view.template_hash for view in self.all_cliques for pod in view.pods
-        )
+        """Whether nothing in it means to stay, and not all of it is gone yet."""
+        return not _has_contents(self.cliques, self.groups) and any(view.pods for view in self.all_cliques)
 
     @property
-    def _has_live_contents(self) -> bool:
-        return any(view.live for view in self.cliques) or any(view.live or view.is_live for view in self.members)
+    def is_lingering(self) -> bool:
+        """Whether what held it is gone, and what it held has not been told yet."""
+        return not self.has_live_frame and any(view.is_live or view.live for view in self.all_cliques)
 
     @property
     def has_surge(self) -> bool:
@@ -225,6 +236,9 @@ def view_replica(
         available = available and view.is_available
         outdated = outdated or view.is_outdated
         complete = complete and view.is_complete
+    if not outdated and not complete:
+        # What a PodClique still promises to nobody counts for nothing.
+        outdated = any(view.is_label_outdated for view in cliques) and _has_contents(cliques, groups)
     return Replica(
         name=name,
         index=index,
@@ -235,6 +249,13 @@ def view_replica(
         is_available=available,
         is_outdated=outdated,
         is_complete=complete,
+    )
+
+
+def _has_contents(cliques: Iterable[CliqueView], groups: Iterable[GroupView]) -> bool:
+    """Whether anything in a set replica means to stay; a pod without its PodClique is about to go."""
+    return any(view.is_live and view.live for view in cliques) or any(
+        not part.is_leaving for group in groups for part in group.replicas.values()
     )
 
 
