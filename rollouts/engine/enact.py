@@ -80,6 +80,15 @@ def remove_replicas(workload: Workload, tree: Tree, steps: SetStep, draft: Draft
             draft.tell(removal.reason, replica.name, f"Replica {replica.name} is deleted: {_why(removal)}.")
 
 
+def relabel_emptied(workload: Workload, tree: Tree, steps: SetStep, draft: Draft) -> None:
+    """While the last pods leave a replica, let its PodCliques promise the template that is to move in."""
+    for unit in steps.units:
+        if steps.is_rolling and unit.leaving and unit.index < workload.replicas:
+            for view in tree.replicas[unit.index].cliques:
+                if view.clique is not None:
+                    draft.patches.extend(_patch_clique(workload, view, view.clique, in_place=True))
+
+
 def _delete_all(replica: Replica, reason: str) -> Iterator[Delete]:
     """Delete a replica of the set; what its parts own goes with them."""
     for group in replica.groups:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rollouts.engine.actions import Kind, Moment, Plan, WriteStatus
 from rollouts.engine.arrange import Shape, arrange
 from rollouts.engine.diagnosis import Examiner
-from rollouts.engine.enact import Draft, keep_replica, remove_replicas, terminate_replica
+from rollouts.engine.enact import Draft, keep_replica, relabel_emptied, remove_replicas, terminate_replica
 from rollouts.engine.gangs import WantedGang, plan_gangs, plan_gates, wanted_gangs
 from rollouts.engine.hashing import compute_generation_hash, compute_template_hash
 from rollouts.engine.observed import Observed
@@ -51,6 +51,7 @@ def _pass(shape: Shape, tree: Tree, update: Update, observed: Observed, now: flo
     termination = decide_termination(workload, steps, now)
     draft = Draft(moments=_update_moments(workload, update))
     remove_replicas(workload, tree, steps, draft)
+    relabel_emptied(workload, tree, steps, draft)
     bases = {step.replica.index: _step_replica(shape, step, termination, draft) for step in steps.replicas}
     diagnosis = Examiner(workload, update, now).diagnose(tree, steps, bases)
     pen = make_pen(workload, update, now)

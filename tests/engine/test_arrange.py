@@ -54,7 +54,8 @@ def stray(cluster: Cluster, kind: str, **fields: Any) -> tuple[Observed, str]:
     seen = cluster.world.observed()
     like = getattr(seen, kind)[0]
     odd = replace(like, **{"name": "odd", "uid": "odd-uid"} | fields)
-    return replace(seen, **{kind: (*getattr(seen, kind), odd)}), odd.name
+    more: dict[str, Any] = {kind: (*getattr(seen, kind), odd)}
+    return replace(seen, **more), odd.name
 
 
 STRAYS: list[tuple[str, dict[str, Any], str]] = [
@@ -87,8 +88,9 @@ def test_what_fits_nowhere_is_reported_and_left_alone(
 def test_a_member_of_another_group_is_a_stranger(cluster: Cluster) -> None:
     seen = cluster.world.observed()
     member = next(one for one in seen.cliques if one.name == "w-0-g-0-l")
-    for fields in ({"group": "w-1-g"}, {"group": ""}, {"group_replica": -1}):
-        odd = replace(member, **fields)  # type: ignore[arg-type]
+    wrong: list[dict[str, Any]] = [{"group": "w-1-g"}, {"group": ""}, {"group_replica": -1}]
+    for fields in wrong:
+        odd = replace(member, **fields)
         tree = arranged(cluster, Observed(cliques=(odd,)))
         assert tree.strangers == (("w-0-g-0-l", "the clique l of replica 0 belongs to replicas of w-0-g"),)
 
