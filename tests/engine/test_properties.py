@@ -1,257 +1,234 @@
 """What holds whatever happens: random workloads, strategies and clusters, and people who interfere at any step.
 
-Between any two passes somebody may change the template, scale, delete, switch strategy or budget, or a pod may break.
-The counts are read off the pods by `simulated.View`, which knows nothing of the planner.
+`RULES` are asserted after every pass of every run; the other properties are about how it ends.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollouts.engine.actions import Create, Delete, Kind, Plan
-from rollouts.engine.budget import Budget, resolve_budget
-from rollouts.engine.observed import Observed
+from rollouts.engine.actions import Create, Delete, Kind, Plan, RemoveGate
+from rollouts.engine.observed import Observed, Pod
+from rollouts.engine.placing import Node
 from rollouts.engine.planner import plan
-from rollouts.engine.workload import BudgetSpec, CliqueTemplate, GroupTemplate, Strategy, Workload
+from rollouts.engine.workload import BudgetSpec, Strategy, Workload
 from rollouts.engine.world import Behaviour
-from tests.engine.simulated import Cluster, Unit, View, clique, group, settled, workload
-
-quickly = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+from tests.engine.chance import (
+    AUTOMATIC,
+    EVERYTHING,
+    GENTLE,
+    Count,
+    Deed,
+    assert_all_there,
+    assert_within_budget,
+    break_pod,
+    change_budget,
+    change_template,
+    clusters,
+    counts,
+    delete_clique,
+    delete_pod,
+    finish,
+    scale_component,
+    workloads,
 )
+from tests.engine.simulated import Cluster, clique, group, hashes, settled, workload
 
-ONE_AT_A_TIME = Budget(1, 0)
-AUTOMATIC = [Strategy.ROLLING_RECREATE, Strategy.ROLLING_UPDATE, Strategy.REPLICA_RECREATE]
+UNHURRIED = [HealthCheck.too_slow, HealthCheck.data_too_large]
+often = settings(max_examples=40, deadline=None, suppress_health_check=UNHURRIED)
+sometimes = settings(max_examples=12, deadline=None, suppress_health_check=UNHURRIED)
 
-
-@st.composite
-def budgets(draw: st.DrawFn, replicas: int) -> tuple[int, int]:
-    surge = draw(st.integers(0, 2))
-    return draw(st.integers(0 if surge else 1, max(1, replicas))), surge
+LATER = 30  # passes after the last interference in which the rules are still looked at
 
 
-@st.composite
-def workloads(draw: st.DrawFn, strategies: list[Strategy] = list(Strategy)) -> Workload:  # noqa: B006
-    strategy = draw(st.sampled_from(strategies))
-    parts: list[CliqueTemplate | GroupTemplate] = [
-        _clique(draw, name) for name in draw(st.sampled_from(["", "a", "ab"]))
-    ]
-    members = draw(st.sampled_from(["l", "lk"] if not parts else ["", "l", "lk"]))
-    if members:
-        parts += [
-            clique(name, count, draw(st.integers(1, count))) for name in members for count in [draw(st.integers(1, 2))]
-        ]
-        parts.append(_group(draw, tuple(members)))
-    replicas = draw(st.integers(1, 3))
-    return workload(*parts, replicas=replicas, strategy=strategy, budget=draw(budgets(replicas)))
+@dataclass
+class Run:
+    """A cluster with somebody interfering; the rules look at each pass."""
+
+    cluster: Cluster
+    templates: list[dict[str, str]] = field(default_factory=list)  # the hashes of every template there ever was
+    strategies: set[Strategy] = field(default_factory=set)
+    seen: Observed = field(default_factory=Observed)  # what the last plan was made from
+    before: dict[str, Count] = field(default_factory=dict)
+    ended_before: bool = False
+    planned: Plan = field(default_factory=lambda: Plan((), (), (), (), None))
+
+    def watch(self, passes: int) -> None:
+        """Take some passes, looking at each."""
+        cluster = self.cluster
+        self.templates.append(hashes(cluster.workload))
+        self.strategies.add(cluster.workload.strategy)
+        for _ in range(passes):
+            self.seen = cluster.world.observed()
+            self.before = counts(cluster.workload, self.seen)
+            self.ended_before = bool(cluster.progress.get("updateEndedAt"))
+            self.planned = cluster.step()
+            for rule in RULES:
+                rule(self)
+            if not self.planned.actions and not cluster.wait():
+                return
 
 
-def _clique(draw: st.DrawFn, name: str) -> CliqueTemplate:
-    replicas = draw(st.integers(1, 4))
-    return clique(name, replicas, draw(st.integers(1, replicas)), draw(budgets(replicas)))
+# The rules.
 
 
-def _group(draw: st.DrawFn, members: tuple[str, ...]) -> GroupTemplate:
-    replicas = draw(st.integers(1, 3))
-    return group("g", members, replicas, draw(st.integers(1, replicas)), draw(budgets(replicas)))
+def deletions_stay_within_the_budget_of_every_level(run: Run) -> None:
+    after = counts(run.cluster.workload, run.cluster.world.observed())
+    scaled_in = any(one.reason == "ScaledIn" for one in deletions(run.planned))
+    assert_within_budget(run.cluster.workload, run.before, after, scaled_in=scaled_in)
 
 
-@st.composite
-def clusters(draw: st.DrawFn) -> Behaviour:
-    return Behaviour(
-        ready_seconds=draw(st.sampled_from([0.0, 3.0, 10.0])),
-        gone_seconds=draw(st.sampled_from([1.0, 20.0])),
-        collect_seconds=draw(st.sampled_from([0.0, 2.0])),
-        owners_go_last=draw(st.booleans()),
-    )
+def nothing_is_refused(run: Run) -> None:
+    assert run.cluster.refused == []
 
 
-# What somebody does between two passes.
+def only_one_replica_is_taken_from_at_a_time(run: Run) -> None:
+    if run.cluster.workload.strategy is not Strategy.REPLICA_RECREATE:
+        taken = {one.name.split("-")[1] for one in deletions(run.planned) if one.reason.startswith("Outdated")}
+        assert len(taken) <= 1, taken
 
 
-def change_template(cluster: Cluster, draw: Callable[..., Any]) -> None:
-    image = draw(st.sampled_from(["app:v1", "app:v2", "app:v3"]))
-    names = [one.name for one in cluster.workload.cliques]
-    cluster.update(image, *draw(st.sampled_from([tuple(names), (names[0],), (names[-1],)])))
+def nobody_asks_to_look_again_in_the_past(run: Run) -> None:
+    assert run.planned.look_again_at is None or run.planned.look_again_at > run.cluster.world.now
 
 
-def scale_set(cluster: Cluster, draw: Callable[..., Any]) -> None:
-    cluster.edit(replicas=draw(st.integers(0, 3)))
+def versions_never_meet_inside_what_is_replaced_whole(run: Run) -> None:
+    """Leaving pods count: they may still talk to the others."""
+    if len(run.strategies) > 1 or run.strategies == {Strategy.ON_DELETE}:
+        return
+    whole = run.strategies == {Strategy.REPLICA_RECREATE}
+    together: dict[str, list[Pod]] = {}
+    for pod in run.cluster.world.pods.values():
+        _, replica, *inner, _ = pod.clique.split("-")
+        if whole or inner:
+            together.setdefault("-".join([replica] if whole else [replica, *inner]), []).append(pod)
+    for name, pods in together.items():
+        assert any(all(pod.template_hash == of[template_of(pod)] for pod in pods) for of in run.templates), (name, pods)
 
 
-def scale_component(cluster: Cluster, draw: Callable[..., Any]) -> None:
-    observed = cluster.world.observed()
-    found = [(Kind.CLIQUE, one.name) for one in observed.cliques if not one.group and not one.leaving]
-    found += [(Kind.GROUP, one.name) for one in observed.groups if not one.leaving]
-    if found:
-        kind, name = draw(st.sampled_from(found))
-        cluster.world.scale(kind, name, draw(st.integers(1, 4)))
+def an_update_ends_only_when_all_of_it_is_there(run: Run) -> None:
+    ended = bool(run.cluster.progress.get("updateEndedAt"))
+    if ended and not run.ended_before and run.cluster.workload.strategy is not Strategy.ON_DELETE:
+        assert all(not unit.outdated and unit.available for unit in run.cluster.view.set_units())
+        assert all(count.live == count.available == count.wanted for count in run.before.values()), run.before
 
 
-def delete_pod(cluster: Cluster, draw: Callable[..., Any]) -> None:
-    if cluster.world.pods:
-        cluster.world.delete(Kind.POD, draw(st.sampled_from(sorted(cluster.world.pods))))
+def a_gate_goes_only_when_the_pod_is_in_its_gang(run: Run) -> None:
+    listed = {pod for gang in run.seen.gangs for _, pods in gang.pod_groups.values() for pod in pods}
+    assert {one.pod for one in run.planned.actions if isinstance(one, RemoveGate)} <= listed
 
 
-def delete_clique(cluster: Cluster, draw: Callable[..., Any]) -> None:
-    names = sorted(one.name for one in cluster.world.observed().cliques)
-    if names:
-        cluster.world.delete(Kind.CLIQUE, draw(st.sampled_from(names)))
+def whoever_waits_says_for_what(run: Run) -> None:
+    if not run.planned.actions and any(count.available < count.wanted for count in run.before.values()):
+        assert run.planned.waits
 
 
-def break_pod(cluster: Cluster, draw: Callable[..., Any]) -> None:
-    running = sorted(pod.name for pod in cluster.world.pods.values() if pod.node)
-    if running:
-        cluster.world.set_ready(draw(st.sampled_from(running)), ready=False)
+def on_delete_nothing_is_deleted_for_an_update(run: Run) -> None:
+    if run.cluster.workload.strategy is Strategy.ON_DELETE:
+        assert not [one for one in deletions(run.planned) if one.reason.startswith("Outdated")]
 
 
-def switch_strategy(cluster: Cluster, draw: Callable[..., Any]) -> None:
-    cluster.edit(strategy=draw(st.sampled_from(list(Strategy))))
+def a_selected_replica_is_one_of_the_wanted(run: Run) -> None:
+    updating = [entry["replicaIndex"] for entry in run.cluster.progress.get("updatingReplicas") or ()]
+    assert sorted(set(updating)) == updating
+    if run.cluster.workload.strategy is not Strategy.REPLICA_RECREATE:
+        assert all(index < run.cluster.workload.replicas for index in updating)
 
 
-def change_budget(cluster: Cluster, draw: Callable[..., Any]) -> None:
-    cliques = tuple(replace(one, budget=BudgetSpec(*draw(budgets(one.replicas)))) for one in cluster.workload.cliques)
-    cluster.edit(cliques=cliques, budget=BudgetSpec(*draw(budgets(cluster.workload.replicas))))
+RULES: list[Callable[[Run], None]] = [
+    deletions_stay_within_the_budget_of_every_level,
+    nothing_is_refused,
+    only_one_replica_is_taken_from_at_a_time,
+    nobody_asks_to_look_again_in_the_past,
+    versions_never_meet_inside_what_is_replaced_whole,
+    an_update_ends_only_when_all_of_it_is_there,
+    a_gate_goes_only_when_the_pod_is_in_its_gang,
+    whoever_waits_says_for_what,
+    on_delete_nothing_is_deleted_for_an_update,
+    a_selected_replica_is_one_of_the_wanted,
+]
 
 
-GENTLE = [change_template, scale_set, scale_component, delete_pod, break_pod, change_budget]
-EVERYTHING = [*GENTLE, delete_clique, switch_strategy]
+def deletions(planned: Plan) -> list[Delete]:
+    return [action for action in planned.actions if isinstance(action, Delete)]
 
 
-def interfere(cluster: Cluster, data: st.DataObject, deeds: list[Any], most: int = 6) -> None:
+def template_of(pod: Pod) -> str:
+    return pod.clique.rpartition("-")[2]
+
+
+@often
+@given(workloads(), clusters(), st.data())
+def test_the_rules_hold_whatever_happens(start: Workload, behaviour: Behaviour, data: st.DataObject) -> None:
+    run = Run(settled(start, behaviour))
+    run.watch(0)
+    for _ in range(data.draw(st.integers(1, 6))):
+        data.draw(st.sampled_from(EVERYTHING))(run.cluster, data.draw)
+        run.watch(data.draw(st.integers(0, 15)))
+    run.watch(LATER)
+
+
+@often
+@given(workloads(AUTOMATIC), clusters(), st.data())
+def test_the_rules_hold_while_one_strategy_is_kept(start: Workload, behaviour: Behaviour, data: st.DataObject) -> None:
+    run = Run(settled(start, behaviour))
+    run.watch(0)
+    for _ in range(data.draw(st.integers(1, 6))):
+        data.draw(st.sampled_from([*GENTLE, change_template]))(run.cluster, data.draw)
+        run.watch(data.draw(st.integers(0, 15)))
+    run.watch(LATER)
+
+
+def interfere(cluster: Cluster, data: st.DataObject, deeds: list[Deed]) -> None:
     """Run a while, with somebody interfering between passes."""
-    for _ in range(data.draw(st.integers(1, most))):
+    for _ in range(data.draw(st.integers(1, 6))):
         data.draw(st.sampled_from(deeds))(cluster, data.draw)
         for _, _ in zip(range(data.draw(st.integers(0, 12))), cluster.passes(), strict=False):
             pass
 
 
-def heal(cluster: Cluster) -> None:
-    for pod in list(cluster.world.pods.values()):
-        if pod.node and not pod.ready:
-            cluster.world.set_ready(pod.name, ready=True)
-
-
-# What is counted.
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """One component: what is there, and what its update may cost."""
-
-    wanted: int
-    live: int
-    available: int
-    budget: Budget
-
-
-def counts(workload: Workload, observed: Observed) -> dict[str, Count]:
-    view = View(workload, observed)
-    found = {"w": _count(view.set_units(), workload.replicas, _set_budget(workload))}
-    for one in view.cliques.values():
-        if not one.group and one.replica < workload.replicas:
-            units = view.pod_units(one.name, one.template)
-            found[one.name] = _count(
-                units, one.replicas, _budget(workload, view.templates[one.template].budget, one.replicas)
-            )
-    for template in workload.groups:
-        for seen in view.groups.values():
-            if seen.template == template.name and seen.replica < workload.replicas:
-                units = view.group_units(seen.name, template)
-                found[seen.name] = _count(units, seen.replicas, _budget(workload, template.budget, seen.replicas))
-    return found
-
-
-def _count(units: list[Unit], wanted: int, budget: Budget) -> Count:
-    return Count(wanted, len(units), sum(unit.available for unit in units), budget)
-
-
-def _set_budget(workload: Workload) -> Budget:
-    if workload.strategy is Strategy.REPLICA_RECREATE:
-        return resolve_budget(workload.budget, workload.replicas)
-    return ONE_AT_A_TIME
-
-
-def _budget(workload: Workload, spec: BudgetSpec | None, replicas: int) -> Budget:
-    if workload.strategy is Strategy.ROLLING_UPDATE:
-        return resolve_budget(spec, replicas)
-    return ONE_AT_A_TIME
-
-
-def assert_within_budget(workload: Workload, before: dict[str, Count], after: dict[str, Count]) -> None:
-    whole = workload.strategy is Strategy.REPLICA_RECREATE  # its unit is the replica, whatever that does to components
-    for name, then in before.items():
-        now = after.get(name)
-        if now is None or (whole and name != "w"):
-            continue
-        floor = now.wanted - now.budget.max_unavailable
-        assert now.available >= min(then.available, floor), f"{name}: {then} → {now}"
-        assert now.live <= max(then.live, now.wanted + now.budget.max_surge), f"{name}: {then} → {now}"
-
-
-@quickly
-@given(workloads(), clusters(), st.data())
-def test_our_deletions_stay_within_the_budget_of_every_level(
-    start: Workload, cluster: Behaviour, data: st.DataObject
-) -> None:
-    running = settled(start, cluster)
-    for _ in range(data.draw(st.integers(1, 4))):
-        data.draw(st.sampled_from(EVERYTHING))(running, data.draw)
-        for _ in range(data.draw(st.integers(1, 15))):
-            before = counts(running.workload, running.world.observed())
-            planned = running.step()
-            assert_within_budget(running.workload, before, counts(running.workload, running.world.observed()))
-            if not planned.actions and not running.wait():
-                break
-
-
-@quickly
-@given(workloads(AUTOMATIC), clusters(), st.data())
+@often
+@given(workloads(AUTOMATIC), clusters(), st.sampled_from([4 * 3600.0, 15.0]), st.data())
 def test_every_rollout_ends_with_exactly_what_is_wanted(
-    start: Workload, behaviour: Behaviour, data: st.DataObject
+    start: Workload, behaviour: Behaviour, delay: float, data: st.DataObject
 ) -> None:
-    cluster = settled(start, behaviour)
+    cluster = settled(replace(start, termination_delay=delay), behaviour)
     interfere(cluster, data, [*GENTLE, delete_clique])
     finish(cluster)
     assert_all_there(cluster)
     assert not any(unit.outdated for unit in cluster.view.set_units())
+    assert_status_tells_the_truth(cluster)
 
 
-def finish(cluster: Cluster) -> None:
-    """Let everything that broke recover, again and again, until nothing happens any more."""
-    for _ in range(20):
-        cluster.settle()
-        if all(pod.ready or not pod.node for pod in cluster.world.pods.values()):
-            return
-        heal(cluster)
+def assert_status_tells_the_truth(cluster: Cluster) -> None:
+    seen, wanted = cluster.world.observed(), cluster.workload.replicas
+    told = cluster.status
+    assert (told["replicas"], told["availableReplicas"], told["updatedReplicas"]) == (wanted, wanted, wanted)
+    assert not cluster.progress or cluster.progress["updateEndedAt"]
+    for one in seen.cliques:
+        numbers = [one.status[name] for name in ("replicas", "readyReplicas", "scheduledReplicas", "updatedReplicas")]
+        assert numbers == [one.replicas] * 4, one.name
+    for held in seen.groups:
+        numbers = [held.status[name] for name in ("replicas", "availableReplicas", "updatedReplicas")]
+        assert numbers == [held.replicas] * 3, held.name
 
 
-def assert_all_there(cluster: Cluster) -> None:
-    view, wanted = cluster.view, cluster.workload.replicas
-    assert [unit.index for unit in view.set_units()] == list(range(wanted))
-    assert all(unit.available for unit in view.set_units()), view.set_text()
-    for name, count in counts(cluster.workload, cluster.world.observed()).items():
-        assert count.live == count.wanted == count.available, f"{name}: {count}"
-    for template in cluster.workload.groups:
-        for seen in view.groups.values():
-            units = view.group_units(seen.name, template)
-            assert sorted(unit.index for unit in units) == list(range(seen.replicas)), "no holes"
-    assert not [pod.name for pod in cluster.world.pods.values() if pod.leaving or pod.gated]
-    assert {gang.replica for gang in cluster.world.observed().gangs} == set(range(wanted))
+@sometimes
+@given(workloads(AUTOMATIC), st.data())
+def test_every_rollout_without_surge_ends_in_the_room_it_had_before(start: Workload, data: st.DataObject) -> None:
+    start = replace(start, cliques=tuple(replace(one, budget=None) for one in start.cliques), budget=BudgetSpec())
+    start = replace(start, groups=tuple(replace(one, budget=None) for one in start.groups))
+    cluster = settled(start)
+    room = len(cluster.world.pods) + data.draw(st.integers(0, 1))
+    cluster.world.change(replace(cluster.behaviour, nodes=(Node("node", pods=room),)))
+    cluster.update().settle()
+    assert_all_there(cluster)
+    assert not any(unit.outdated for unit in cluster.view.set_units())
 
 
-@quickly
-@given(workloads(), clusters(), st.data())
-def test_nothing_is_refused_that_nobody_raced_for(start: Workload, behaviour: Behaviour, data: st.DataObject) -> None:
-    cluster = settled(start, behaviour)
-    interfere(cluster, data, EVERYTHING)
-    assert cluster.refused == []
-
-
-@quickly
+@sometimes
 @given(workloads([Strategy.ON_DELETE]), clusters(), st.data())
 def test_on_delete_deletes_only_what_scaling_in_asks_for(
     start: Workload, behaviour: Behaviour, data: st.DataObject
@@ -261,13 +238,12 @@ def test_on_delete_deletes_only_what_scaling_in_asks_for(
     assert not [one for one in cluster.actions if isinstance(one, Delete)]
     scale_component(cluster, data.draw)
     finish(cluster)
-    assert {one.reason for one in cluster.actions if isinstance(one, Delete) and one.kind is not Kind.GANG} <= {
-        "ScaledIn"
-    }
+    reasons = {one.reason for one in cluster.actions if isinstance(one, Delete) and one.kind is not Kind.GANG}
+    assert reasons <= {"ScaledIn"}
     assert_all_there(cluster)
 
 
-@quickly
+@sometimes
 @given(workloads(), clusters(), st.data())
 def test_the_same_input_gives_the_same_plan_in_whatever_order_it_is_seen(
     start: Workload, behaviour: Behaviour, data: st.DataObject
@@ -291,7 +267,7 @@ def backwards(observed: Observed) -> Observed:
     )
 
 
-@quickly
+@sometimes
 @given(workloads(), clusters(), st.data())
 def test_a_plan_carried_out_twice_does_no_more_than_once(
     start: Workload, behaviour: Behaviour, data: st.DataObject
@@ -302,20 +278,16 @@ def test_a_plan_carried_out_twice_does_no_more_than_once(
         planned = cluster.step()
         once = objects(cluster)
         cluster.world.apply(planned.actions)
-        again = objects(cluster)
-        assert again == once
+        assert objects(cluster) == once
 
 
 def objects(cluster: Cluster) -> set[tuple[str, bool]]:
     seen = cluster.world.observed()
-    return {
-        (one.uid, one.leaving)
-        for kind in (seen.cliques, seen.groups, seen.gangs, seen.services, seen.pods)
-        for one in kind
-    }
+    kinds = (seen.cliques, seen.groups, seen.gangs, seen.services, seen.pods)
+    return {(one.uid, one.leaving) for kind in kinds for one in kind}
 
 
-@quickly
+@sometimes
 @given(workloads(AUTOMATIC), st.data())
 def test_a_superseded_rollout_converges_to_the_newest_template(start: Workload, data: st.DataObject) -> None:
     cluster = settled(start)
@@ -330,11 +302,10 @@ def test_a_superseded_rollout_converges_to_the_newest_template(start: Workload, 
     assert_all_there(cluster)
 
 
-@quickly
+@sometimes
 @given(workloads(AUTOMATIC), st.data())
 def test_a_rollout_that_cannot_move_says_what_it_waits_for(start: Workload, data: st.DataObject) -> None:
-    cluster = settled(start)
-    cluster.update()
+    cluster = settled(start).update()
     broken = data.draw(st.sampled_from(sorted(cluster.view.hashes)))
     cluster.world.change(replace(cluster.behaviour, never_ready=frozenset({cluster.view.hashes[broken]})))
     cluster.settle()
@@ -345,31 +316,46 @@ def test_a_rollout_that_cannot_move_says_what_it_waits_for(start: Workload, data
 def assert_blocker_is_named(cluster: Cluster) -> None:
     problems = [wait for wait in cluster.waits if wait.is_problem]
     assert problems
-    assert all(wait.text and wait.component for wait in problems)
-    unready = {pod.clique for pod in cluster.live_pods() if not pod.ready}
-    named = " ".join(f"{wait.component} {' '.join(wait.units)} {wait.text}" for wait in problems)
-    assert any(name in named or name.rpartition("-")[0] in named for name in unready), named
+    assert all(wait.text and wait.component and wait.remedies for wait in problems)
+    unready = {pod.name for pod in cluster.live_pods() if not pod.ready}
+    assert unready & {unit for wait in problems for unit in wait.units}
 
 
-@quickly
-@given(workloads(), clusters(), st.data())
-def test_a_gate_goes_only_when_the_pod_is_in_its_gang(
-    start: Workload, behaviour: Behaviour, data: st.DataObject
-) -> None:
-    cluster = settled(start, behaviour)
-    interfere(cluster, data, EVERYTHING)
-    listed = {pod for gang in cluster.world.observed().gangs for _, pods in gang.pod_groups.values() for pod in pods}
-    open_ones = {pod.name for pod in cluster.world.pods.values() if not pod.gated and not pod.leaving and not pod.node}
-    assert open_ones <= listed
-
-
-@quickly
+@sometimes
 @given(workloads(), clusters(), st.data())
 def test_a_settled_workload_is_left_alone(start: Workload, behaviour: Behaviour, data: st.DataObject) -> None:
     cluster = settled(start, behaviour)
     interfere(cluster, data, EVERYTHING)
     finish(cluster)
-    planned: Plan = cluster.plan()
-    assert planned.actions == ()
+    assert cluster.plan().actions == ()
     cluster.world.advance(cluster.world.now + 1000)
     assert not [one for one in cluster.plan().actions if isinstance(one, Create | Delete)]
+
+
+def test_strangers_are_reported_and_left_alone_and_keep_nobody_from_moving() -> None:
+    cluster = settled(workload(clique("a", 2), clique("l", 1), group("g", ("l",), 2)))
+    seen = cluster.world.observed()
+    lost = replace(seen.pods[0], name="lost", uid="lost-uid", clique="w-0-unknown")
+    foreign = replace(seen.cliques[0], name="w-0-unknown", uid="foreign-uid", template="unknown")
+    odd = replace(seen.gangs[0], name="elsewhere", uid="odd-uid")
+    strange = replace(seen, pods=(lost, *seen.pods), cliques=(foreign, *seen.cliques), gangs=(odd, *seen.gangs))
+    cluster.begin_from(strange)
+    cluster.update().settle()
+    assert {name for name, _ in cluster.plan().strangers} == {"lost", "w-0-unknown", "elsewhere"}
+    assert not touched(cluster) & {"lost-uid", "foreign-uid", "odd-uid"}
+    assert cluster.view.group_text("w-0-g", "g") == "0 1"
+    assert cluster.progress["updateEndedAt"]
+
+
+def test_a_second_pod_with_one_index_is_reported_and_left_alone() -> None:
+    cluster = settled(workload(clique("a", 2)))
+    seen = cluster.world.observed()
+    twin = replace(seen.pods[0], name="twin", uid="twin-uid", created=seen.pods[0].created + 1)
+    cluster.begin_from(replace(seen, pods=(twin, *seen.pods)))
+    cluster.settle()
+    assert [name for name, _ in cluster.plan().strangers] == ["twin"]
+    assert "twin-uid" not in touched(cluster)
+
+
+def touched(cluster: Cluster) -> set[str]:
+    return {getattr(action, "uid", "") for action in cluster.actions}
