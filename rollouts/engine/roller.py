@@ -92,7 +92,7 @@ def choose_step(units: Sequence[Unit], wanted: int, budget: Budget, level: Level
     delete = _choose_deletions(live, wanted, budget)
     gone = {removal.unit.key for removal in delete}
     staying = [unit for unit in live if unit.key not in gone]
-    return Step(tuple(delete), tuple(_choose_indices(units, staying, gone, wanted, budget, level)))
+    return Step(tuple(delete), tuple(_choose_indices(staying, _taken_indices(units, level), wanted, budget)))
 
 
 def is_complete(units: Sequence[Unit], wanted: int, level: Level) -> bool:
@@ -122,9 +122,7 @@ def _is_finished(live: Sequence[Unit], wanted: int) -> bool:
     return len(originals) == wanted and not any(unit.outdated for unit in live)
 
 
-def _split_unwanted_surge(
-    live: Sequence[Unit], wanted: int, budget: Budget
-) -> tuple[list[Removal], list[Removal]]:
+def _split_unwanted_surge(live: Sequence[Unit], wanted: int, budget: Budget) -> tuple[list[Removal], list[Removal]]:
     """Return surge beyond what is allowed: what serves nobody, and what costs budget, the latter in order."""
     surge = sorted((unit for unit in live if unit.index >= wanted), key=_surge_order)
     unwanted = surge[: max(0, len(surge) - budget.max_surge)]
@@ -150,11 +148,8 @@ def _outdated_in_order(live: Sequence[Unit], wanted: int, already: Sequence[Remo
         yield Removal(unit, Reason.OUTDATED)
 
 
-def _choose_indices(
-    units: Sequence[Unit], staying: Sequence[Unit], gone: set[str], wanted: int, budget: Budget, level: Level
-) -> Iterable[int]:
+def _choose_indices(staying: Sequence[Unit], taken: set[int], wanted: int, budget: Budget) -> Iterable[int]:
     """Refill missing originals, and surge while an original is outdated, within R + S in all."""
-    taken = _taken_indices(units, staying, gone, level)
     room = wanted + budget.max_surge - len(staying)
     refill = [index for index in range(wanted) if index not in taken][: max(0, room)]
     outdated = sum(unit.outdated for unit in staying if unit.index < wanted)
@@ -164,12 +159,9 @@ def _choose_indices(
     return [*refill, *islice(free, max(0, min(surge, room - len(refill))))]
 
 
-def _taken_indices(units: Sequence[Unit], staying: Sequence[Unit], gone: set[str], level: Level) -> set[int]:
-    """The indices that cannot be created now; one that is deleted in this very step is taken until it leaves."""
-    taken = {unit.index for unit in staying} | {unit.index for unit in units if unit.key in gone}
-    if not level.index_is_free_when_leaving:
-        taken |= {unit.index for unit in units if unit.leaving}
-    return taken
+def _taken_indices(units: Sequence[Unit], level: Level) -> set[int]:
+    """The indices that cannot be created now; what this very step deletes holds its index until it leaves."""
+    return {unit.index for unit in units if not (unit.leaving and level.index_is_free_when_leaving)}
 
 
 def _settle(units: Sequence[Unit], live: Sequence[Unit], wanted: int, level: Level) -> Step:
@@ -180,7 +172,7 @@ def _settle(units: Sequence[Unit], live: Sequence[Unit], wanted: int, level: Lev
     else:
         extra = sorted(live, key=lambda unit: unit.scale_in_order)[: max(0, len(live) - wanted)]
         candidates = count()
-    taken = _taken_indices(units, live, set(), level)
+    taken = _taken_indices(units, level)
     missing = max(0, wanted - len(live) + len(extra))
     create = islice((index for index in candidates if index not in taken), missing)
     return Step(tuple(Removal(unit, Reason.SCALED_IN) for unit in extra), tuple(create))
