@@ -53,6 +53,7 @@ deploy-check: $(TOOLS) ## Django's deployment checks under production settings
 	@$(PRODUCTION) $(BIN)/python manage.py check --deploy --fail-level WARNING
 
 bench: $(TOOLS) ## Measure, and print figures and ratios
+	@$(BIN)/python -m tests.engine.bench
 	@$(BIN)/python -m tests.bench
 
 lock: ## Resolve requirements*.in into the pinned requirements*.txt
