@@ -91,7 +91,8 @@ class World:
         self._rooms = Rooms(behaviour.nodes)
         self._requests: dict[str, Amounts] = dict(requests or {})
         self._agenda: list[tuple[float, int, _Event, str, str]] = []
-        self._made = _highest(observed)  # uids and resourceVersions are counted on from there
+        self._born = _highest_uid(observed)  # objects are counted on from there, which gives uids,
+        self._writes = 0  # and writes from the beginning, which gives resourceVersions and the order of events
         self._owned: dict[str, dict[str, Kind]] = {}  # names and kinds by the uid of the owner
         self._owner: dict[str, str] = {}  # uid of the owner by uid
         self._going: dict[str, tuple[Kind, str]] = {}  # by uid, owners that go when all they own is gone
@@ -172,7 +173,7 @@ class World:
         """Set the replicas of a live PodClique or PodCliqueScalingGroup, as an autoscaler would."""
         thing = self._tables[kind][name]
         generation = thing.generation + 1
-        self._put(kind, replace(thing, replicas=replicas, resource_version=self._count(), generation=generation))
+        self._put(kind, replace(thing, replicas=replicas, resource_version=self._next_version(), generation=generation))
 
     def set_ready(self, pod: str, ready: bool) -> None:
         """Make a pod on a node fail or recover."""
@@ -212,7 +213,8 @@ class World:
         return ""
 
     def _read(self, kind: Kind, manifest: Mapping[str, Any]) -> Thing:
-        uid, version = f"uid-{self._count()}", self._count()
+        self._born += 1
+        uid, version = f"uid-{self._born}", self._next_version()
         if kind is Kind.POD:
             return reading.read_pod(manifest, uid, self.now)
         if kind is Kind.CLIQUE:
@@ -232,7 +234,7 @@ class World:
             return ""
         if thing.resource_version != action.resource_version:
             return "Conflict"
-        self._put(action.kind, _PATCHES[action.kind](thing, action.patch, self._count()))
+        self._put(action.kind, _PATCHES[action.kind](thing, action.patch, self._next_version()))
         return ""
 
     def _remove_gate(self, action: RemoveGate) -> str:
@@ -248,7 +250,7 @@ class World:
         if not self._is_there(action.kind, action.name, action.uid):
             return "NotFound"
         thing = self._tables[action.kind][action.name]
-        self._put(action.kind, replace(thing, status=action.status, resource_version=self._count()))
+        self._put(action.kind, replace(thing, status=action.status, resource_version=self._next_version()))
         return ""
 
     def _delete_if_same(self, action: Delete) -> str:
@@ -343,8 +345,8 @@ class World:
         if seconds <= 0 and event is _Event.COLLECT:
             self._collect(uid)
             return
-        self._made += 1
-        heapq.heappush(self._agenda, (self.now + seconds, self._made, event, name, uid))
+        self._writes += 1
+        heapq.heappush(self._agenda, (self.now + seconds, self._writes, event, name, uid))
 
     def _handle(self, event: _Event, name: str, uid: str) -> None:
         if event is _Event.COLLECT:
@@ -382,9 +384,9 @@ class World:
 
     # The beginning.
 
-    def _count(self) -> str:
-        self._made += 1
-        return str(self._made)
+    def _next_version(self) -> str:
+        self._writes += 1
+        return f"simulated-{self._writes}"
 
     def _take_over(self, observed: Observed) -> None:
         """Give what was there before its owner, its room and its future."""
@@ -414,7 +416,7 @@ class World:
             self._start(pod)
 
 
-def _highest(observed: Observed) -> int:
+def _highest_uid(observed: Observed) -> int:
     """Return the highest number that a uid of an earlier simulation ends in; a uid must not come twice."""
     things = (observed.cliques, observed.groups, observed.gangs, observed.services, observed.pods)
     counted = [thing.uid.rpartition("-")[2] for kind in things for thing in kind]
