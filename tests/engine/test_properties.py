@@ -37,8 +37,8 @@ from tests.engine.chance import (
 from tests.engine.simulated import Cluster, clique, group, hashes, settled, workload
 
 UNHURRIED = [HealthCheck.too_slow, HealthCheck.data_too_large]
-often = settings(max_examples=40, deadline=None, suppress_health_check=UNHURRIED)
-sometimes = settings(max_examples=12, deadline=None, suppress_health_check=UNHURRIED)
+often = settings(max_examples=25, deadline=None, suppress_health_check=UNHURRIED)
+sometimes = settings(max_examples=8, deadline=None, suppress_health_check=UNHURRIED)
 
 LATER = 30  # passes after the last interference in which the rules are still looked at
 
