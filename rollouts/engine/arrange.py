@@ -126,29 +126,23 @@ class Shape:
         needed = min(template.min_available, wanted)
         is_live = clique is not None and not clique.leaving
         is_updating = clique is not None and self.is_updating(clique)
-        return CliqueView(
-            name=name,
-            template=template,
-            template_hash=current,
-            clique=clique,
-            is_live=is_live,
-            wanted=wanted,
-            needed=needed,
-            pods=pods,
-            live=live,
-            available=available,
-            scheduled=scheduled,
-            gated=gated,
-            outdated=outdated,
-            is_updating=is_updating,
-            is_available=is_live and available >= needed,
-            is_complete=is_live
+        is_available = is_live and available >= needed
+        is_complete = (
+            clique is not None
+            and is_live
             and len(live) == available == wanted
             and not outdated
-            and clique is not None
             and clique.template_hash == current
-            and not (is_updating and wanted > 0 and live[-1].index >= wanted),
+            and not (is_updating and wanted > 0 and live[-1].index >= wanted)
         )
+        # By position, in the order of the fields: by name it takes more than twice as long.
+        # fmt: off
+        return CliqueView(
+            name, template, current, clique, is_live, wanted, needed,
+            pods, live, available, scheduled, gated, outdated,
+            is_updating, is_available, is_complete,
+        )
+        # fmt: on
 
     def is_updating(self, component: Clique | Group) -> bool:
         """Whether the update of a component to the current templates has begun and not ended."""
@@ -306,11 +300,11 @@ def _build_replica(
     for template in shape.standalone:
         name = found.cliques.get(template.name) or names.clique_name(workload, index, template.name)
         standalone.append(shape.clique_view(name, template, cliques.get(name), pods.get(name, ())))
-    groups = (
-        _build_group(shape, index, template, found, cliques=cliques, pods=pods) for template in shape.workload.groups
+    groups = tuple(
+        [_build_group(shape, index, template, found, cliques=cliques, pods=pods) for template in shape.workload.groups]
     )
     name = names.service_name(workload, index)
-    return view_replica(name, index, found.service, tuple(standalone), groups=tuple(groups), gangs=found.gangs)
+    return view_replica(name, index, found.service, tuple(standalone), groups=groups, gangs=found.gangs)
 
 
 def _build_group(

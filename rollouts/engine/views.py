@@ -63,12 +63,11 @@ class CliqueView(NamedTuple):
         return self.clique is None and not self.pods
 
 
-@dataclass(frozen=True, slots=True)
-class GroupReplica:
+class GroupReplica(NamedTuple):
     """One replica of a scaling group: all its cliques, there or not."""
 
     name: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
     cliques: tuple[CliqueView, ...]
     is_available: bool
     is_outdated: bool
@@ -82,14 +81,12 @@ class GroupReplica:
 
 def view_group_replica(name: str, index: int, cliques: tuple[CliqueView, ...]) -> GroupReplica:
     """Return a replica of a scaling group."""
-    return GroupReplica(
-        name=name,
-        index=index,
-        cliques=cliques,
-        is_available=all(view.is_available for view in cliques),
-        is_outdated=any(view.outdated or view.is_label_outdated for view in cliques),
-        is_leaving=not any(view.is_live for view in cliques),
-    )
+    available, outdated, leaving = True, False, True
+    for view in cliques:
+        available = available and view.is_available
+        outdated = outdated or view.outdated > 0 or view.is_label_outdated
+        leaving = leaving and not view.is_live
+    return GroupReplica(name, index, cliques, available, outdated, leaving)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +151,11 @@ def view_group(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
+class Replica(NamedTuple):
     """One replica of the set."""
 
     name: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
     service: Service | None
     cliques: tuple[CliqueView, ...]  # those in no scaling group
     groups: tuple[GroupView, ...]
@@ -239,17 +235,7 @@ def view_replica(
     if not outdated and not complete:
         # What a PodClique still promises to nobody counts for nothing.
         outdated = any(view.is_label_outdated for view in cliques) and _has_contents(cliques, groups)
-    return Replica(
-        name=name,
-        index=index,
-        service=service,
-        cliques=cliques,
-        groups=groups,
-        gangs=gangs,
-        is_available=available,
-        is_outdated=outdated,
-        is_complete=complete,
-    )
+    return Replica(name, index, service, cliques, groups, gangs, available, outdated, complete)
 
 
 def _has_contents(cliques: Iterable[CliqueView], groups: Iterable[GroupView]) -> bool:
