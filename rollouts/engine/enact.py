@@ -90,17 +90,17 @@ def relabel_emptied(workload: Workload, tree: Tree, steps: SetStep, draft: Draft
 
 
 def _delete_all(replica: Replica, reason: str) -> Iterator[Delete]:
-    """Delete a replica of the set; what its parts own goes with them."""
-    for group in replica.groups:
-        if group.group is not None and not group.group.leaving:
-            yield Delete(Kind.GROUP, group.name, group.group.uid, reason)
-    for view in replica.cliques:
-        yield from _delete_clique(view, reason)
+    """Delete a replica of the set; what its parts own goes with them, so they go last."""
     for _, gang in sorted(replica.gangs.items()):
         if not gang.leaving:
             yield Delete(Kind.GANG, gang.name, gang.uid, reason)
     if replica.service is not None and not replica.service.leaving:
         yield Delete(Kind.SERVICE, replica.service.name, replica.service.uid, reason)
+    for group in sorted(replica.groups, key=lambda view: view.is_outdated):
+        if group.group is not None and not group.group.leaving:
+            yield Delete(Kind.GROUP, group.name, group.group.uid, reason)
+    for view in sorted(replica.cliques, key=_is_outdated):
+        yield from _delete_clique(view, reason)
 
 
 def empty(replica: Replica, reason: str) -> Iterator[Delete]:

@@ -179,7 +179,7 @@ class Counter:
         if replica is None:
             return {}
         whole = self._shape.workload.strategy is Strategy.REPLICA_RECREATE
-        (self._units[index],) = set_units([replica], whole=whole)
+        (self._units[index],) = set_units([replica], whole=whole, wanted=self._shape.workload.replicas)
         self._of_replica[index] = found = {tally.component: tally for tally in _tallies(replica)}
         return found
 

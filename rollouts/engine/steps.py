@@ -112,7 +112,7 @@ def _choose_set_step(
     rolling = whole and update.is_under_way
     if not rolling and _is_settled(workload, tree):
         return (), NO_STEP
-    units = set_units(tree.replicas.values(), whole=rolling)
+    units = set_units(tree.replicas.values(), whole=rolling, wanted=workload.replicas)
     lingering = sum(replica.is_lingering for replica in tree.replicas.values())
     step = choose_replica_step(units, workload.replicas, budget, rolling=rolling, lingering=lingering)
     return units, step

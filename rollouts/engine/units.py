@@ -53,18 +53,20 @@ def group_units(view: GroupView) -> list[Unit]:
     ]
 
 
-def set_units(replicas: Iterable[Replica], *, whole: bool) -> list[Unit]:
+def set_units(replicas: Iterable[Replica], *, whole: bool, wanted: int) -> list[Unit]:
     """Return the replicas of the set as units, replaced whole or part by part."""
-    return [_set_unit(replica, whole=whole) for replica in replicas]
+    return [_set_unit(replica, whole=whole, is_surge=replica.index >= wanted) for replica in replicas]
 
 
-def _set_unit(replica: Replica, *, whole: bool) -> Unit:
+def _set_unit(replica: Replica, *, whole: bool, is_surge: bool) -> Unit:
+    emptied = whole and replica.is_emptied
     return Unit(
         key=replica.name,
         index=replica.index,
-        outdated=replica.is_outdated,
+        # Surge that was emptied was on its way out when somebody was stopped: it goes, frame and all.
+        outdated=replica.is_outdated or (emptied and is_surge),
         available=replica.is_available,
-        leaving=not replica.has_live_frame or (whole and replica.is_emptied),
+        leaving=not replica.has_live_frame or (emptied and not is_surge),
         update_order=compute_replica_order(replica),
         scale_in_order=replica_scale_in_order(replica.index),
     )
