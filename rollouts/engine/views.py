@@ -202,6 +202,11 @@ class Replica(NamedTuple):
         return not _has_contents(self.cliques, self.groups) and any(view.pods for view in self.all_cliques)
 
     @property
+    def has_former_pods(self) -> bool:
+        """Whether a pod of another template is there, be it on its way out."""
+        return any(pod.template_hash != view.template_hash for view in self.all_cliques for pod in view.pods)
+
+    @property
     def is_lingering(self) -> bool:
         """Whether what held it is gone, and what it held has not been told yet."""
         return not self.has_live_frame and any(view.is_live or view.live for view in self.all_cliques)
