@@ -144,8 +144,13 @@ class View:
         self.hashes = hashes(workload)
         self.templates = {clique.name: clique for clique in workload.cliques}
         self.members = {name for group in workload.groups for name in group.clique_names}
-        self.cliques = {clique.name: clique for clique in observed.cliques if not clique.leaving}
         self.groups = {group.name: group for group in observed.groups if not group.leaving}
+        # One whose group is gone is on its way out, though nobody has told it yet.
+        self.cliques = {
+            clique.name: clique
+            for clique in observed.cliques
+            if not clique.leaving and (not clique.group or clique.group in self.groups)
+        }
         self.pods: dict[str, list[Pod]] = defaultdict(list)
         for pod in observed.pods:
             if not pod.leaving:
