@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg import sql
+
+from tests.apiserver import free_port
 
 ROOT = Path(__file__).parents[2]
 # Generous: these are only reached when something is broken.
@@ -113,7 +114,7 @@ class Product:
 @contextlib.contextmanager
 def product(data_dir: Path, **variables: str) -> Iterator[Product]:
     """Start the product; whatever the test did, nothing of it is left afterwards."""
-    running = Product(data_dir, _free_port(), _free_port(), {**_database_of(data_dir), **variables})
+    running = Product(data_dir, free_port(), free_port(), {**_database_of(data_dir), **variables})
     try:
         yield running
     finally:
@@ -148,13 +149,6 @@ def wait_until(true: Callable[[], bool], seconds: float, otherwise: Callable[[],
     while not true():
         assert time.monotonic() < deadline, f"not within {seconds} s; {otherwise()}"
         time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _processes() -> Iterator[tuple[int, str]]:

@@ -140,24 +140,22 @@ def subdomain_findings(text: str) -> Iterator[str]:
 
 
 def label_findings(text: str) -> Iterator[str]:
-    if len(text) > _MAX_LABEL:
-        yield f"must be no more than {_MAX_LABEL} bytes"
-    if re.fullmatch(_LABEL, text) is None:
-        yield _WORDS_LABEL
+    return _short_text_findings(text, _LABEL, _WORDS_LABEL)
 
 
 def label_1035_findings(text: str) -> Iterator[str]:
-    if len(text) > _MAX_LABEL:
-        yield f"must be no more than {_MAX_LABEL} bytes"
-    if re.fullmatch(_LABEL_1035, text) is None:
-        yield _WORDS_LABEL_1035
+    return _short_text_findings(text, _LABEL_1035, _WORDS_LABEL_1035)
 
 
 def label_value_findings(text: str) -> Iterator[str]:
+    return _short_text_findings(text, _LABEL_VALUE, _WORDS_LABEL_VALUE)
+
+
+def _short_text_findings(text: str, pattern: str, words: str) -> Iterator[str]:
     if len(text) > _MAX_LABEL:
         yield f"must be no more than {_MAX_LABEL} bytes"
-    if re.fullmatch(_LABEL_VALUE, text) is None:
-        yield _WORDS_LABEL_VALUE
+    if re.fullmatch(pattern, text) is None:
+        yield words
 
 
 def path_segment_findings(text: str) -> Iterator[str]:
