@@ -9,6 +9,11 @@ the block:
         cluster = Cluster(kubeconfig(server.kubeconfig))
         install_definitions(cluster)
 
+Whoever needs the garbage collector, or another of Kubernetes' own controllers, starts it beside the server:
+
+    with running_apiserver() as server, running_controller_manager(server):
+        ...
+
 The context `admin` may do everything; the context `restricted` is a known user whom no role allows anything.
 """
 
@@ -43,6 +48,9 @@ STOP_SECONDS = 10.0
 HOW_TO_GET_THEM = (
     "set KUBEBUILDER_ASSETS to a folder that holds kube-apiserver and etcd (.ci/run builds and installs them)"
 )
+GARBAGE_COLLECTOR = "garbage-collector-controller"
+NAMESPACE_CONTROLLER = "namespace-controller"
+STATEFULSET_CONTROLLER = "statefulset-controller"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,14 @@ class ApiServer:
     admin_token: str
     restricted_token: str
     log: Path
+    process: "Restartable"
+
+    def restart(self, *, seconds_away: float = 0.0) -> None:
+        """Kill the server, leave it away for a time, and start it again with its data and at its port."""
+        self.process.kill()
+        time.sleep(seconds_away)
+        self.process.start()
+        _wait_until(lambda: _is_ready(self), self.process.current, self.log)
 
     def compact(self) -> None:
         """Make etcd forget every revision but the current one, as it does by itself every few minutes.
@@ -66,9 +82,42 @@ class ApiServer:
         _etcd(self.etcd_url, "kv/compaction", {"revision": header["revision"], "physical": True})
 
 
-def missing_binaries() -> list[str]:
+class Restartable:
+    """A server process that can be killed and started again with the same command."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._command = command
+        self._log = log
+        self.current: subprocess.Popen[bytes]
+
+    def start(self) -> None:
+        """Start it; its log goes on where it was."""
+        with self._log.open("ab") as sink:
+            self.current = subprocess.Popen(
+                self._command,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 (it takes no lock)
+            )
+
+    def kill(self) -> None:
+        """End it without a word of warning."""
+        self.current.kill()
+        self.current.wait()
+
+    def stop(self) -> None:
+        """End it in good order, or at least end it."""
+        self.current.terminate()
+        try:
+            self.current.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+def missing_binaries(*more: str) -> list[str]:
     """Name the programs that this machine lacks."""
-    return [name for name in ("etcd", "kube-apiserver") if find_binary(name) is None]
+    return [name for name in ("etcd", "kube-apiserver", *more) if find_binary(name) is None]
 
 
 def find_binary(name: str) -> str | None:
@@ -84,6 +133,8 @@ def running_apiserver() -> Iterator[ApiServer]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="apiserver-", ignore_cleanup_errors=True)))
         etcd_url = stack.enter_context(_running_etcd(folder))
         port = free_port()
+        log = folder / "kube-apiserver.log"
+        process = Restartable([_binary("kube-apiserver"), *_apiserver_flags(folder, etcd_url, port)], log)
         server = ApiServer(
             url=f"https://127.0.0.1:{port}",
             etcd_url=etcd_url,
@@ -91,13 +142,40 @@ def running_apiserver() -> Iterator[ApiServer]:
             kubeconfig=folder / "kubeconfig",
             admin_token=secrets.token_hex(16),
             restricted_token=secrets.token_hex(16),
-            log=folder / "kube-apiserver.log",
+            log=log,
+            process=process,
         )
         _write_credentials(folder, server)
-        command = [_binary("kube-apiserver"), *_apiserver_flags(folder, etcd_url, port)]
-        process = stack.enter_context(_running(command, server.log))
-        _wait_until(lambda: _is_ready(server), process, server.log)
+        stack.enter_context(_running(process))
+        _wait_until(lambda: _is_ready(server), process.current, log)
         yield server
+
+
+@contextlib.contextmanager
+def running_controller_manager(
+    server: ApiServer, *controllers: str, kubeconfig: Path | None = None
+) -> Iterator[Restartable]:
+    """Run some of Kubernetes' own controllers, the garbage collector if none is named, until the block ends.
+
+    They speak to the server itself, or to whatever stands at the address that another kubeconfig names.
+    """
+    folder = server.kubeconfig.parent
+    log = folder / "kube-controller-manager.log"
+    command = [
+        _binary("kube-controller-manager"),
+        f"--kubeconfig={kubeconfig or server.kubeconfig}",
+        f"--controllers={','.join(controllers or (GARBAGE_COLLECTOR,))}",
+        "--leader-elect=false",
+        "--use-service-account-credentials=false",
+        # It would hold itself back to 20 calls a second, which is for clusters that serve others too.
+        "--kube-api-qps=2000",
+        "--kube-api-burst=4000",
+        "--concurrent-gc-syncs=10",
+        "--secure-port=0",
+        "--profiling=false",
+    ]
+    with _running(Restartable(command, log)) as process:
+        yield process
 
 
 def install_definitions(cluster: Cluster, folder: Path = DEFINITIONS) -> None:
@@ -138,8 +216,8 @@ def _running_etcd(folder: Path) -> Iterator[str]:
         "--unsafe-no-fsync",
     ]
     log = folder / "etcd.log"
-    with _running(command, log) as process:
-        _wait_until(lambda: _answers(f"{client}/health"), process, log)
+    with _running(Restartable(command, log)) as process:
+        _wait_until(lambda: _answers(f"{client}/health"), process.current, log)
         yield client
 
 
@@ -202,24 +280,12 @@ def _write_private(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("wb") as sink:
-        process = subprocess.Popen(
-            command,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 (it takes no lock)
-        )
+def _running(process: Restartable) -> Iterator[Restartable]:
+    process.start()
     try:
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.stop()
 
 
 def die_with_parent() -> None:
