@@ -1,4 +1,4 @@
-"""What the database holds: accounts now; the mirror, history, overrides and audit join as they are built."""
+"""Who may sign in."""
 
 from django.contrib.auth.models import AbstractUser
 
