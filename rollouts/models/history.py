@@ -1,0 +1,121 @@
+"""What happened: revisions, rollouts, the steps of their timelines, and counts over time for charts.
+
+`rollouts.history` writes them after each pass; pages read them. A workload is named by cluster, namespace, name and
+uid and not by a row of the mirror, which may be dropped. Passes repeat: what is the same is recognised by the unique
+constraints, so telling it twice keeps one row.
+"""
+
+from typing import ClassVar
+
+from django.db import models
+
+from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH, UID_LENGTH
+
+REVISIONS_KEPT = 20  # of a workload
+
+
+class _OfWorkload(models.Model):
+    """Something on record about one workload."""
+
+    cluster = models.CharField(max_length=NAME_LENGTH)
+    namespace = models.CharField(max_length=LABEL_LENGTH)
+    name = models.CharField(max_length=NAME_LENGTH)
+    workload_uid = models.CharField(max_length=UID_LENGTH)
+
+    class Meta:
+        abstract = True
+
+
+class Revision(_OfWorkload):
+    """A template that a workload had: what a generation hash stands for."""
+
+    number = models.IntegerField()
+    generation_hash = models.CharField(max_length=LABEL_LENGTH)
+    template = models.JSONField()  # spec.template of the set
+    created = models.DateTimeField()
+
+    class Meta:
+        ordering = ("workload_uid", "-number")
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=("cluster", "workload_uid", "number"), name="revision_by_number"),
+            models.UniqueConstraint(fields=("cluster", "workload_uid", "generation_hash"), name="revision_by_hash"),
+        ]
+        indexes: ClassVar = [models.Index(fields=("cluster", "namespace", "name"), name="revision_by_workload")]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name} #{self.number}"
+
+
+class Rollout(_OfWorkload):
+    """A change of a workload from one generation hash to another."""
+
+    class Outcome(models.TextChoices):
+        """How it ended; nothing while it is under way."""
+
+        COMPLETE = "Complete"
+        SUPERSEDED = "Superseded"
+        ROLLED_BACK = "RolledBack"
+        STUCK = "Stuck"
+        DELETED = "Deleted"
+
+    from_hash = models.CharField(max_length=LABEL_LENGTH, blank=True)
+    to_hash = models.CharField(max_length=LABEL_LENGTH)
+    strategy = models.CharField(max_length=40)
+    started = models.DateTimeField()  # updateStartedAt
+    ended = models.DateTimeField(null=True, blank=True)
+    outcome = models.CharField(max_length=20, blank=True, choices=Outcome.choices)
+    progressing_seconds = models.FloatField(default=0.0)
+    waiting_seconds = models.FloatField(default=0.0)
+    observed_at = models.DateTimeField(null=True, blank=True)  # up to here the two sums above count
+
+    class Meta:
+        ordering = ("-started",)
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=("cluster", "workload_uid", "to_hash", "started"), name="rollout_once")
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=("cluster", "namespace", "name", "-started"), name="rollout_by_workload"),
+            models.Index(fields=("outcome", "-started"), name="rollout_by_outcome"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name} → {self.to_hash}"
+
+
+class Step(models.Model):
+    """An entry of a rollout's timeline."""
+
+    rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="steps")
+    at = models.DateTimeField()
+    reason = models.CharField(max_length=80)
+    component = models.CharField(max_length=NAME_LENGTH, blank=True)
+    text = models.TextField(blank=True)
+    count = models.IntegerField(default=1)
+    # What makes it the same step when a repeated pass tells it again.
+    fingerprint = models.CharField(max_length=LABEL_LENGTH)
+
+    class Meta:
+        ordering = ("at", "id")
+        constraints: ClassVar = [models.UniqueConstraint(fields=("rollout", "fingerprint"), name="step_once")]
+
+    def __str__(self) -> str:
+        return f"{self.reason} {self.component}"
+
+
+class Sample(models.Model):
+    """The counts of a rollout at one moment, kept when they changed."""
+
+    rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="samples")
+    at = models.DateTimeField()
+    desired = models.IntegerField()
+    available = models.IntegerField()
+    updated = models.IntegerField()
+    surge = models.IntegerField()
+    floor = models.IntegerField()  # fewer may not be available because of us
+
+    class Meta:
+        ordering = ("at", "id")
+        constraints: ClassVar = [models.UniqueConstraint(fields=("rollout", "at"), name="sample_once")]
+
+    def __str__(self) -> str:
+        return f"{self.available}/{self.desired}"

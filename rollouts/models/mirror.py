@@ -1,0 +1,193 @@
+"""The mirror: what each cluster holds, one table a kind, as far as decisions and pages need it.
+
+`rollouts.mirror` alone writes these rows and says how they move; whoever reads them finds what the cluster last said.
+Dropping all of them loses nothing but the time the watcher needs to list the cluster again.
+
+An object that is gone leaves its row behind for some minutes with `gone_at` set, so that late news of it cannot bring
+it back. `objects` does not show such rows; only `rollouts.mirror` looks at `everything`.
+"""
+
+from typing import Any, ClassVar
+
+from django.db import models
+
+from rollouts.models.fields import OrjsonField
+
+NAME_LENGTH = 253
+LABEL_LENGTH = 63
+UID_LENGTH = 64
+
+
+class Trouble(models.TextChoices):
+    """Why a cluster cannot be mirrored."""
+
+    UNREACHABLE = "Unreachable"
+    UNAUTHORIZED = "Unauthorized"
+    FORBIDDEN = "Forbidden"
+    MISSING_DEFINITIONS = "MissingDefinitions"
+    MISCONFIGURED = "Misconfigured"
+
+
+class Cluster(models.Model):
+    """A cluster we look after, and how we stand with it."""
+
+    name = models.CharField(max_length=NAME_LENGTH, unique=True)
+    source = models.CharField(max_length=500, blank=True)  # where its address came from: sandbox, a kubeconfig, ...
+    url = models.CharField(max_length=500, blank=True)
+    version = models.CharField(max_length=100, blank=True)  # of its API server
+    # Tells it from another cluster that took over its name and address: the uid of its kube-system namespace.
+    identity = models.CharField(max_length=UID_LENGTH, blank=True)
+    # Every kind was listed into this database since the row was made; before that nobody may conclude that something
+    # is missing from the cluster because it is missing here.
+    complete = models.BooleanField(default=False)
+    trouble_code = models.CharField(max_length=40, blank=True, choices=Trouble.choices)
+    trouble = models.TextField(blank=True)  # one sentence
+    trouble_since = models.DateTimeField(null=True, blank=True)
+    heard_at = models.DateTimeField(null=True, blank=True)  # when it last said anything; renewed every few seconds
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class _Present(models.Manager[Any]):
+    """Shows only what is in the cluster."""
+
+    def get_queryset(self) -> models.QuerySet[Any]:
+        return super().get_queryset().filter(gone_at=None)
+
+
+class Mirrored(models.Model):
+    """An object of a cluster. A name has one row: what is heard of another object of that name takes its place."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, db_index=False)
+    namespace = models.CharField(max_length=LABEL_LENGTH, blank=True)  # empty for what is in no namespace
+    name = models.CharField(max_length=NAME_LENGTH)
+    uid = models.CharField(max_length=UID_LENGTH)
+    resource_version = models.BigIntegerField()
+    created = models.FloatField()  # seconds since the epoch
+    leaving = models.BooleanField(default=False)  # has a deletionTimestamp
+    gone_at = models.FloatField(null=True, blank=True)  # seconds since the epoch; None while it is in the cluster
+    # Of everything above that can change and everything below: news with the same digest is no news.
+    digest = models.BigIntegerField(default=0)
+    # Which write last changed what the row says; tells a write which of its rows were news.
+    batch = models.BigIntegerField(default=0)
+
+    objects = _Present()
+    everything: ClassVar[models.Manager[Any]] = models.Manager()
+
+    class Meta:
+        abstract = True
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=("cluster", "namespace", "name"), name="%(class)s_by_name")
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=("gone_at",), name="%(class)s_gone", condition=models.Q(gone_at__isnull=False))
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Workload(Mirrored):
+    """A PodCliqueSet: the whole manifest, and beside it what lists show and sort by."""
+
+    manifest = OrjsonField()  # without managedFields
+    labels = OrjsonField(default=dict)
+    generation = models.BigIntegerField(default=0)
+    replicas = models.IntegerField(default=0)
+    strategy = models.CharField(max_length=40, blank=True)  # as written; empty when left out
+    generation_hash = models.CharField(max_length=LABEL_LENGTH, blank=True)  # status.currentGenerationHash
+    updated_replicas = models.IntegerField(default=0)
+    available_replicas = models.IntegerField(default=0)
+    update_started_at = models.FloatField(null=True, blank=True)
+    update_ended_at = models.FloatField(null=True, blank=True)
+    progressing_reason = models.CharField(max_length=80, blank=True)  # of the condition Progressing
+    stuck_reason = models.CharField(max_length=80, blank=True)  # of the condition UpdateStuck, while it is True
+
+
+class Owned(Mirrored):
+    """An object that belongs to a workload."""
+
+    workload = models.CharField(max_length=NAME_LENGTH, blank=True)  # name of the set, from the label part-of
+    # The controller among its owners, if it is of Grove's kinds; else it only looks like ours.
+    owner_uid = models.CharField(max_length=UID_LENGTH, blank=True)
+    replica = models.IntegerField(default=-1)  # of the set; -1 when its labels do not say
+
+    class Meta(Mirrored.Meta):
+        abstract = True
+        indexes: ClassVar = [
+            *Mirrored.Meta.indexes,
+            models.Index(
+                fields=("cluster", "namespace", "workload"),
+                name="%(class)s_by_workload",
+                condition=models.Q(gone_at__isnull=True),
+            ),
+        ]
+
+
+class ScalingGroup(Owned):
+    """A PodCliqueScalingGroup."""
+
+    template = models.CharField(max_length=NAME_LENGTH, blank=True)  # its name in the set's template
+    generation = models.BigIntegerField(default=0)
+    replicas = models.IntegerField(default=0)
+    min_available = models.IntegerField(default=0)
+    template_replicas = models.IntegerField(null=True, blank=True)
+    status = OrjsonField(default=dict)
+
+
+class Clique(Owned):
+    """A PodClique."""
+
+    template = models.CharField(max_length=NAME_LENGTH, blank=True)
+    group = models.CharField(max_length=NAME_LENGTH, blank=True)  # name of its scaling group
+    group_replica = models.IntegerField(default=-1)
+    template_hash = models.CharField(max_length=LABEL_LENGTH, blank=True)
+    generation = models.BigIntegerField(default=0)
+    replicas = models.IntegerField(default=0)
+    min_available = models.IntegerField(default=0)
+    template_replicas = models.IntegerField(null=True, blank=True)
+    status = OrjsonField(default=dict)
+
+
+class Pod(Owned):
+    """A pod of a PodClique: where it is and how it does, not what it is made of."""
+
+    clique = models.CharField(max_length=NAME_LENGTH, blank=True)  # name of its PodClique
+    index = models.IntegerField(default=-1)
+    template_hash = models.CharField(max_length=LABEL_LENGTH, blank=True)
+    gang = models.CharField(max_length=NAME_LENGTH, blank=True)
+    node = models.CharField(max_length=NAME_LENGTH, blank=True)
+    ip = models.CharField(max_length=45, blank=True)
+    phase = models.CharField(max_length=40, blank=True)
+    ready = models.BooleanField(default=False)
+    ready_since = models.FloatField(null=True, blank=True)  # when the Ready condition last changed
+    gated = models.BooleanField(default=False)
+    failing = models.BooleanField(default=False)
+    reason = models.CharField(max_length=200, blank=True)  # CamelCase, why it is not further: Unschedulable, ...
+    message = models.TextField(blank=True)  # the same in the scheduler's or kubelet's words
+    restarts = models.IntegerField(default=0)
+    images = models.TextField(blank=True)  # of its containers, in their order, separated by spaces
+
+
+class Gang(Owned):
+    """A PodGang."""
+
+    pod_groups = OrjsonField(default=dict)  # by PodClique: minReplicas and names of the pods referred to
+    status = OrjsonField(default=dict)
+
+
+class Service(Owned):
+    """The headless service of a replica of a set."""
+
+    publish_not_ready_addresses = models.BooleanField(default=False)
+
+
+class Node(Mirrored):
+    """A node: where pods can go."""
+
+    ready = models.BooleanField(default=False)
+    unschedulable = models.BooleanField(default=False)
+    labels = OrjsonField(default=dict)
+    taints = OrjsonField(default=list)
+    allocatable = OrjsonField(default=dict)

@@ -1,0 +1,40 @@
+"""Strategy overrides: parts of the effective strategy that people set here and not on the resource.
+
+`rollouts.effective` says which of them counts for a workload; nothing else reads them to decide.
+"""
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+
+from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH
+
+
+class StrategyOverride(models.Model):
+    """What is to be in force instead of what the resource says, for whom, why and until when."""
+
+    # Whom it hits; empty: any.
+    cluster = models.CharField(max_length=NAME_LENGTH, blank=True)
+    namespace = models.CharField(max_length=LABEL_LENGTH, blank=True)
+    name = models.CharField(max_length=NAME_LENGTH, blank=True)
+    selector = models.JSONField(default=dict, blank=True)  # labels of the workload, all of which must match
+    # What it sets; empty or None: left as it is.
+    strategy = models.CharField(max_length=40, blank=True)
+    max_unavailable = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001 (None: not set)
+    max_surge = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001
+    components = models.JSONField(
+        default=dict, blank=True
+    )  # {"<clique or group>": {"maxUnavailable": …, "maxSurge": …}}
+    reason = models.TextField()
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    created = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-created",)
+        indexes: ClassVar = [models.Index(fields=("cluster", "namespace", "name"), name="override_by_workload")]
+
+    def __str__(self) -> str:
+        whom = "/".join(part or "*" for part in (self.cluster, self.namespace, self.name))
+        return f"{whom}: {self.reason}"
