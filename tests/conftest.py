@@ -1,8 +1,38 @@
-"""For every suite: one line at the end for each part that tests were skipped for."""
+"""For every suite: a real Redis where the settings expect it, and one line for each part that tests were skipped for.
+
+Django and the product are imported inside the fixtures: the engine's tests run without them.
+"""
 
 from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[None]:
+    """Run a real Redis server where the settings expect it."""
+    from django.conf import settings
+
+    from tests.redis_process import running_redis
+
+    with running_redis(settings.REDIS_SOCKET, settings.DATA_DIR / "redis"):
+        yield
+
+
+@pytest.fixture
+def redis(redis_server: None) -> Iterator["Redis"]:
+    """Give a client of an empty Redis."""
+    from django.conf import settings
+    from redis import Redis
+
+    with Redis.from_url(settings.REDIS_URL) as client:
+        client.flushall()
+        yield client
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
