@@ -1,0 +1,93 @@
+"""client-go's workqueue as a few lines of Python, with leases and a lossy broker around it: what ours is measured by.
+
+`dirty`, `processing`, `waiting` and `failures` are the sets of client-go's queue, delaying queue and rate limiter. On
+top: a claim has a lease, and a sweep takes up what client-go has timers and one process's memory for.
+"""
+
+from dataclasses import dataclass, field
+
+LEASE_MS = 60_000
+RESEND_MS = 10_000
+
+
+@dataclass
+class Flight:
+    """A key that is worked on."""
+
+    token: str
+    until: int
+
+
+@dataclass
+class Model:
+    """The queue as it should be."""
+
+    now: int = 1_000_000
+    dirty: dict[str, int] = field(default_factory=dict)  # since when
+    processing: dict[str, Flight] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)  # until when
+    failures: dict[str, int] = field(default_factory=dict)
+    resend: dict[str, int] = field(default_factory=dict)  # when to send the message of a ready key again
+
+    @property
+    def ready(self) -> dict[str, int]:
+        """Keys that wait for a worker."""
+        return {key: since for key, since in self.dirty.items() if key not in self.processing}
+
+    def add(self, key: str) -> bool:
+        """Make a key due; says whether it newly waits for a worker."""
+        if key in self.dirty:
+            return False
+        self.dirty[key] = self.now
+        return self._is_newly_ready(key)
+
+    def add_after(self, key: str, delay_ms: int) -> None:
+        """Make a key due in a while; the sooner wins."""
+        self.waiting[key] = min(self.now + delay_ms, self.waiting.get(key, self.now + delay_ms))
+
+    def can_claim(self, key: str) -> bool:
+        """Say whether a worker that asks for the key gets it."""
+        return key in self.ready
+
+    def claim(self, key: str, token: str) -> int:
+        """Take the key; returns the number of the attempt."""
+        del self.dirty[key]
+        self.resend.pop(key, None)
+        self.processing[key] = Flight(token, self.now + LEASE_MS)
+        return self.failures.get(key, 0) + 1
+
+    def holds(self, key: str, token: str) -> bool:
+        """Say whether a claim is still good."""
+        flight = self.processing.get(key)
+        return flight is not None and flight.token == token and flight.until > self.now
+
+    def end(self, key: str) -> bool:
+        """End a flight; says whether the key is ready again."""
+        del self.processing[key]
+        return key in self.dirty and self._is_newly_ready(key)
+
+    def sweep(self) -> set[str]:
+        """Take up what is over; returns the keys to send."""
+        unsent = set()
+        for key, flight in list(self.processing.items()):
+            if flight.until <= self.now:
+                del self.processing[key]
+                self.dirty[key] = self.now
+                self._is_newly_ready(key)
+                unsent.add(key)
+        for key, until in list(self.waiting.items()):
+            if until <= self.now:
+                del self.waiting[key]
+                if self.add(key):
+                    unsent.add(key)
+        for key, at in list(self.resend.items()):
+            if at <= self.now:
+                self.resend[key] = self.now + max(RESEND_MS, self.now - self.dirty[key])
+                unsent.add(key)
+        return unsent
+
+    def _is_newly_ready(self, key: str) -> bool:
+        if key in self.processing:
+            return False
+        self.resend[key] = self.now + RESEND_MS
+        return True

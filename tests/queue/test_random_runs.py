@@ -1,0 +1,204 @@
+"""The queue beside a model of client-go's, through random runs on a real Redis, with time moved by the run.
+
+Between any two steps a worker may be gone with its claim, a publisher with its message, and messages may come twice.
+After every step both say the same, and in the end, whatever was lost on the way, every key that was ever added has been
+worked on since: a ledger apart from both keeps count.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from redis import Redis
+
+from rollouts.workqueue import LONGEST_BACK_OFF_MS, Claim, Depth, Ended, WorkQueue, compute_back_off_ms
+from tests.queue.model import LEASE_MS, Model
+
+KEYS = tuple(f"sandbox/default/workload-{number}" for number in range(4))
+keys = st.sampled_from(KEYS)
+# Around what matters: nothing, a moment, the resend, the lease, everything at once.
+durations = st.sampled_from([0, 1, 999, 5_000, 9_999, 10_000, 59_999, 60_000, 200_000])
+choices = st.integers(min_value=0, max_value=1_000)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Random runs of publishers, a broker, workers and time."""
+
+    redis: Redis
+    numbers: Iterator[int]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model()
+        self.queue = WorkQueue(
+            self.redis, lease_ms=LEASE_MS, name=f"run-{next(self.numbers)}", clock=lambda: self.model.now
+        )
+        self.messages: list[str] = []
+        self.claims: list[Claim] = []  # of workers that live, good or not
+        self.epoch = 0
+        # Keys that somebody was promised a pass over, which has not begun since or was cut short.
+        self.owed: set[str] = set()
+
+    # Publishers
+
+    @rule(some=st.lists(keys, min_size=1, max_size=5), lost=st.booleans())
+    def add(self, some: list[str], lost: bool) -> None:
+        expected = [key for key in some if self.model.add(key)]
+        unsent = self.queue.add(some)
+        assert unsent == expected
+        self.owed.update(some)
+        if not lost:
+            self.messages += unsent
+
+    @rule(key=keys, delay=durations)
+    def add_after(self, key: str, delay: int) -> None:
+        self.model.add_after(key, delay)
+        self.queue.add_after(key, delay)
+        self.owed.add(key)
+
+    # The broker
+
+    @precondition(lambda self: self.messages)
+    @rule(choice=choices)
+    def double_a_message(self, choice: int) -> None:
+        self.messages.append(self.messages[choice % len(self.messages)])
+
+    @precondition(lambda self: self.messages)
+    @rule(choice=choices)
+    def lose_a_message(self, choice: int) -> None:
+        del self.messages[choice % len(self.messages)]
+
+    # Workers
+
+    @precondition(lambda self: self.messages)
+    @rule(choice=choices)
+    def deliver(self, choice: int) -> None:
+        self._claim(self.messages.pop(choice % len(self.messages)))
+
+    @rule(key=keys)
+    def claim_out_of_the_blue(self, key: str) -> None:
+        self._claim(key)
+
+    @precondition(lambda self: self.claims)
+    @rule(choice=choices)
+    def kill_a_worker(self, choice: int) -> None:
+        self.claims.pop(choice % len(self.claims))
+
+    @precondition(lambda self: self.claims)
+    @rule(choice=choices, again=st.booleans())
+    def done(self, choice: int, again: bool) -> None:
+        claim = self.claims.pop(choice % len(self.claims))
+
+        def expect() -> None:
+            self.model.failures.pop(claim.key, None)
+            if again:
+                self.model.add(claim.key)
+
+        self._end(claim, expect, self.queue.done(claim, again=again))
+
+    @precondition(lambda self: self.claims)
+    @rule(choice=choices, delay=durations)
+    def wait(self, choice: int, delay: int) -> None:
+        claim = self.claims.pop(choice % len(self.claims))
+
+        def expect() -> None:
+            self.model.failures.pop(claim.key, None)
+            self.model.add_after(claim.key, delay)
+
+        self._end(claim, expect, self.queue.wait(claim, delay))
+
+    @precondition(lambda self: self.claims)
+    @rule(choice=choices)
+    def back_off(self, choice: int) -> None:
+        claim = self.claims.pop(choice % len(self.claims))
+
+        def expect() -> None:
+            self.model.failures[claim.key] = self.model.failures.get(claim.key, 0) + 1
+            self.model.add_after(claim.key, compute_back_off_ms(self.model.failures[claim.key]))
+            self.owed.add(claim.key)
+
+        self._end(claim, expect, self.queue.back_off(claim))
+
+    # Time
+
+    @rule(duration=durations)
+    def pass_time(self, duration: int) -> None:
+        self.model.now += duration
+
+    @rule(lost=st.booleans())
+    def sweep(self, lost: bool) -> None:
+        expected = self.model.sweep()
+        unsent = self.queue.sweep()
+        assert sorted(unsent) == sorted(expected)
+        if not lost:
+            self.messages += unsent
+
+    # What always holds
+
+    @invariant()
+    def both_count_the_same(self) -> None:
+        ready = self.model.ready
+        assert self.queue.depth() == Depth(
+            ready=len(ready),
+            flying=len(self.model.processing),
+            dirty=len(self.model.dirty) - len(ready),
+            delayed=len(self.model.waiting),
+            oldest_ms=max((self.model.now - since for since in ready.values()), default=0),
+        )
+
+    @invariant()
+    def no_key_flies_twice(self) -> None:
+        good = [claim.key for claim in self.claims if self.model.holds(claim.key, claim.token)]
+        assert len(good) == len(set(good))
+
+    def teardown(self) -> None:
+        """Kill everybody, lose every message, and let quiet workers and the sweep go on: nothing stays owed."""
+        self.claims.clear()
+        self.messages.clear()
+        for _ in range(4):
+            self.pass_time(LEASE_MS + LONGEST_BACK_OFF_MS + 200_000)
+            self.sweep(lost=False)
+            while self.messages:
+                self.deliver(0)
+                while self.claims:
+                    self.done(0, again=False)
+        assert not self.owed
+        assert self.queue.depth() == Depth(ready=0, flying=0, dirty=0, delayed=0, oldest_ms=0)
+
+    def _claim(self, key: str) -> None:
+        possible = self.model.can_claim(key)
+        claim = self.queue.claim(key)
+        assert (claim is not None) == possible
+        if claim is None:
+            return
+        assert claim.attempt == self.model.claim(key, claim.token)
+        assert claim.epoch > self.epoch
+        self.epoch = claim.epoch
+        self.claims.append(claim)
+
+    def _end(self, claim: Claim, expect: Callable[[], None], ended: Ended) -> None:
+        if not self.model.holds(claim.key, claim.token):
+            assert ended is Ended.LOST
+            return
+        # An add during the flight is owed a flight of its own; only what came before is settled.
+        if claim.key not in self.model.dirty and claim.key not in self.model.waiting:
+            self.owed.discard(claim.key)
+        expect()
+        assert ended is (Ended.DUE if self.model.end(claim.key) else Ended.FREE)
+
+
+@pytest.mark.slow
+def test_random_runs_agree_with_a_model_of_client_go_and_lose_nothing(redis: Redis) -> None:
+    machine = type("Machine", (QueueMachine,), {"redis": redis, "numbers": itertools.count()})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=150,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
