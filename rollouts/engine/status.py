@@ -313,9 +313,9 @@ def _updating_replicas(pen: Pen, steps: SetStep) -> list[Status]:
         indices = [] if update.selected is None else [update.selected]
     else:
         finished = {unit.index for unit in steps.units if unit.available and not unit.outdated and not unit.leaving}
-        down = {unit.index for unit in steps.units if unit.leaving or not unit.available}
+        emptied = {unit.index for unit in steps.units if unit.leaving}
         chosen = {unit.index for unit in _removed(steps.step, wanted, every=True)}
-        begun = chosen | down | ({*update.former.updating} - finished)
+        begun = chosen | emptied | ({*update.former.updating} - finished)
         indices = sorted(index for index in begun if index < wanted)
     return [
         {"replicaIndex": index, "updateStartedAt": update.former.updating.get(index) or pen.now} for index in indices

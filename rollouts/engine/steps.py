@@ -133,7 +133,7 @@ def _choose_replica_parts(shape: Shape, replica: Replica, update: Update) -> Rep
     strategy = shape.workload.strategy
     whole = strategy is Strategy.REPLICA_RECREATE
     held = whole and (replica.is_outdated or replica.has_former_pods)
-    rolling = update.is_under_way and replica.index == update.selected
+    rolling = update.is_rolling(replica.index)
     at_work = rolling or (whole and update.is_under_way and replica.index in update.former.updating)
     if whole and not held and any(view.is_label_outdated for view in replica.cliques):
         return _relabel(shape, replica, at_work=at_work)

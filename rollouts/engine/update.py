@@ -13,7 +13,7 @@ from typing import Any
 
 from rollouts.engine.arrange import Shape
 from rollouts.engine.units import compute_replica_order
-from rollouts.engine.views import Tree
+from rollouts.engine.views import Replica, Tree
 from rollouts.engine.workload import Strategy, Workload
 
 
@@ -50,12 +50,18 @@ class Update:
     generation_hash: str
     former: Progress
     supersedes: bool  # another update was still open when this one began
-    selected: int | None  # the replica whose components roll; None under ReplicaRecreate and OnDelete
+    selected: int | None  # the replica being updated; None under ReplicaRecreate and OnDelete
+    # Replicas that are down and have nothing to be updated: until they are up nothing is taken from one that serves.
+    held_by: tuple[int, ...] = ()
 
     @property
     def is_under_way(self) -> bool:
         """Whether pods are replaced for it in this pass."""
         return self.turn is Turn.WORK
+
+    def is_rolling(self, index: int) -> bool:
+        """Whether the components of a replica are updated in this pass."""
+        return self.is_under_way and index == self.selected and not self.held_by
 
 
 def read_progress(status: Mapping[str, Any]) -> Progress:
@@ -75,10 +81,10 @@ def decide_update(shape: Shape, tree: Tree, former: Progress) -> Update:
     workload, generation_hash = shape.workload, shape.generation_hash
     turn = _decide_turn(workload, tree, former, generation_hash)
     supersedes = turn is Turn.START and former.is_open and former.generation_hash != generation_hash
-    selected = None
-    if turn is Turn.WORK and workload.strategy is not Strategy.REPLICA_RECREATE:
-        selected = _select(shape, tree, former)
-    return Update(turn, generation_hash, former, supersedes, selected)
+    if turn is not Turn.WORK or workload.strategy is Strategy.REPLICA_RECREATE:
+        return Update(turn, generation_hash, former, supersedes, selected=None)
+    selected, held_by = _select(shape, tree, former)
+    return Update(turn, generation_hash, former, supersedes, selected, held_by)
 
 
 def _decide_turn(workload: Workload, tree: Tree, former: Progress, generation_hash: str) -> Turn:
@@ -104,17 +110,31 @@ def _is_done(workload: Workload, tree: Tree) -> bool:
     )
 
 
-def _select(shape: Shape, tree: Tree, former: Progress) -> int | None:
-    """Return the replica whose turn it is: the one that was selected, until it is complete, then the next.
+def _select(shape: Shape, tree: Tree, former: Progress) -> tuple[int | None, tuple[int, ...]]:
+    """Return the replica whose turn it is, and those that it has to wait for.
 
-    While any replica is unavailable it is that one's turn, whatever broke it: to replace parts of another could take a
-    second one down, and one that is outdated and broken is perhaps repaired by just this update.
+    It is the one that was begun, until it is complete, then the next. One that is down goes before: it serves nobody,
+    so it costs nothing, and the update is perhaps its repair. From one that serves nothing is taken while another is
+    down that no update will bring back: that would be a second one down.
     """
     indices = range(shape.workload.replicas)
     replicas = [tree.replicas.get(index) or shape.replica(index) for index in indices]
     waiting = [replica for replica in replicas if not replica.is_complete]
-    down = [replica for replica in waiting if not replica.is_available]
-    begun = [replica for replica in down or waiting if replica.index in former.updating or replica.is_begun]
-    outdated = [replica for replica in waiting if replica.is_outdated or replica.has_surge]
-    candidates = begun or down or outdated
-    return min(candidates, key=compute_replica_order).index if candidates else None
+    begun = {replica.index for replica in waiting if replica.index in former.updating or replica.is_begun}
+    due = [one for one in waiting if one.index in begun or _is_due(one, shape.generation_hash)]
+    down = [replica for replica in due if not replica.is_available]
+    first = min(down or due, key=lambda one: (one.index not in begun, compute_replica_order(one)), default=None)
+    if down or first is None:
+        return (first.index if first else None), ()
+    is_due = {replica.index for replica in due}
+    held_by = tuple(one.index for one in waiting if one.index not in is_due and not one.is_available)
+    return (None if held_by and first.index not in begun else first.index), held_by
+
+
+def _is_due(replica: Replica, generation_hash: str) -> bool:
+    """Whether anything in a replica is to be updated, or was and nobody has written it down yet."""
+    if replica.is_outdated or replica.has_surge:
+        return True
+    components = (*(view.clique for view in replica.cliques), *(view.group for view in replica.groups))
+    noted = (one.status.get("currentPodCliqueSetGenerationHash") for one in components if one is not None)
+    return any(one not in (None, generation_hash) for one in noted)
