@@ -67,6 +67,8 @@ class Mirrored(models.Model):
     created = models.FloatField()  # seconds since the epoch
     leaving = models.BooleanField(default=False)  # has a deletionTimestamp
     gone_at = models.FloatField(null=True, blank=True)  # seconds since the epoch; None while it is in the cluster
+    # Its end was concluded and not told, so its resourceVersion is an earlier one: later ones may still be late news.
+    end_inferred = models.BooleanField(default=False)
     # Of everything above that can change and everything below: news with the same digest is no news.
     digest = models.BigIntegerField(default=0)
     # Which write last changed what the row says; tells a write which of its rows were news.

@@ -1,0 +1,43 @@
+"""Cluster objects to rows, and rows to engine values: the mirror that decisions and pages look at.
+
+Before it: the watcher, which hears what the cluster says, and the reconciler, which writes through what the API
+answered to its own writes. After it: the engine, which is handed one workload as values, and the pages.
+
+    rows       what of an object is kept, as the columns of its table
+    writing    how rows move: forward only, whoever writes and in whatever order
+    reading    one workload as the engine wants it, and whose object is whose
+
+The invariant: a row ends as what the cluster said last about that name, however often, late or interleaved the news
+arrives. Two watchers and any number of workers may therefore write at the same time.
+"""
+
+from rollouts.mirror.reading import Seen, read
+from rollouts.mirror.rows import MIRRORED
+from rollouts.mirror.writing import (
+    Changes,
+    News,
+    ensure_cluster,
+    forget,
+    mark_leaving,
+    purge,
+    replace,
+    store,
+    store_all,
+    workload_keys,
+)
+
+__all__ = [
+    "MIRRORED",
+    "Changes",
+    "News",
+    "Seen",
+    "ensure_cluster",
+    "forget",
+    "mark_leaving",
+    "purge",
+    "read",
+    "replace",
+    "store",
+    "store_all",
+    "workload_keys",
+]

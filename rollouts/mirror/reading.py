@@ -1,0 +1,168 @@
+"""One workload as the engine wants it: rows to values, and whose object is whose.
+
+`writing` keeps the rows; the reconciler plans with what is read here. A constant number of queries, whatever the size
+of the workload. What carries our labels is one of three things:
+
+    ours        the controller among its owners is the set, group or PodClique that is there under that name
+    leaving     its controller is another one: an earlier set or PodClique of that name, whose garbage collection will
+                take it. To be waited for, and neither counted nor deleted by us.
+    a stranger  no object of Grove's controls it, or its labels do not say what it is. Not touched and not counted.
+
+Children are read before their owners: what was made between two queries is then an owner whose children will be there
+at the next look, and never a child that seems to have lost its owner.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rollouts import models
+from rollouts.cluster import Obj
+from rollouts.engine.observed import Clique, Gang, Group, Observed, Pod, Service
+
+Stranger = tuple[str, str]
+
+_NO_OWNER: Final = "It carries the labels of this workload, but none of Grove's objects controls it."
+_NO_PLACE: Final = "Its labels do not say where in the workload it belongs."
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A workload as the mirror has it."""
+
+    manifest: Obj  # the PodCliqueSet as stored, without managedFields
+    observed: Observed
+    resource_version: str
+    labels: Mapping[str, str]
+    # Objects that carry the workload's labels and are not its own: name and why.
+    strangers: tuple[Stranger, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Owners:
+    """Who is there to own something: uids by name, and the uids of those that will be collected themselves."""
+
+    set_uid: str
+    groups: Mapping[str, str]
+    cliques: Mapping[str, str]
+    doomed: frozenset[str]
+
+
+def read(cluster: models.Cluster, namespace: str, name: str) -> Seen | None:
+    """Return a workload with everything there is of it; None when there is no such workload."""
+    whose = {"cluster": cluster, "namespace": namespace, "workload": name}
+    pods = list(models.Pod.objects.filter(**whose).order_by("name").values_list(*_POD))
+    cliques = list(models.Clique.objects.filter(**whose).order_by("name").values_list(*_CLIQUE))
+    groups = list(models.ScalingGroup.objects.filter(**whose).order_by("name").values_list(*_GROUP))
+    gangs = list(models.Gang.objects.filter(**whose).order_by("name").values_list(*_GANG))
+    services = list(models.Service.objects.filter(**whose).order_by("name").values_list(*_SERVICE))
+    found = models.Workload.objects.filter(cluster=cluster, namespace=namespace, name=name)
+    for uid, version, manifest in found.values_list("uid", "resource_version", "manifest"):
+        manifest["metadata"]["resourceVersion"] = str(version)
+        owners = _find_owners(uid, groups, cliques)
+        strangers: list[Stranger] = []
+        observed = Observed(
+            status=manifest.get("status") or {},
+            cliques=tuple(_cliques(cliques, owners, strangers)),
+            groups=tuple(_groups(groups, owners, strangers)),
+            gangs=tuple(_gangs(gangs, owners, strangers)),
+            services=tuple(_services(services, owners, strangers)),
+            pods=tuple(_pods(pods, owners, strangers)),
+        )
+        labels = manifest["metadata"].get("labels") or {}
+        return Seen(manifest, observed, str(version), labels, tuple(strangers))
+    return None
+
+
+_Rows = Iterable[tuple[Any, ...]]
+
+# Each query names its columns in the order in which the functions below unpack them.
+_GROUP: Final = (
+    *("owner_uid", "name", "uid", "resource_version", "generation", "created", "template", "replica", "replicas"),
+    *("template_replicas", "leaving", "status"),
+)
+_CLIQUE: Final = (
+    *("owner_uid", "name", "uid", "resource_version", "generation", "created", "template", "replica", "group"),
+    *("group_replica", "template_hash", "replicas", "template_replicas", "leaving", "status"),
+)
+_POD: Final = (
+    *("owner_uid", "name", "uid", "clique", "index", "template_hash", "created", "node", "phase", "ready", "leaving"),
+    *("gated", "message", "failing"),
+)
+_GANG: Final = ("owner_uid", "name", "uid", "resource_version", "replica", "leaving", "pod_groups", "status")
+_SERVICE: Final = ("owner_uid", "name", "uid", "replica", "leaving", "publish_not_ready_addresses")
+
+
+def _find_owners(set_uid: str, groups: _Rows, cliques: _Rows) -> _Owners:
+    """Return who is there, and which groups and PodCliques go because their own owner is another one."""
+    doomed = {row[2] for row in groups if row[0] != set_uid}
+    group_uids = {row[1]: row[2] for row in groups}
+    clique_uids = {}
+    for row in cliques:
+        clique_uids[row[1]] = row[2]
+        owner = group_uids.get(row[8], "") if row[8] else set_uid
+        if row[0] != owner or owner in doomed:
+            doomed.add(row[2])
+    return _Owners(set_uid, group_uids, clique_uids, frozenset(doomed))
+
+
+def _groups(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterator[Group]:
+    for owner, name, uid, version, generation, created, template, replica, replicas, noted, leaving, status in rows:
+        if _is_ours(name, owner, replica, strangers):
+            lost = uid in owners.doomed
+            yield Group(
+                name,
+                uid,
+                str(version),
+                generation,
+                created,
+                template,
+                replica,
+                replicas,
+                noted,
+                leaving or lost,
+                status,
+            )
+
+
+def _cliques(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterator[Clique]:
+    for owner, name, uid, version, generation, created, template, replica, group, part, *rest in rows:
+        if _is_ours(name, owner, replica if not group else min(replica, part), strangers):
+            template_hash, replicas, noted, leaving, status = rest
+            lost = uid in owners.doomed
+            yield Clique(
+                *(name, uid, str(version), generation, created, template, replica, group, part, template_hash),
+                *(replicas, noted, leaving or lost, status),
+            )
+
+
+def _pods(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterator[Pod]:
+    cliques, doomed = owners.cliques, owners.doomed
+    for row in rows:
+        owner, name, uid, clique, index, template_hash, created, node, phase, ready, leaving, *rest = row
+        if not owner or index < 0 or not clique:
+            _is_ours(name, owner, index if clique else -1, strangers)
+            continue
+        lost = cliques.get(clique) != owner or owner in doomed
+        yield Pod(name, uid, clique, index, template_hash, created, node, phase, ready, leaving or lost, *rest)
+
+
+def _gangs(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterator[Gang]:
+    for owner, name, uid, version, replica, leaving, pod_groups, status in rows:
+        if _is_ours(name, owner, replica, strangers):
+            groups = {clique: (least, tuple(pods)) for clique, (least, pods) in pod_groups.items()}
+            yield Gang(name, uid, str(version), replica, leaving or owner != owners.set_uid, groups, status)
+
+
+def _services(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterator[Service]:
+    for owner, name, uid, replica, leaving, publish in rows:
+        if _is_ours(name, owner, replica, strangers):
+            yield Service(name, uid, replica, leaving or owner != owners.set_uid, publish)
+
+
+def _is_ours(name: str, owner: str, place: int, strangers: list[Stranger]) -> bool:
+    """Say whether an object is one of Grove's with a place in the workload; else note it as a stranger."""
+    if owner and place >= 0:
+        return True
+    strangers.append((name, _NO_PLACE if owner else _NO_OWNER))
+    return False

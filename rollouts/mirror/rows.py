@@ -1,0 +1,325 @@
+"""What of an object is kept: one function a kind, from the API's JSON to the columns of its table.
+
+`writing` puts the columns into the database. Everything here is total: whatever an object lacks or has in the wrong
+form becomes a blank, a zero or -1, so that one odd object can never stop the news of all others. `reading` decides what
+a blank means.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, Final
+
+import orjson
+from django.db import models
+from django.db.models.options import Options
+
+from rollouts.cluster import Obj, Resource
+from rollouts.cluster.resources import (
+    NODES,
+    PODCLIQUES,
+    PODCLIQUESCALINGGROUPS,
+    PODCLIQUESETS,
+    PODGANGS,
+    PODS,
+    SERVICES,
+)
+from rollouts.engine import names
+from rollouts.engine.desired import TEMPLATE_REPLICAS
+from rollouts.engine.times import parse_time
+from rollouts.models import Clique, Gang, Mirrored, Node, Pod, ScalingGroup, Service, Workload
+
+Row = dict[str, Any]
+
+_GROVE: Final = "grove.io/"
+_LARGEST_INT: Final = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """A kind of objects and the table that mirrors it."""
+
+    model: type[Mirrored]
+    read: Callable[[Obj], Row]  # the columns that only this kind has
+
+    @cached_property
+    def name(self) -> str:
+        """The table's name in the database."""
+        return self._options.db_table
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """All columns but the row's own number."""
+        return tuple(field.attname for field in self._options.concrete_fields if not field.primary_key)
+
+    @cached_property
+    def limits(self) -> Mapping[str, int]:
+        """The longest text that a column takes."""
+        fields = self._options.concrete_fields
+        return {
+            field.attname: field.max_length
+            for field in fields
+            if isinstance(field, models.CharField) and field.max_length is not None
+        }
+
+    @property
+    def _options(self) -> "Options[Mirrored]":
+        return self.model._meta  # noqa: SLF001 (public in all but name)
+
+    @property
+    def has_workload(self) -> bool:
+        """Whether its rows name the workload that they belong to."""
+        return "workload" in self.columns
+
+
+def make_row(table: Table, obj: Obj) -> Row:
+    """Return the columns of an object, but those that only the writer knows."""
+    metadata = obj["metadata"]
+    row: Row = {
+        "namespace": metadata.get("namespace") or "",
+        "name": metadata["name"],
+        "uid": metadata.get("uid") or "",
+        "created": parse_time(metadata.get("creationTimestamp")) or 0.0,
+        "leaving": metadata.get("deletionTimestamp") is not None,
+        **table.read(obj),
+    }
+    for column, limit in table.limits.items():
+        text = row.get(column)
+        if text and (len(text) > limit or "\0" in text):
+            row[column] = _clean(text)[:limit]
+    row["digest"] = _digest(row)
+    row["resource_version"] = version_of(obj)
+    return row
+
+
+def version_of(obj: Obj) -> int:
+    """Return the resourceVersion as the number that it is; 0 when it is not told."""
+    text = obj["metadata"].get("resourceVersion")
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else 0
+
+
+def _digest(row: Row) -> int:
+    return int.from_bytes(blake2b(orjson.dumps(row), digest_size=8).digest(), "big", signed=True)
+
+
+def _workload(obj: Obj) -> Row:
+    metadata, spec, status = obj["metadata"], _mapping(obj.get("spec")), _mapping(obj.get("status"))
+    # Moves with every write and is kept in a column of its own; who wrote what is of no use to anybody here.
+    kept = {key: value for key, value in metadata.items() if key not in ("managedFields", "resourceVersion")}
+    progress = _mapping(status.get("updateProgress"))
+    conditions = _conditions(status)
+    return {
+        "manifest": _json(obj | {"metadata": kept}),
+        "labels": _json(metadata.get("labels") or {}),
+        "generation": _int(metadata.get("generation")),
+        "replicas": _int(spec.get("replicas")),
+        "strategy": _text(_mapping(spec.get("updateStrategy")).get("type")),
+        "generation_hash": _text(status.get("currentGenerationHash")),
+        "updated_replicas": _int(status.get("updatedReplicas")),
+        "available_replicas": _int(status.get("availableReplicas")),
+        "update_started_at": parse_time(progress.get("updateStartedAt")),
+        "update_ended_at": parse_time(progress.get("updateEndedAt")),
+        "progressing_reason": _text(conditions.get("Progressing", {}).get("reason")),
+        "stuck_reason": _text(_if_true(conditions.get("UpdateStuck", {})).get("reason")),
+    }
+
+
+def _group(obj: Obj) -> Row:
+    spec, owned = _mapping(obj.get("spec")), _owned(obj, "PodCliqueSet")
+    return {
+        **owned,
+        "template": obj["metadata"]["name"].removeprefix(f"{owned['workload']}-{owned['replica']}-"),
+        **_scaled(obj, spec),
+        "status": _json(_mapping(obj.get("status"))),
+    }
+
+
+def _clique(obj: Obj) -> Row:
+    spec, labels = _mapping(obj.get("spec")), _labels(obj)
+    owned = _owned(obj, "PodCliqueSet", "PodCliqueScalingGroup")
+    group, group_replica = labels.get(names.GROUP, ""), _index(labels.get(names.GROUP_REPLICA_INDEX))
+    prefix = f"{group}-{group_replica}-" if group else f"{owned['workload']}-{owned['replica']}-"
+    return {
+        **owned,
+        "template": obj["metadata"]["name"].removeprefix(prefix),
+        "group": group,
+        "group_replica": group_replica if group else -1,
+        "template_hash": labels.get(names.TEMPLATE_HASH, ""),
+        **_scaled(obj, spec),
+        "status": _json(_mapping(obj.get("status"))),
+    }
+
+
+def _scaled(obj: Obj, spec: Mapping[str, Any]) -> Row:
+    annotations = _mapping(obj["metadata"].get("annotations"))
+    noted = _index(annotations.get(TEMPLATE_REPLICAS))
+    return {
+        "generation": _int(obj["metadata"].get("generation")),
+        "replicas": _int(spec.get("replicas")),
+        "min_available": _int(spec.get("minAvailable")),
+        "template_replicas": None if noted < 0 else noted,
+    }
+
+
+def _gang(obj: Obj) -> Row:
+    groups = _mapping(obj.get("spec")).get("podgroups") or ()
+    pod_groups = {
+        _text(group.get("name")): [
+            _int(group.get("minReplicas")),
+            [_text(reference.get("name")) for reference in group.get("podReferences") or ()],
+        ]
+        for group in groups
+    }
+    return {
+        **_owned(obj, "PodCliqueSet"),
+        "pod_groups": _json(pod_groups),
+        "status": _json(_mapping(obj.get("status"))),
+    }
+
+
+def _service(obj: Obj) -> Row:
+    publish = _mapping(obj.get("spec")).get("publishNotReadyAddresses")
+    return {**_owned(obj, "PodCliqueSet"), "publish_not_ready_addresses": bool(publish)}
+
+
+def _pod(obj: Obj) -> Row:
+    spec, status, labels = _mapping(obj.get("spec")), _mapping(obj.get("status")), _labels(obj)
+    ready = _conditions(status).get("Ready", {})
+    is_ready = ready.get("status") == "True"
+    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    reason, message = ("", "") if is_ready else _why_not_ready(status, containers)
+    return {
+        **_owned(obj, "PodClique"),
+        "clique": labels.get(names.CLIQUE, ""),
+        "index": _pod_index(labels, spec),
+        "template_hash": labels.get(names.TEMPLATE_HASH, ""),
+        "gang": labels.get(names.GANG, ""),
+        "node": _text(spec.get("nodeName")),
+        "ip": _text(status.get("podIP")),
+        "phase": _text(status.get("phase")),
+        "ready": is_ready,
+        "ready_since": parse_time(ready.get("lastTransitionTime")),
+        "gated": any(gate.get("name") == names.GATE for gate in spec.get("schedulingGates") or ()),
+        "failing": not is_ready and _has_failed(status),
+        "reason": reason,
+        "message": _clean(message),
+        "restarts": sum(_int(container.get("restartCount")) for container in containers),
+        "images": _clean(" ".join(_text(container.get("image")) for container in spec.get("containers") or ())),
+    }
+
+
+def _node(obj: Obj) -> Row:
+    spec, status = _mapping(obj.get("spec")), _mapping(obj.get("status"))
+    return {
+        "ready": _conditions(status).get("Ready", {}).get("status") == "True",
+        "unschedulable": bool(spec.get("unschedulable")),
+        "labels": _json(_labels(obj)),
+        "taints": _json(spec.get("taints") or []),
+        "allocatable": _json(_mapping(status.get("allocatable"))),
+    }
+
+
+MIRRORED: Final[Mapping[Resource, Table]] = {
+    PODCLIQUESETS: Table(Workload, _workload),
+    PODCLIQUESCALINGGROUPS: Table(ScalingGroup, _group),
+    PODCLIQUES: Table(Clique, _clique),
+    PODGANGS: Table(Gang, _gang),
+    SERVICES: Table(Service, _service),
+    PODS: Table(Pod, _pod),
+    NODES: Table(Node, _node),
+}
+"""The kinds that are mirrored, owners before what they own."""
+
+
+def _owned(obj: Obj, *kinds: str) -> Row:
+    """Return whose object it is: by its labels, and by the controller among its owners if it is of these kinds."""
+    labels = _labels(obj)
+    owner = _controller(obj)
+    is_grove = _text(owner.get("apiVersion")).startswith(_GROVE) and owner.get("kind") in kinds
+    return {
+        "workload": labels.get(names.PART_OF, ""),
+        "owner_uid": _text(owner.get("uid")) if is_grove else "",
+        "replica": _index(labels.get(names.REPLICA_INDEX)),
+    }
+
+
+def _controller(obj: Obj) -> Mapping[str, Any]:
+    owners: Iterable[Mapping[str, Any]] = obj["metadata"].get("ownerReferences") or ()
+    return next((owner for owner in owners if owner.get("controller")), {})
+
+
+def _pod_index(labels: Mapping[str, str], spec: Mapping[str, Any]) -> int:
+    """Return the stable identity of a pod: from its label, or from its hostname where there is none."""
+    if names.POD_INDEX in labels:
+        return _index(labels[names.POD_INDEX])
+    return _index(_text(spec.get("hostname")).rpartition("-")[2])
+
+
+def _has_failed(status: Mapping[str, Any]) -> bool:
+    """Say whether a container runs without being ready, or one, init containers included, has ended with an error."""
+    containers = status.get("containerStatuses") or ()
+    if any(container.get("started") and not container.get("ready") for container in containers):
+        return True
+    return any(map(_ended_badly, (*containers, *(status.get("initContainerStatuses") or ()))))
+
+
+def _ended_badly(container: Mapping[str, Any]) -> bool:
+    ends = (_mapping(_mapping(container.get(state)).get("terminated")) for state in ("state", "lastState"))
+    return any(end.get("exitCode") for end in ends)
+
+
+def _why_not_ready(status: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
+    """Return the most telling reason and words: of the pod, of its scheduling, of a container, of readiness."""
+    if status.get("reason"):
+        return _text(status["reason"]), _text(status.get("message"))
+    conditions = _conditions(status)
+    scheduled = conditions.get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        return _text(scheduled.get("reason")), _text(scheduled.get("message"))
+    for container in containers:
+        state = _mapping(container.get("state"))
+        held = _mapping(state.get("waiting")) or _mapping(state.get("terminated"))
+        if held.get("message") or held.get("exitCode"):
+            return _text(held.get("reason")), _text(held.get("message"))
+    ready = conditions.get("Ready", {})
+    return _text(ready.get("reason")), _text(ready.get("message"))
+
+
+def _conditions(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {_text(condition.get("type")): condition for condition in status.get("conditions") or ()}
+
+
+def _if_true(condition: Mapping[str, Any]) -> Mapping[str, Any]:
+    return condition if condition.get("status") == "True" else {}
+
+
+def _labels(obj: Obj) -> Mapping[str, str]:
+    return _mapping(obj["metadata"].get("labels"))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _clean(text: str) -> str:
+    """Return a text without what PostgreSQL cannot keep."""
+    return text.replace("\0", "")
+
+
+def _int(value: Any) -> int:
+    return max(-_LARGEST_INT, min(_LARGEST_INT, value)) if isinstance(value, int) else 0
+
+
+def _index(text: Any) -> int:
+    """Return a number that is written in a label; -1 when there is none."""
+    readable = isinstance(text, str) and text.isascii() and text.isdigit()
+    return min(_LARGEST_INT, int(text)) if readable else -1
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()

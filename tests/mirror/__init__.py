@@ -1,0 +1,1 @@
+"""The mirror and the watcher that keeps it."""
