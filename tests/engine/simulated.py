@@ -4,7 +4,7 @@ A state is written as in the design, by index: `0` available, `0*` outdated, `3s
 leaving is not written. The states are read off pods and PodCliques here, not taken from the planner they are to judge.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -111,15 +111,17 @@ def _with_image(clique: CliqueTemplate, image: str) -> CliqueTemplate:
     return replace(clique, pod_spec={**clique.pod_spec, "containers": [container]})
 
 
-_last_hashed: list[tuple[Workload, dict[str, str]]] = []
+_hashed: deque[tuple[Workload, dict[str, str]]] = deque(maxlen=16)
 
 
 def hashes(workload: Workload) -> dict[str, str]:
-    """Return the current hash of every clique of the template; looked up again and again, so the last is kept."""
-    if not _last_hashed or _last_hashed[0][0] is not workload:
-        computed = {one.name: compute_template_hash(one, workload.priority_class) for one in workload.cliques}
-        _last_hashed[:] = [(workload, computed)]
-    return _last_hashed[0][1]
+    """Return the current hash of every clique of the template; looked up again and again, so the last ones are kept."""
+    for known, computed in tuple(_hashed):
+        if known is workload:
+            return computed
+    computed = {one.name: compute_template_hash(one, workload.priority_class) for one in workload.cliques}
+    _hashed.append((workload, computed))
+    return computed
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ class Product:
 @contextlib.contextmanager
 def product(data_dir: Path, **variables: str) -> Iterator[Product]:
     """Start the product; whatever the test did, nothing of it is left afterwards."""
-    running = Product(data_dir, free_port(), free_port(), {**_database_of(data_dir), **variables})
+    running = Product(data_dir, free_port(), free_port(), {**database_of(data_dir), **variables})
     try:
         yield running
     finally:
@@ -125,7 +125,7 @@ def product(data_dir: Path, **variables: str) -> Iterator[Product]:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _database_of(data_dir: Path) -> dict[str, str]:
+def database_of(data_dir: Path) -> dict[str, str]:
     """With PostgreSQL each data folder has a database of its own, as with SQLite; dropped when the tests end."""
     server = os.environ.get("DATABASE_URL")
     if not server:

@@ -1,0 +1,317 @@
+"""Somebody who watches a namespace from outside and forgets nothing: every version of every object, in order.
+
+All kinds of an API server count their versions by one counter, so the events of several watches, sorted by
+resourceVersion, are what happened, one write at a time. `scenes` goes through them again, and the rules are looked at
+after every single write: how many units are available, not only how many were deleted.
+
+The rules are those of the design's roller, at every level:
+
+    available units never go below R − U because of us, units that stay are never more than R + S,
+    and what is current and wanted is not replaced.
+
+A controller cannot know of an edit before it was told. For `LAG` seconds after an edit what the set said before is
+allowed as well, and nothing else is.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from rollouts.cluster import Changed, Cluster, Deleted, Obj, Resource, Synced, Watch
+from rollouts.cluster.resources import PODCLIQUESETS
+from rollouts.engine.workload import Strategy
+from tests.engine.chance import Count
+from tests.scenarios.scene import WATCHED, Scene, Unit, units_of
+
+LAG = 3.0
+DEADLINE = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One write: how an object is from this version on, or that it is gone."""
+
+    version: int
+    at: float  # when it was heard of, on a clock that only counts
+    resource: Resource
+    obj: Obj
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one write did."""
+
+    event: Event
+    before: Scene
+    after: Scene
+
+
+class Witness:
+    """Watches one namespace for as long as the block lasts."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self._watches = [(kind, Watch(cluster, kind, namespace=namespace)) for kind in WATCHED]
+        self._threads: list[threading.Thread] = []
+        self._heard = threading.Condition()
+        self._events: list[Event] = []
+        self._now: dict[Resource, dict[str, Obj]] = {kind: {} for kind in WATCHED}
+        self._synced: set[Resource] = set()
+        self.killed: set[str] = set()  # uids of the pods that a test has deleted itself
+
+    def __enter__(self) -> Self:
+        for kind, watch in self._watches:
+            thread = threading.Thread(target=self._listen, args=(kind, watch), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        with self._heard:
+            assert self._heard.wait_for(lambda: len(self._synced) == len(WATCHED), DEADLINE), (
+                "the witness hears nothing"
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for _, watch in self._watches:
+            watch.stop()
+        for thread in self._threads:
+            thread.join(10)
+
+    def _listen(self, kind: Resource, watch: Watch) -> None:
+        for note in watch:
+            with self._heard:
+                match note:
+                    case Changed(obj):
+                        self._note(kind, obj, gone=False)
+                    case Deleted(obj):
+                        self._note(kind, obj, gone=True)
+                    case Synced():
+                        self._synced.add(kind)
+                self._heard.notify_all()
+
+    def _note(self, kind: Resource, obj: Obj, *, gone: bool) -> None:
+        metadata = obj["metadata"]
+        self._events.append(Event(int(metadata["resourceVersion"]), time.monotonic(), kind, obj, gone))
+        if gone:
+            self._now[kind].pop(metadata["name"], None)
+        else:
+            self._now[kind][metadata["name"]] = obj
+
+    # --- now -------------------------------------------------------------------------------------------------
+
+    def scene(self) -> Scene:
+        """Return what is there now."""
+        with self._heard:
+            return self._scene()
+
+    def _scene(self) -> Scene:
+        return Scene({kind: dict(table) for kind, table in self._now.items()})
+
+    def wait(self, true: Callable[[Scene], object], what: str, seconds: float = DEADLINE) -> Scene:
+        """Wait until something is so, looking at each event; fail by saying what was waited for and what is there."""
+        deadline = time.monotonic() + seconds
+        with self._heard:
+            while True:
+                scene = self._scene()
+                if _holds(true, scene):
+                    return scene
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._heard.wait(left):
+                    raise AssertionError(f"not within {seconds:g} s: {what}\n{describe(scene)}")
+
+    def never(self, true: Callable[[Scene], object], seconds: float, what: str) -> None:
+        """Look on for a while, and fail if something comes to be so."""
+        deadline = time.monotonic() + seconds
+        with self._heard:
+            while (left := deadline - time.monotonic()) > 0:
+                scene = self._scene()
+                assert not _holds(true, scene), f"{what}\n{describe(scene)}"
+                self._heard.wait(left)
+
+    def mark(self) -> int:
+        """Return a moment to look back to: the newest version heard of."""
+        with self._heard:
+            return max((event.version for event in self._events), default=0)
+
+    # --- the past --------------------------------------------------------------------------------------------
+
+    def steps(self, since: int = 0) -> Iterator[Step]:
+        """Go through every write after a moment."""
+        with self._heard:
+            events = list(self._events)
+        yield from (step for step in replay(events) if step.event.version > since)
+
+    def deeds(self, name: str, component: str, since: int = 0) -> list[str]:
+        """Return which units of a component were taken away and added, in order: `+3s`, `-0`, `+0`."""
+        return list(tell_deeds(self.steps(since), name, component))
+
+    def fewest(self, name: str, component: str, since: int = 0) -> int:
+        """Return the lowest number of available units of a component at any moment."""
+        return min(
+            sum(unit.available for unit in units_of(step.after, name, component))
+            for step in self.steps(since)
+            if step.after.has(PODCLIQUESETS, name)
+        )
+
+    def most(self, name: str, component: str, since: int = 0) -> int:
+        """Return the highest number of units of a component that were there at any moment."""
+        return max(
+            len(units_of(step.after, name, component))
+            for step in self.steps(since)
+            if step.after.has(PODCLIQUESETS, name)
+        )
+
+    def assert_rules(self, name: str, since: int = 0) -> None:
+        """Assert that every write since a moment kept within the budgets and replaced nothing that was current."""
+        judge = Judge(name, self.killed)
+        for step in self.steps(since):
+            judge.look_at(step)
+
+
+def replay(events: list[Event]) -> Iterator[Step]:
+    """Go through writes in the order in which they were made."""
+    scene = Scene({kind: {} for kind in WATCHED})
+    for event in sorted(events, key=lambda event: event.version):
+        table = {**scene.tables[event.resource]}
+        if event.gone:
+            table.pop(event.obj["metadata"]["name"], None)
+        else:
+            table[event.obj["metadata"]["name"]] = event.obj
+        after = Scene({**scene.tables, event.resource: table})
+        yield Step(event, scene, after)
+        scene = after
+
+
+def tell_deeds(steps: Iterator[Step], name: str, component: str) -> Iterator[str]:
+    """Say which units of a component come and go."""
+    known: dict[int, Unit] | None = None
+    for step in steps:
+        if not step.after.has(PODCLIQUESETS, name):
+            continue
+        found = {unit.index: unit for unit in units_of(step.after, name, component)}
+        for index, unit in sorted((known or {}).items()):
+            if index not in found or not unit.identity & found[index].identity:
+                yield f"-{unit}"
+        for index, unit in sorted(found.items()):
+            if known is not None and (index not in known or not unit.identity & known[index].identity):
+                yield f"+{unit}"
+        known = found
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What the set allowed from some moment on."""
+
+    at: float
+    floors: Mapping[str, int]  # by component, the fewest units that may be available
+    ceilings: Mapping[str, int]  # by component, the most units that may be there
+    wanted: Mapping[str, int]
+
+
+@dataclass
+class Judge:
+    """Looks at one write after the other and knows what the set has allowed lately."""
+
+    name: str
+    killed: set[str]
+    lag: float = LAG
+    deletions: int = 0  # of units, by whoever
+    _lately: deque[Allowance] = field(default_factory=deque)
+
+    def look_at(self, step: Step) -> None:
+        """Assert that a write broke no rule."""
+        if not step.before.has(PODCLIQUESETS, self.name) or not step.after.has(PODCLIQUESETS, self.name):
+            return
+        before, after = step.before.counts(self.name), step.after.counts(self.name)
+        self._remember(step.event.at, after)
+        whole = step.after.workload(self.name).strategy is Strategy.REPLICA_RECREATE
+        for component in before.keys() & after.keys():
+            # Where the unit is the replica of the set, what that does to its components is its own affair.
+            if whole and component != self.name:
+                continue
+            self._judge(step, component, before[component], after[component])
+
+    def _judge(self, step: Step, component: str, before: Count, after: Count) -> None:
+        ceiling = max(one.ceilings.get(component, 0) for one in self._lately)
+        assert after.live <= max(before.live, ceiling), self._accuse(step, component, before, after)
+        if step.event.obj["metadata"]["uid"] in self.killed:
+            return
+        if after.available < before.available or after.live < before.live:
+            self._judge_loss(step, component, before, after)
+
+    def _judge_loss(self, step: Step, component: str, before: Count, after: Count) -> None:
+        units = units_of(step.before, self.name, component), units_of(step.after, self.name, component)
+        wanted = min(one.wanted.get(component, after.wanted) for one in self._lately)
+        left = {unit.index for unit in units[1]}
+        gone = [unit for unit in units[0] if unit.index not in left]
+        serving = {unit.index for unit in units[1] if unit.available}
+        lost = [unit for unit in units[0] if unit.available and unit.index not in serving]
+        self.deletions += len(gone)
+        # What scaling takes away is taken from the top, be it the last that serves.
+        if any(unit.index < wanted for unit in lost):
+            floor = min(one.floors.get(component, 0) for one in self._lately)
+            assert after.available >= min(before.available, floor), self._accuse(step, component, before, after)
+        if component != self.name or step.after.workload(self.name).strategy is Strategy.REPLICA_RECREATE:
+            wrong = [str(unit) for unit in gone if unit.index < wanted and not unit.outdated and unit.available]
+            assert not wrong, (
+                f"{wrong} of {component} were current and wanted; {self._accuse(step, component, before, after)}"
+            )
+
+    def _remember(self, at: float, found: Mapping[str, Count]) -> None:
+        floors = {name: count.wanted - count.budget.max_unavailable for name, count in found.items()}
+        ceilings = {name: count.wanted + count.budget.max_surge for name, count in found.items()}
+        wanted = {name: count.wanted for name, count in found.items()}
+        last = self._lately[-1] if self._lately else None
+        if last is None or (last.floors, last.ceilings) != (floors, ceilings):
+            self._lately.append(Allowance(at, floors, ceilings, wanted))
+        # One that was replaced by the next more than the lag ago has had its time.
+        while len(self._lately) > 1 and self._lately[1].at < at - self.lag:
+            self._lately.popleft()
+
+    def _accuse(self, step: Step, component: str, before: Count, after: Count) -> str:
+        event = step.event
+        deed = "removal" if event.gone else "write"
+        of = f"{event.resource.kind} {event.obj['metadata']['name']}"
+        return (
+            f"{component}: {before} → {after} by the {deed} of {of} (version {event.version})\n{describe(step.after)}"
+        )
+
+
+def describe(scene: Scene) -> str:
+    """Write down what is there, for whoever reads a failure."""
+    lines = []
+    for obj in scene.all(PODCLIQUESETS):
+        name = obj["metadata"]["name"]
+        status = scene.status(name)
+        shown = {key: status.get(key) for key in ("observedGeneration", "availableReplicas", "updatedReplicas")}
+        progress = {key: value for key, value in scene.progress(name).items() if value}
+        lines.append(f"{name}: generation {obj['metadata']['generation']}, {shown}, progress {progress}")
+        lines += [
+            f"  {one['type']} {one['status']} {one.get('reason')}: {one.get('message')}"
+            for one in status.get("conditions") or ()
+        ]
+        try:
+            lines += [f"  {component}: {units(scene, name, component)}" for component in scene.counts(name)]
+            lines.append(f"  not settled: {scene.why_not_settled(name) or 'it is'}")
+        except (AssertionError, KeyError) as error:
+            lines.append(f"  cannot be counted: {error!r}")
+    return "\n".join(lines)
+
+
+def units(scene: Scene, name: str, component: str) -> str:
+    """Write the units of a component as in the design: `0 1* 3s?`."""
+    found = sorted(units_of(scene, name, component), key=lambda unit: unit.index)
+    return " ".join(f"{unit}{'*' if unit.outdated else ''}{'' if unit.available else '?'}" for unit in found)
+
+
+def _holds(true: Callable[[Scene], object], scene: Scene) -> bool:
+    """What is asked about may not be there yet."""
+    try:
+        return bool(true(scene))
+    except KeyError:
+        return False
