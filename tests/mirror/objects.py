@@ -25,9 +25,10 @@ def metadata(name: str, *, uid: str, version: int, owner: tuple[str, str] | None
     return told
 
 
-def ours(replica: int = 0, **labels: str) -> dict[str, str]:
+def ours(labels: dict[str, str] | None = None, replica: int = 0) -> dict[str, str]:
     """Return the labels of something that belongs to the set."""
-    return {names.MANAGED_BY: names.OPERATOR, names.PART_OF: SET, names.REPLICA_INDEX: str(replica), **labels}
+    common = {names.MANAGED_BY: names.OPERATOR, names.PART_OF: SET, names.REPLICA_INDEX: str(replica)}
+    return common | (labels or {})
 
 
 def pod_clique_set(*, version: int = 1, uid: str = "set", name: str = SET, **spec: Any) -> Obj:
@@ -46,7 +47,7 @@ def clique(
     name: str = "my-0-c", *, version: int = 2, uid: str = "clique", owner: str = "set", replica: int = 0, **spec: Any
 ) -> Obj:
     """Return a PodClique in no group."""
-    labels = ours(replica, **{names.TEMPLATE_HASH: "t1"})
+    labels = ours({names.TEMPLATE_HASH: "t1"}, replica)
     return {
         "apiVersion": "grove.io/v1alpha1",
         "kind": "PodClique",
@@ -68,7 +69,7 @@ def group(*, version: int = 2, uid: str = "group", owner: str = "set") -> Obj:
 
 def member(*, version: int = 2, uid: str = "member", owner: str = "group") -> Obj:
     """Return the PodClique `c` of replica 1 of the scaling group."""
-    labels = ours(**{names.GROUP: "my-0-sg", names.GROUP_REPLICA_INDEX: "1", names.TEMPLATE_HASH: "t1"})
+    labels = ours({names.GROUP: "my-0-sg", names.GROUP_REPLICA_INDEX: "1", names.TEMPLATE_HASH: "t1"})
     told = clique("my-0-sg-1-c", version=version, uid=uid)
     told["metadata"] = metadata(
         "my-0-sg-1-c", uid=uid, version=version, owner=("PodCliqueScalingGroup", owner), **labels
@@ -88,7 +89,7 @@ def pod(
     leaving: bool = False,
 ) -> Obj:
     """Return a pod of a PodClique, on a node."""
-    labels = ours(**{names.CLIQUE: clique, names.POD_INDEX: str(index), names.TEMPLATE_HASH: "t1"})
+    labels = ours({names.CLIQUE: clique, names.POD_INDEX: str(index), names.TEMPLATE_HASH: "t1"})
     told: Obj = {
         "apiVersion": "v1",
         "kind": "Pod",

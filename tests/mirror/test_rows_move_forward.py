@@ -11,11 +11,6 @@ pytestmark = [pytest.mark.database, pytest.mark.django_db]
 KEY = "east/web/my"
 
 
-@pytest.fixture
-def cluster() -> models.Cluster:
-    return mirror.ensure_cluster("east", "sandbox")
-
-
 def stored(name: str = "my-0-c-abcde") -> models.Pod | None:
     """Return the row of a pod that is there."""
     found: models.Pod | None = models.Pod.objects.filter(name=name).first()
