@@ -1,18 +1,22 @@
 """Why it is not moving: for everything that waits a code, a sentence with names and numbers, and what would help.
 
-Reads the steps of the pass (DESIGN 6.12), so what is told is what was decided. A wait is no fault: pods take time. It
-is called a problem once it has lasted longer than such things do.
+Reads the steps of the pass (DESIGN 6.12), so what is told is what was decided; `remedies` says what would help. A wait
+is no fault: pods take time. It is called a problem once it has lasted longer than such things do. The invariant: while
+a pass has nothing to do and something wanted is not there, a wait names what it is waiting for.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 from typing import Final
 
+from rollouts.engine import remedies
 from rollouts.engine.actions import Wait
 from rollouts.engine.budget import Budget
 from rollouts.engine.gangs import WantedGang
 from rollouts.engine.observed import Group, Pod, Service
+from rollouts.engine.remedies import NO_SURGE, Remedies, Remedy, Surge
 from rollouts.engine.roller import Unit
 from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.update import Update
@@ -34,22 +38,11 @@ class Code(StrEnum):
     AWAITING_DELETION = "AwaitingDeletion"
 
 
-class Remedy(StrEnum):
-    """What would help."""
-
-    ADD_CAPACITY = "AddCapacity"
-    SET_MAX_SURGE_TO_ZERO = "SetMaxSurgeToZero"
-    DELETE_SURGE = "DeleteSurge"
-    RAISE_MAX_UNAVAILABLE = "RaiseMaxUnavailable"
-    LOOK_AT_PODS = "LookAtPods"
-    ROLL_BACK = "RollBack"
-    FORCE_DELETE_PODS = "ForceDeletePods"
-    DELETE_OUTDATED_PODS = "DeleteOutdatedPods"
-
-
-# Seconds after which a pod should have a node, and should be Ready, or gone.
+# Seconds after which a pod should have a node, and should be Ready.
 SCHEDULED_WITHIN: Final = 60.0
 READY_WITHIN: Final = 600.0
+# Seconds that a pod may take to go beyond those it asked for.
+GONE_WITHIN: Final = 60.0
 
 _FEW: Final = 3
 
@@ -60,6 +53,28 @@ class Diagnosis:
 
     waits: tuple[Wait, ...]
     look_again_at: float | None  # when a wait becomes a problem
+
+
+@dataclass(frozen=True, slots=True)
+class _Stand:
+    """Where the pods of a clique stand."""
+
+    base: WantedGang  # of their replica of the set
+    is_surge: bool  # all of them are surge
+    is_scaled: bool  # their gang is a scaled one, which waits for the base gang
+    surge: Surge  # beside the unit that they are replaced with
+
+
+@dataclass(frozen=True, slots=True)
+class _Remains:
+    """What is still there of something that is to go: its pods, or else what held them."""
+
+    pods: tuple[Pod, ...] = ()
+    holders: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return _keys(self.pods) or self.holders
 
 
 class Examiner:
@@ -74,110 +89,160 @@ class Examiner:
 
     def diagnose(self, tree: Tree, steps: SetStep, bases: dict[int, WantedGang]) -> Diagnosis:
         """Return every wait of the pass, the set first; `bases` are the base gangs by replica."""
-        waits = list(self._set_waits(tree, steps))
-        for step in steps.replicas:
-            if self._is_quiet(step):
-                continue
-            waits.extend(self._replica_waits(step, bases[step.replica.index]))
+        surge = self._find_set_surge(tree, steps)
+        inside = {
+            step.replica.index: [*self._replica_waits(step, bases[step.replica.index], surge)]
+            for step in steps.replicas
+            if step.is_at_work or not step.replica.is_complete
+        }
+        waits = [*self._set_waits(tree, steps, inside), *chain.from_iterable(inside.values())]
         return Diagnosis(tuple(waits), min(self._due, default=None))
-
-    def _is_quiet(self, step: ReplicaStep) -> bool:
-        return not step.is_at_work and step.replica.is_complete
 
     # The set
 
-    def _set_waits(self, tree: Tree, steps: SetStep) -> Iterator[Wait]:
+    def _find_set_surge(self, tree: Tree, steps: SetStep) -> Surge:
+        if not steps.is_rolling:
+            return NO_SURGE
+        extra = (tree.replicas[unit.index] for unit in steps.units if self._is_extra(unit.index) and not unit.leaving)
+        holding = tuple(replica.name for replica in extra if replica.is_anything_scheduled)
+        return Surge(holding, returns=_is_original_outdated(steps.units, self._workload.replicas))
+
+    def _is_extra(self, index: int) -> bool:
+        return index >= self._workload.replicas
+
+    def _set_waits(self, tree: Tree, steps: SetStep, inside: Mapping[int, list[Wait]]) -> Iterator[Wait]:
         if steps.is_rolling:
-            yield from self._budget_wait(self._workload.name, "replicas", steps.units, steps)
-        if self._update.selected is not None:
-            others = [
-                replica.name
-                for replica in tree.replicas.values()
-                if replica.index != self._update.selected and replica.is_outdated
-            ]
-            if others:
-                selected = f"{self._workload.name}-{self._update.selected}"
-                text = (
-                    f"{_names(others)} {_wait(others)} until {selected} is updated: replicas are updated one at a time."
-                )
-                yield Wait(Code.WAITING_FOR_REPLICA, self._workload.name, tuple(others), text, (), is_problem=False)
+            yield from self._budget_wait(self._workload.name, "replicas", steps.units, steps, self._workload.replicas)
+        yield from self._turn_wait(tree, inside)
         for unit in steps.units:
             if unit.leaving:
                 yield from self._termination_wait(unit.key, _leftovers(tree.replicas[unit.index]))
 
+    def _turn_wait(self, tree: Tree, inside: Mapping[int, list[Wait]]) -> Iterator[Wait]:
+        """Say which replicas wait for the one that is updated, or for those that are down."""
+        update, name = self._update, self._workload.name
+        if update.selected is None and not update.held_by:
+            return
+        busy = None if update.held_by else update.selected
+        others = [one.name for one in tree.replicas.values() if one.index != busy and one.is_outdated]
+        if others and update.held_by:
+            yield self._held_wait(tree, others, [wait for index in update.held_by for wait in inside.get(index, ())])
+        elif others:
+            text = (
+                f"{_names(others)} {_wait(others)} until {name}-{update.selected} is updated:"
+                " replicas are updated one at a time."
+            )
+            yield Wait(Code.WAITING_FOR_REPLICA, name, tuple(others), text, (), is_problem=False)
+
+    def _held_wait(self, tree: Tree, others: list[str], theirs: list[Wait]) -> Wait:
+        name, held_by = self._workload.name, self._update.held_by
+        down = [f"{name}-{index}" for index in held_by]
+        # What is the matter with them: the first problem says more than the first wait.
+        told = next((wait.text for wait in sorted(theirs, key=lambda wait: not wait.is_problem)), "")
+        text = (
+            f"{_names(others)} {_wait(others)} until {_names(down)} {_are(down)} available: no second replica is taken"
+            f" down meanwhile{f'; {told}' if told else '.'}"
+        )
+        helps = dict.fromkeys(remedy for wait in theirs for remedy in wait.remedies)
+        never_placed = not any(one.is_anything_scheduled for one in tree.replicas.values() if one.index in held_by)
+        if never_placed and remedies.can_scale_in(held_by, self._workload.replicas):
+            helps[Remedy.SCALE_IN] = None
+        problem = any(wait.is_problem for wait in theirs)
+        return Wait(Code.WAITING_FOR_REPLICA, name, tuple(others), text, tuple(helps), is_problem=problem)
+
     # A replica of the set
 
-    def _replica_waits(self, step: ReplicaStep, base: WantedGang) -> Iterator[Wait]:
-        surge = step.replica.index >= self._workload.replicas
+    def _replica_waits(self, step: ReplicaStep, base: WantedGang, surge: Surge) -> Iterator[Wait]:
+        stand = _Stand(base, is_surge=self._is_extra(step.replica.index), is_scaled=False, surge=surge)
         for clique in step.cliques:
-            yield from self._clique_waits(clique, base, surge=surge)
+            yield from self._clique_waits(clique, stand)
         for group in step.groups:
-            yield from self._group_waits(group, base, surge=surge)
+            yield from self._group_waits(group, stand)
 
-    def _clique_waits(self, step: CliqueStep, base: WantedGang, *, surge: bool) -> Iterator[Wait]:
+    def _clique_waits(self, step: CliqueStep, stand: _Stand) -> Iterator[Wait]:
         view = step.view
+        units = [_pod_unit(pod, view) for pod in view.live] if step.is_rolling else []
         if self._workload.strategy is Strategy.ON_DELETE:
             yield from self._deletion_wait(view)
         elif step.is_rolling and view.outdated:
-            units = [_pod_unit(pod, view) for pod in view.live]
-            yield from self._budget_wait(view.name, "pods", units, step)
+            yield from self._budget_wait(view.name, "pods", units, step, view.wanted)
+        if step.is_rolling:
+            holding = tuple(pod.name for pod in view.live if pod.index >= view.wanted and pod.node)
+            stand = replace(stand, surge=Surge(holding, _is_original_outdated(units, view.wanted)))
         if view.available < len(view.live) and not step.is_held:
-            yield from self._pod_waits(view, surge=surge, extra_is_surge=step.is_rolling, base=base, scaled=False)
+            yield from self._pod_waits(view, stand, first_surge=view.wanted if step.is_rolling else None)
         if view.clique is not None and view.clique.leaving:
             yield from self._termination_wait(view.name, _remains([view]))
         elif len(view.live) < view.wanted or step.is_rolling:
-            yield from self._termination_wait(view.name, [pod.name for pod in view.pods if pod.leaving])
+            leaving = tuple(pod for pod in view.pods if pod.leaving)
+            yield from self._termination_wait(view.name, _Remains(leaving))
 
-    def _group_waits(self, step: GroupStep, base: WantedGang, *, surge: bool) -> Iterator[Wait]:
+    def _group_waits(self, step: GroupStep, stand: _Stand) -> Iterator[Wait]:
         view = step.view
-        if step.is_rolling and any(unit.outdated for unit in step.units):
-            yield from self._budget_wait(view.name, "replicas", step.units, step)
+        if step.is_rolling:
+            stand = replace(stand, surge=_find_group_surge(step))
+            if any(unit.outdated for unit in step.units):
+                yield from self._budget_wait(view.name, "replicas", step.units, step, view.wanted)
         for part, cliques in step.parts:
-            is_surge = surge or part.index >= view.wanted
-            scaled = part.index >= view.template.min_available
+            is_surge = stand.is_surge or part.index >= view.wanted
+            there = replace(stand, is_surge=is_surge, is_scaled=part.index >= view.template.min_available)
             for clique in cliques:
-                if self._workload.strategy is Strategy.ON_DELETE:
-                    yield from self._deletion_wait(clique.view)
-                if not clique.view.is_live:
-                    yield from self._termination_wait(clique.view.name, _remains([clique.view]))
-                if clique.view.available < len(clique.view.live) and not clique.is_held:
-                    yield from self._pod_waits(
-                        clique.view, surge=is_surge, extra_is_surge=False, base=base, scaled=scaled
-                    )
+                yield from self._member_waits(clique, there)
         staying = {part.index for part, _ in step.parts}
         for index, part in view.replicas.items():
             if index not in staying:
                 yield from self._termination_wait(part.name, _remains(part.cliques))
         if view.group is not None and view.group.leaving:
-            yield from self._termination_wait(view.name, [view.name])
+            yield from self._termination_wait(view.name, _Remains(holders=(view.name,)))
+
+    def _member_waits(self, step: CliqueStep, stand: _Stand) -> Iterator[Wait]:
+        view = step.view
+        if self._workload.strategy is Strategy.ON_DELETE:
+            yield from self._deletion_wait(view)
+        if not view.is_live:
+            yield from self._termination_wait(view.name, _remains([view]))
+        if view.available < len(view.live) and not step.is_held:
+            yield from self._pod_waits(view, stand, first_surge=None)
 
     # One sentence each
 
-    def _pod_waits(
-        self, view: CliqueView, *, surge: bool, extra_is_surge: bool, base: WantedGang, scaled: bool
-    ) -> Iterator[Wait]:
-        """Say which pods are waited for, those of a kind together."""
-        idle = [pod for pod in view.live if not pod.ready]
+    def _pod_waits(self, view: CliqueView, stand: _Stand, first_surge: int | None) -> Iterator[Wait]:
+        """Say which pods are waited for, those of a kind together; from `first_surge` on they are surge."""
         by_code: dict[Code, list[Pod]] = {}
-        for pod in idle:
-            is_surge = surge or (extra_is_surge and pod.index >= view.wanted)
-            by_code.setdefault(_pod_code(pod, is_surge=is_surge, scaled=scaled, base=base), []).append(pod)
+        for pod in view.live:
+            if not pod.ready:
+                is_surge = stand.is_surge or (first_surge is not None and pod.index >= first_surge)
+                by_code.setdefault(_pod_code(pod, stand, is_surge=is_surge), []).append(pod)
         for code, pods in by_code.items():
-            held_by = base if scaled and not base.is_scheduled and any(pod.gated for pod in pods) else None
-            yield self._pod_wait(code, view, pods, held_by)
+            yield self._pod_wait(code, view, pods, stand)
 
-    def _pod_wait(self, code: Code, view: CliqueView, pods: list[Pod], held_by: WantedGang | None) -> Wait:
+    def _pod_wait(self, code: Code, view: CliqueView, pods: list[Pod], stand: _Stand) -> Wait:
         limit = READY_WITHIN if code in (Code.WAITING_FOR_READY, Code.SURGE_NOT_READY) else SCHEDULED_WITHIN
         problem = self._is_overdue([pod.created for pod in pods], limit)
         told = next((pod.message for pod in pods if pod.message), "")
-        text = f"{_pod_sentence(code, view, pods, held_by)}{f': {told}' if told else '.'}"
-        return Wait(code, view.name, _keys(pods), text, _REMEDIES[code], is_problem=problem)
+        text = f"{_pod_sentence(code, view, pods, stand)}{f': {told}' if told else '.'}"
+        helps = self._pod_remedies(code, stand.surge)
+        return Wait(code, view.name, _keys(pods), text, helps, is_problem=problem)
 
-    def _termination_wait(self, component: str, remains: list[str]) -> Iterator[Wait]:
-        if remains:
-            text = f"{component} waits until {_names(remains)} {'is' if len(remains) == 1 else 'are'} gone."
-            remedies = (Remedy.FORCE_DELETE_PODS,)
-            yield Wait(Code.WAITING_FOR_TERMINATION, component, tuple(remains), text, remedies, is_problem=False)
+    def _pod_remedies(self, code: Code, surge: Surge) -> Remedies:
+        is_updating = self._update.is_under_way
+        if code is Code.REPLICA_UNSCHEDULABLE:
+            return remedies.against_unschedulable(surge)
+        if code is Code.WAITING_FOR_READY:
+            return remedies.against_not_ready(is_updating=is_updating)
+        if code is Code.SURGE_NOT_READY:
+            return remedies.against_surge_not_ready(is_updating=is_updating)
+        return remedies.against_unschedulable_surge(surge)
+
+    def _termination_wait(self, component: str, remains: _Remains) -> Iterator[Wait]:
+        names = remains.names
+        if not names:
+            return
+        text = f"{component} waits until {_names(names)} {_are(names)} gone."
+        helps = (Remedy.FORCE_DELETE_PODS,) if remains.pods else ()
+        told = [pod.gone_by for pod in remains.pods if pod.gone_by is not None]
+        problem = bool(told) and self._is_overdue(told, GONE_WITHIN)
+        yield Wait(Code.WAITING_FOR_TERMINATION, component, names, text, helps, is_problem=problem)
 
     def _deletion_wait(self, view: CliqueView) -> Iterator[Wait]:
         if view.outdated:
@@ -186,11 +251,11 @@ class Examiner:
                 f"{view.outdated} of {len(view.live)} pods of {view.name} run an older template;"
                 " each comes back with the current one when it is deleted."
             )
-            remedies = (Remedy.DELETE_OUTDATED_PODS,)
-            yield Wait(Code.AWAITING_DELETION, view.name, _keys(outdated), text, remedies, is_problem=False)
+            helps = (Remedy.DELETE_OUTDATED_PODS,)
+            yield Wait(Code.AWAITING_DELETION, view.name, _keys(outdated), text, helps, is_problem=False)
 
     def _budget_wait(
-        self, component: str, what: str, units: Iterable[Unit], step: CliqueStep | GroupStep | SetStep
+        self, component: str, what: str, units: Iterable[Unit], step: CliqueStep | GroupStep | SetStep, wanted: int
     ) -> Iterator[Wait]:
         """Say that outdated units wait because as many are unavailable as may be."""
         live = [unit for unit in units if not unit.leaving]
@@ -204,7 +269,9 @@ class Examiner:
             f" and maxUnavailable is {budget.max_unavailable}{_surge_words(budget)}."
         )
         keys = tuple(unit.key for unit in waiting)
-        yield Wait(Code.BUDGET_EXHAUSTED, component, keys, text, (Remedy.RAISE_MAX_UNAVAILABLE,), is_problem=False)
+        is_ours_to_set = self._workload.strategy is not Strategy.ROLLING_RECREATE
+        helps = remedies.against_spent_budget(budget, wanted, is_ours_to_set=is_ours_to_set)
+        yield Wait(Code.BUDGET_EXHAUSTED, component, keys, text, helps, is_problem=False)
 
     def _is_overdue(self, since: list[float], limit: float) -> bool:
         """Whether the longest wait is over its limit; if not, note when it will be."""
@@ -215,35 +282,41 @@ class Examiner:
         return False
 
 
-_REMEDIES: Final = {
-    Code.SURGE_GATED: (Remedy.ADD_CAPACITY, Remedy.SET_MAX_SURGE_TO_ZERO, Remedy.DELETE_SURGE),
-    Code.SURGE_UNSCHEDULABLE: (Remedy.ADD_CAPACITY, Remedy.SET_MAX_SURGE_TO_ZERO, Remedy.DELETE_SURGE),
-    Code.SURGE_NOT_READY: (Remedy.LOOK_AT_PODS, Remedy.ROLL_BACK, Remedy.SET_MAX_SURGE_TO_ZERO, Remedy.DELETE_SURGE),
-    Code.REPLICA_UNSCHEDULABLE: (Remedy.ADD_CAPACITY,),
-    Code.WAITING_FOR_READY: (Remedy.LOOK_AT_PODS, Remedy.ROLL_BACK),
-}
+def _find_group_surge(step: GroupStep) -> Surge:
+    view = step.view
+    extra = (part for index, part in view.replicas.items() if index >= view.wanted and not part.is_leaving)
+    holding = tuple(part.name for part in extra if any(clique.scheduled for clique in part.cliques))
+    return Surge(holding, _is_original_outdated(step.units, view.wanted))
 
 
-def _pod_code(pod: Pod, *, is_surge: bool, scaled: bool, base: WantedGang) -> Code:
-    if pod.gated and scaled and is_surge and not base.is_scheduled:
+def _is_original_outdated(units: Iterable[Unit], wanted: int) -> bool:
+    return any(unit.outdated and unit.index < wanted and not unit.leaving for unit in units)
+
+
+def _pod_code(pod: Pod, stand: _Stand, *, is_surge: bool) -> Code:
+    if pod.gated and stand.is_scaled and is_surge and not stand.base.is_scheduled:
         return Code.SURGE_GATED
     if not pod.node:
         return Code.SURGE_UNSCHEDULABLE if is_surge else Code.REPLICA_UNSCHEDULABLE
     return Code.SURGE_NOT_READY if is_surge else Code.WAITING_FOR_READY
 
 
-def _pod_sentence(code: Code, view: CliqueView, pods: list[Pod], held_by: WantedGang | None) -> str:
+def _pod_sentence(code: Code, view: CliqueView, pods: list[Pod], stand: _Stand) -> str:
     surge = "Surge " if code in (Code.SURGE_GATED, Code.SURGE_UNSCHEDULABLE, Code.SURGE_NOT_READY) else ""
-    who, one = f"{surge}{_names(_keys(pods))} of {view.name}", len(pods) == 1
-    if held_by is not None:
-        short = next(clique for clique in held_by.cliques if clique.scheduled < clique.needed)
+    keys = _keys(pods)
+    who, is_one = f"{surge}{_names(keys)} of {view.name}", len(keys) == 1
+    if stand.is_scaled and not stand.base.is_scheduled and any(pod.gated for pod in pods):
+        short = next(clique for clique in stand.base.cliques if clique.scheduled < clique.needed)
         return (
-            f"{who} {'is' if one else 'are'} held back until the base gang {held_by.name} is scheduled, of which"
+            f"{who} {_are(keys)} held back until the base gang {stand.base.name} is scheduled, of which"
             f" {short.name} has {short.scheduled} of {short.needed} pods on nodes"
         )
+    if code is Code.REPLICA_UNSCHEDULABLE and stand.surge.holding:
+        beside = _names(stand.surge.holding)
+        return f"{who} {'has' if is_one else 'have'} no node while surge {beside} keeps its own until all are available"
     if code in (Code.SURGE_UNSCHEDULABLE, Code.REPLICA_UNSCHEDULABLE):
-        return f"{who} {'has' if one else 'have'} no node"
-    return f"{who} {'is' if one else 'are'} not Ready ({view.available} of {view.wanted} are)"
+        return f"{who} {'has' if is_one else 'have'} no node"
+    return f"{who} {_are(keys)} not Ready ({view.available} of {view.wanted} are)"
 
 
 def _surge_words(budget: Budget) -> str:
@@ -255,30 +328,36 @@ def _pod_unit(pod: Pod, view: CliqueView) -> Unit:
     return Unit(pod.name, pod.index, outdated, pod.available, leaving=False, update_order=(), scale_in_order=())
 
 
-def _leftovers(replica: Replica) -> list[str]:
-    """Return the names of what is still there of a set replica: its pods, then what held them."""
+def _leftovers(replica: Replica) -> _Remains:
+    """Return what is still there of a set replica."""
     held_by: list[Group | Service | None] = [*(view.group for view in replica.groups), replica.service]
-    return _remains(replica.all_cliques) or [one.name for one in held_by if one is not None]
+    remains = _remains(replica.all_cliques)
+    return remains if remains.names else _Remains(holders=tuple(one.name for one in held_by if one is not None))
 
 
-def _remains(cliques: Iterable[CliqueView]) -> list[str]:
-    """Return the names of what is still there of some cliques: their pods, or else the PodCliques."""
+def _remains(cliques: Iterable[CliqueView]) -> _Remains:
+    """Return what is still there of some cliques."""
     views = list(cliques)
-    pods = [pod.name for view in views for pod in view.pods]
-    return pods or [view.name for view in views if view.clique is not None]
+    return _Remains(
+        pods=tuple(pod for view in views for pod in view.pods),
+        holders=tuple(view.name for view in views if view.clique is not None),
+    )
 
 
 def _keys(pods: Iterable[Pod]) -> tuple[str, ...]:
     return tuple(pod.name for pod in pods)
 
 
-def _names(names: Iterable[str]) -> str:
+def _names(names: Sequence[str]) -> str:
     """Return names as a list in words; of many only the first few."""
-    all_names = list(names)
-    if len(all_names) > _FEW + 1:
-        return f"{', '.join(all_names[:_FEW])} and {len(all_names) - _FEW} more"
-    return " and ".join([", ".join(all_names[:-1]), all_names[-1]]) if len(all_names) > 1 else all_names[0]
+    if len(names) > _FEW + 1:
+        return f"{', '.join(names[:_FEW])} and {len(names) - _FEW} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
-def _wait(names: list[str]) -> str:
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _wait(names: Sequence[str]) -> str:
     return "waits" if len(names) == 1 else "wait"

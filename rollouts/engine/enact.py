@@ -20,6 +20,7 @@ from rollouts.engine.desired import (
     patch_clique_template,
     patch_replicas,
 )
+from rollouts.engine.gangs import GANG_NOT_NEEDED
 from rollouts.engine.names import service_name
 from rollouts.engine.observed import Clique, Group
 from rollouts.engine.roller import Removal
@@ -78,6 +79,10 @@ def remove_replicas(workload: Workload, tree: Tree, steps: SetStep, draft: Draft
         draft.add(deletions)
         if deletions:
             draft.tell(removal.reason, replica.name, f"Replica {replica.name} is deleted: {_why(removal)}.")
+    for unit in steps.units:
+        if unit.leaving and unit.index >= workload.replicas:
+            # Somebody else took what held it, and gangs do not go with that.
+            draft.add(_delete_gangs(tree.replicas[unit.index], GANG_NOT_NEEDED))
 
 
 def relabel_emptied(workload: Workload, tree: Tree, steps: SetStep, draft: Draft) -> None:
@@ -91,9 +96,7 @@ def relabel_emptied(workload: Workload, tree: Tree, steps: SetStep, draft: Draft
 
 def _delete_all(replica: Replica, reason: str) -> Iterator[Delete]:
     """Delete a replica of the set; what its parts own goes with them, so they go last."""
-    for _, gang in sorted(replica.gangs.items()):
-        if not gang.leaving:
-            yield Delete(Kind.GANG, gang.name, gang.uid, reason)
+    yield from _delete_gangs(replica, reason)
     if replica.service is not None and not replica.service.leaving:
         yield Delete(Kind.SERVICE, replica.service.name, replica.service.uid, reason)
     for group in sorted(replica.groups, key=lambda view: view.is_outdated):
@@ -101,6 +104,12 @@ def _delete_all(replica: Replica, reason: str) -> Iterator[Delete]:
             yield Delete(Kind.GROUP, group.name, group.group.uid, reason)
     for view in sorted(replica.cliques, key=_is_outdated):
         yield from _delete_clique(view, reason)
+
+
+def _delete_gangs(replica: Replica, reason: str) -> Iterator[Delete]:
+    for _, gang in sorted(replica.gangs.items()):
+        if not gang.leaving:
+            yield Delete(Kind.GANG, gang.name, gang.uid, reason)
 
 
 def empty(replica: Replica, reason: str) -> Iterator[Delete]:

@@ -18,6 +18,8 @@ from rollouts.engine.observed import Gang
 from rollouts.engine.views import CliqueView, GroupView, Replica
 from rollouts.engine.workload import Workload
 
+GANG_NOT_NEEDED = "GangNotNeeded"
+
 PodGroups = Mapping[str, tuple[int, tuple[str, ...]]]
 
 
@@ -87,7 +89,7 @@ def plan_gangs(
     known = {gang.name for gang in wanted} if len(replica.gangs) > 1 else {wanted[0].name}
     for _, stored in sorted(replica.gangs.items()):
         if stored.name not in known and not stored.leaving:
-            yield Delete(Kind.GANG, stored.name, stored.uid, "GangNotNeeded")
+            yield Delete(Kind.GANG, stored.name, stored.uid, GANG_NOT_NEEDED)
 
 
 def _is_patch_due(stored: Gang, gang: WantedGang) -> bool:

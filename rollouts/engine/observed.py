@@ -30,6 +30,8 @@ class Pod:
     message: str = ""  # the scheduler's or kubelet's words on why it is not further
     # Not Ready though its containers have started, or after one has ended with an error; not when merely starting.
     failing: bool = False
+    # When it is to be gone at the latest, its deletionTimestamp; None while nobody has deleted it.
+    gone_by: float | None = None
 
     @property
     def available(self) -> bool:

@@ -38,7 +38,7 @@ def test_surge_without_a_node_says_so_and_becomes_a_problem_in_time() -> None:
     wait = only(cluster, "SurgeUnschedulable")
     (surge,) = wait.units
     assert wait.text.startswith(f"Surge {surge} of w-0-a has no node: ")
-    assert wait.remedies == ("AddCapacity", "SetMaxSurgeToZero", "DeleteSurge")
+    assert wait.remedies == ("AddCapacity", "SetMaxSurgeToZero")
     assert not wait.is_problem
     due = cluster.plan().look_again_at
     assert due is not None
