@@ -30,10 +30,14 @@ _NO_PLACE: Final = "Its labels do not say where in the workload it belongs."
 class Seen:
     """A workload as the mirror has it."""
 
+    workload_id: int  # of its row
+    uid: str
+    leaving: bool
     manifest: Obj  # the PodCliqueSet as stored, without managedFields
     observed: Observed
     resource_version: str
     labels: Mapping[str, str]
+    in_doubt: tuple[tuple[str, str, str], ...] = ()  # deletes whose answers were not stored: kind, name, uid
     # Objects that carry the workload's labels and are not its own: name and why.
     strangers: tuple[Stranger, ...] = ()
 
@@ -57,7 +61,7 @@ def read(cluster: models.Cluster, namespace: str, name: str) -> Seen | None:
     gangs = list(models.Gang.objects.filter(**whose).order_by("name").values_list(*_GANG))
     services = list(models.Service.objects.filter(**whose).order_by("name").values_list(*_SERVICE))
     found = models.Workload.objects.filter(cluster=cluster, namespace=namespace, name=name)
-    for uid, version, manifest in found.values_list("uid", "resource_version", "manifest"):
+    for number, uid, leaving, version, manifest, in_doubt in found.values_list(*_SET):
         manifest["metadata"]["resourceVersion"] = str(version)
         owners = _find_owners(uid, groups, cliques)
         strangers: list[Stranger] = []
@@ -69,14 +73,24 @@ def read(cluster: models.Cluster, namespace: str, name: str) -> Seen | None:
             services=tuple(_services(services, owners, strangers)),
             pods=tuple(_pods(pods, owners, strangers)),
         )
-        labels = manifest["metadata"].get("labels") or {}
-        return Seen(manifest, observed, str(version), labels, tuple(strangers))
+        return Seen(
+            workload_id=number,
+            uid=uid,
+            leaving=leaving,
+            manifest=manifest,
+            observed=observed,
+            resource_version=str(version),
+            labels=manifest["metadata"].get("labels") or {},
+            in_doubt=tuple((kind, name, uid) for kind, name, uid in in_doubt),
+            strangers=tuple(strangers),
+        )
     return None
 
 
 _Rows = Iterable[tuple[Any, ...]]
 
 # Each query names its columns in the order in which the functions below unpack them.
+_SET: Final = ("id", "uid", "leaving", "resource_version", "manifest", "in_doubt")
 _GROUP: Final = (
     *("owner_uid", "name", "uid", "resource_version", "generation", "created", "template", "replica", "replicas"),
     *("template_replicas", "leaving", "status"),

@@ -6,7 +6,7 @@ a blank means.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Final
@@ -42,6 +42,7 @@ class Table:
 
     model: type[Mirrored]
     read: Callable[[Obj], Row]  # the columns that only this kind has
+    notes: Mapping[str, Any] = field(default_factory=dict, hash=False)  # columns of our own, as they are in a new row
 
     @cached_property
     def name(self) -> str:
@@ -51,16 +52,15 @@ class Table:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """All columns but the row's own number."""
-        return tuple(field.attname for field in self._options.concrete_fields if not field.primary_key)
+        return tuple(column.attname for column in self._options.concrete_fields if not column.primary_key)
 
     @cached_property
     def limits(self) -> Mapping[str, int]:
         """The longest text that a column takes."""
-        fields = self._options.concrete_fields
         return {
-            field.attname: field.max_length
-            for field in fields
-            if isinstance(field, models.CharField) and field.max_length is not None
+            column.attname: column.max_length
+            for column in self._options.concrete_fields
+            if isinstance(column, models.CharField) and column.max_length is not None
         }
 
     @property
@@ -90,7 +90,7 @@ def make_row(table: Table, obj: Obj) -> Row:
             row[column] = _clean(text)[:limit]
     row["digest"] = _digest(row)
     row["resource_version"] = version_of(obj)
-    return row
+    return row | table.notes
 
 
 def version_of(obj: Obj) -> int:
@@ -221,7 +221,7 @@ def _node(obj: Obj) -> Row:
 
 
 MIRRORED: Final[Mapping[Resource, Table]] = {
-    PODCLIQUESETS: Table(Workload, _workload),
+    PODCLIQUESETS: Table(Workload, _workload, notes={"in_doubt": "[]"}),
     PODCLIQUESCALINGGROUPS: Table(ScalingGroup, _group),
     PODCLIQUES: Table(Clique, _clique),
     PODGANGS: Table(Gang, _gang),

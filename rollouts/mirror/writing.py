@@ -210,7 +210,7 @@ def _news_statement(table: Table, count: int) -> str:
         "batch": "CASE WHEN mirror.digest = excluded.digest AND mirror.gone_at IS NULL "
         "THEN mirror.batch ELSE excluded.batch END",
     }
-    changed = [column for column in table.columns if column not in _KEY]
+    changed = [column for column in table.columns if column not in _KEY and column not in table.notes]
     return _upsert(
         table,
         count,

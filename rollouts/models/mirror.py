@@ -105,6 +105,9 @@ class Workload(Mirrored):
     update_ended_at = models.FloatField(null=True, blank=True)
     progressing_reason = models.CharField(max_length=80, blank=True)  # of the condition Progressing
     stuck_reason = models.CharField(max_length=80, blank=True)  # of the condition UpdateStuck, while it is True
+    # Ours and not the cluster's: deletes that were sent and whose answers are not stored yet, as [kind, name, uid].
+    # Written before they are sent, so that a pass after a crash asks the cluster about them before it spends budget.
+    in_doubt = OrjsonField(default=list)
 
 
 class Owned(Mirrored):

@@ -56,6 +56,16 @@ def test_the_set_is_read_as_it_was_told(cluster: models.Cluster) -> None:
     assert (read.resource_version, read.observed.status) == ("7", {"currentGenerationHash": "g1"})
 
 
+def test_deletes_in_doubt_outlive_news_of_the_set(cluster: models.Cluster) -> None:
+    mirror.store(cluster, PODCLIQUESETS, [objects.pod_clique_set(version=7)])
+    assert seen(cluster).in_doubt == ()
+    number = seen(cluster).workload_id
+    models.Workload.objects.filter(pk=number).update(in_doubt=[["Pod", "my-0-c-abcde", "pod"]])
+    mirror.store(cluster, PODCLIQUESETS, [objects.pod_clique_set(version=8, replicas=3)])
+    assert (seen(cluster).in_doubt, seen(cluster).uid) == ((("Pod", "my-0-c-abcde", "pod"),), "set")
+    assert seen(cluster).manifest["spec"]["replicas"] == 3
+
+
 def test_everything_of_a_workload_is_read(cluster: models.Cluster) -> None:
     store_workload(cluster)
     observed = seen(cluster).observed
