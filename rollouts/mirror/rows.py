@@ -90,7 +90,8 @@ def make_row(table: Table, obj: Obj) -> Row:
             row[column] = _clean(text)[:limit]
     row["digest"] = _digest(row)
     row["resource_version"] = version_of(obj)
-    return row | table.notes
+    row.update(table.notes)
+    return row
 
 
 def version_of(obj: Obj) -> int:
