@@ -1,0 +1,40 @@
+"""Messages that come twice and unasked: every workload's message is sent again and again, whatever the queue says.
+
+A broker may deliver a message twice, and a dead worker's message comes back long after its work was done by another.
+The queue must make nothing of it.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from celery import Celery
+
+from rollouts.cluster import ClusterError
+from rollouts.cluster.resources import PODCLIQUESETS
+from tests.scenarios.sites import Site
+
+SECONDS_BETWEEN = 0.5
+TASK = "rollouts.tasks.reconcile"
+
+
+@contextlib.contextmanager
+def doubled_messages(site: Site, redis_url: str) -> Iterator[None]:
+    """Send the message of every workload of a site every now and then, until the block ends."""
+    over = threading.Event()
+    thread = threading.Thread(target=_send, args=(site, redis_url, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(10)
+
+
+def _send(site: Site, redis_url: str, over: threading.Event) -> None:
+    sender = Celery("doubling", broker=redis_url.replace("unix://", "redis+socket://", 1))
+    while not over.wait(SECONDS_BETWEEN):
+        with contextlib.suppress(ClusterError):
+            for obj in site.cluster.list(PODCLIQUESETS).items:
+                metadata = obj["metadata"]
+                sender.send_task(TASK, (f"{site.name}/{metadata['namespace']}/{metadata['name']}",))

@@ -1,0 +1,265 @@
+"""The acceptance sequences of the design: which units come and go, in which order, and how many serve meanwhile.
+
+`+3s` is a surge unit that appears, `-0` a unit that is taken away. Where several units may be on their way at once the
+order among them is left open, and the numbers say what was allowed.
+"""
+
+from typing import Any
+
+from rollouts.cluster import Obj
+from rollouts.cluster.resources import PODCLIQUESETS, PODGANGS, PODS
+from rollouts.engine import names
+from tests.scenarios.of_grove import one_at_a_time, selected
+from tests.scenarios.register import scenario
+from tests.scenarios.scene import Scene, uids
+from tests.scenarios.stage import PATIENCE_FOR_NOTHING, Stage, clique, group, podcliqueset
+
+NODES = 4
+
+
+def pods_with(replicas: int, budget: tuple[Any, Any]) -> Obj:
+    return podcliqueset(clique("a", replicas, 1, budget), strategy="RollingUpdate")
+
+
+def group_with(replicas: int, least: int, budget: tuple[Any, Any]) -> Obj:
+    parts = (clique("l", 1), clique("k", 2), group("g", ("l", "k"), replicas, least, budget))
+    return podcliqueset(*parts, strategy="RollingUpdate")
+
+
+def whole_replicas(replicas: int, budget: tuple[Any, Any]) -> Obj:
+    parts = (clique("a", 2, 1), clique("l", 1), group("g", ("l",), 2))
+    return podcliqueset(*parts, replicas=replicas, strategy="ReplicaRecreate", budget=budget)
+
+
+def roll(stage: Stage, manifest: Obj) -> tuple[str, int]:
+    """Deploy, change everything, and return the name and the moment before the change when all is done."""
+    stage.nodes(NODES)
+    name = stage.deploy(manifest)
+    mark = stage.witness.mark()
+    stage.change(name)
+    stage.settle_updated(name)
+    stage.witness.assert_rules(name, mark)
+    return name, mark
+
+
+# --- pods --------------------------------------------------------------------------------------------------------
+
+
+@scenario("three pods with a surge of one are never fewer than three, and the surge goes last")
+def pods_3_0_1(stage: Stage) -> None:
+    name, mark = roll(stage, pods_with(3, (0, 1)))
+    deeds = stage.witness.deeds(name, "w-0-a", mark)
+    assert (deeds[0], deeds[-1]) == ("+3s", "-3s")
+    assert one_at_a_time(deeds[1:-1], 0, 1, 2), deeds
+    assert (stage.witness.fewest(name, "w-0-a", mark), stage.witness.most(name, "w-0-a", mark)) == (3, 4)
+
+
+@scenario("ten pods with a quarter and a quarter miss at most two and are at most thirteen")
+def pods_percent(stage: Stage) -> None:
+    name, mark = roll(stage, pods_with(10, ("25%", "25%")))
+    assert stage.witness.fewest(name, "w-0-a", mark) >= 8
+    assert stage.witness.most(name, "w-0-a", mark) == 13
+
+
+# --- replicas of a scaling group -----------------------------------------------------------------------------------
+
+
+@scenario("three group replicas with a surge of one are replaced in order, each gone before it comes back")
+def group_3_3_0_1(stage: Stage) -> None:
+    name, mark = roll(stage, group_with(3, 3, (0, 1)))
+    assert stage.witness.deeds(name, "w-0-g", mark) == ["+3s", "-0", "+0", "-1", "+1", "-2", "+2", "-3s"]
+    assert stage.witness.fewest(name, "w-0-g", mark) == 3
+    assert gangs_of(stage, name, mark, 3) == {"w-0-g-0"}
+    assert_versions_never_meet(stage, name, mark)
+
+
+@scenario("four group replicas of which two may miss go two at a time")
+def group_4_1_2_0(stage: Stage) -> None:
+    name, mark = roll(stage, group_with(4, 1, (2, 0)))
+    deeds = stage.witness.deeds(name, "w-0-g", mark)
+    assert deeds[:2] == ["-0", "-1"]
+    assert sorted(deeds) == sorted(f"{sign}{index}" for sign in "+-" for index in range(4))
+    assert stage.witness.fewest(name, "w-0-g", mark) == 2
+    assert_versions_never_meet(stage, name, mark)
+
+
+@scenario("group replicas beyond the minimum and surge have gangs of their own")
+def group_3_2_0_1(stage: Stage) -> None:
+    name, mark = roll(stage, group_with(3, 2, (0, 1)))
+    assert [gangs_of(stage, name, mark, index) for index in range(4)] == [
+        {"w-0"},
+        {"w-0"},
+        {"w-0-g-0"},
+        {"w-0-g-1"},
+    ]
+    assert {gang["metadata"]["name"] for gang in stage.witness.scene().all(PODGANGS, name)} == {"w-0", "w-0-g-0"}
+
+
+def gangs_of(stage: Stage, name: str, since: int, index: int) -> set[str]:
+    """Return the gangs that pods of a group replica ever belonged to."""
+    return {
+        pod["metadata"]["labels"][names.GANG]
+        for step in stage.witness.steps(since)
+        for pod in step.after.pods(name)
+        if pod["metadata"]["labels"].get(names.GROUP_REPLICA_INDEX) == str(index)
+    }
+
+
+def assert_versions_never_meet(stage: Stage, name: str, since: int) -> None:
+    """Assert that no group replica ever had pods of two templates, those that are leaving included."""
+    for step in stage.witness.steps(since):
+        found: dict[tuple[str, str], set[str]] = {}
+        for pod in step.after.all(PODS, name):
+            labels = pod["metadata"]["labels"]
+            place = labels.get(names.GROUP, ""), labels.get(names.GROUP_REPLICA_INDEX, "")
+            found.setdefault(place, set()).add(pod["spec"]["containers"][0]["image"])
+        mixed = {place: images for place, images in found.items() if place[0] and len(images) > 1}
+        assert not mixed, mixed
+
+
+# --- replicas of the set -------------------------------------------------------------------------------------------
+
+
+@scenario("three whole replicas with a surge of one are never fewer than three")
+def set_3_0_1(stage: Stage) -> None:
+    name, mark = roll(stage, whole_replicas(3, (0, 1)))
+    assert stage.witness.deeds(name, name, mark) == ["+3s", "-0", "+0", "-1", "+1", "-2", "+2", "-3s"]
+    assert stage.witness.fewest(name, name, mark) == 3
+
+
+@scenario("two whole replicas with a surge of one are never fewer than two")
+def set_2_0_1(stage: Stage) -> None:
+    name, mark = roll(stage, whole_replicas(2, (0, 1)))
+    assert stage.witness.deeds(name, name, mark) == ["+2s", "-0", "+0", "-1", "+1", "-2s"]
+    assert stage.witness.fewest(name, name, mark) == 2
+
+
+@scenario("two whole replicas that may both miss go at once")
+def set_2_2_0(stage: Stage) -> None:
+    name, mark = roll(stage, whole_replicas(2, (2, 0)))
+    deeds = stage.witness.deeds(name, name, mark)
+    assert sorted(deeds[:2]) == ["-0", "-1"], deeds
+    assert stage.witness.fewest(name, name, mark) == 0
+
+
+@scenario("two whole replicas of which one may miss go one at a time")
+def set_2_1_0(stage: Stage) -> None:
+    name, mark = roll(stage, whole_replicas(2, (1, 0)))
+    assert stage.witness.deeds(name, name, mark) == ["-0", "+0", "-1", "+1"]
+    assert stage.witness.fewest(name, name, mark) == 1
+
+
+@scenario("five whole replicas of which two may miss with a surge of one are updated two at a time")
+def set_5_2_1(stage: Stage) -> None:
+    name, mark = roll(stage, whole_replicas(5, (2, 1)))
+    assert stage.witness.fewest(name, name, mark) >= 3
+    assert stage.witness.most(name, name, mark) <= 6
+    listed = [
+        len(step.after.progress(name).get("updatingReplicas") or ())
+        for step in stage.witness.steps(mark)
+        if step.after.has(PODCLIQUESETS, name)
+    ]
+    assert max(listed) >= 2
+
+
+@scenario("replicas of the set are updated one after the other, each complete before the next")
+def one_replica_after_the_other(stage: Stage) -> None:
+    parts = (clique("a", 2, 1), clique("l", 1), group("g", ("l",), 2))
+    name, mark = roll(stage, podcliqueset(*parts, replicas=3))
+    for step in stage.witness.steps(mark):
+        counted = step.after.counts(name)
+        at_work = {
+            component.split("-")[1]
+            for component, count in counted.items()
+            if component != name and not count.live == count.wanted == count.available
+        }
+        assert len(at_work) <= 1, counted
+
+
+# --- interruption ------------------------------------------------------------------------------------------------
+
+
+@scenario("a change during an update starts over, and the surge of the old one goes first")
+def interrupted_pods(stage: Stage) -> None:
+    stage.nodes(NODES)
+    name = stage.deploy(pods_with(3, (0, 1)))
+    mark = stage.witness.mark()
+    stage.change(name)
+    scene = stage.witness.wait(
+        lambda scene: any(not unit.outdated and not unit.surge for unit in scene.pod_units(name, "w-0-a")),
+        "an original is on its way to the new template",
+    )
+    started = scene.progress(name)["updateStartedAt"]
+    again = stage.witness.mark()
+    stage.change(name)
+    interrupted = stage.witness.wait(
+        lambda scene: generation_seen(scene, name) and not scene.progress(name).get("updateEndedAt"),
+        "the update starts over",
+    )
+    assert interrupted.progress(name)["updateStartedAt"] >= started
+    stage.settle_updated(name)
+    deeds = stage.witness.deeds(name, "w-0-a", again)
+    assert deeds.index("-3s") < max(deeds.index(f"+{index}") for index in range(3))
+    assert stage.witness.fewest(name, "w-0-a", mark) == 3
+    stage.witness.assert_rules(name, mark)
+
+
+@scenario("a change while whole replicas are updated with surge starts over")
+def interrupted_replicas(stage: Stage) -> None:
+    stage.nodes(NODES)
+    name = stage.deploy(whole_replicas(2, (0, 1)))
+    mark = stage.witness.mark()
+    stage.change(name)
+    stage.witness.wait(
+        lambda scene: any(unit.surge and unit.available for unit in scene.set_units(name)), "the surge serves"
+    )
+    stage.change(name)
+    stage.settle_updated(name)
+    assert stage.witness.fewest(name, name, mark) == 2
+    stage.witness.assert_rules(name, mark)
+
+
+@scenario("a change while replica 1 is updated makes replica 0 outdated again")
+def interrupted_set(stage: Stage) -> None:
+    stage.nodes(NODES)
+    parts = (clique("a", 1), clique("l", 1), group("g", ("l",), 1))
+    name = stage.deploy(podcliqueset(*parts, replicas=3))
+    mark = stage.witness.mark()
+    stage.change(name)
+    stage.witness.wait(lambda scene: selected(scene, name) == [1], "replica 1 is at work")
+    again = stage.witness.mark()
+    stage.change(name)
+    stage.witness.wait(lambda scene: selected(scene, name) == [0], "replica 0 is at work again")
+    stage.settle_updated(name)
+    assert "+0" in stage.witness.deeds(name, "w-0-a", again)
+    stage.witness.assert_rules(name, mark)
+
+
+def generation_seen(scene: Scene, name: str) -> bool:
+    obj = scene.get(PODCLIQUESETS, name)
+    return bool(scene.status(name).get("observedGeneration") == obj["metadata"]["generation"])
+
+
+# --- OnDelete ----------------------------------------------------------------------------------------------------
+
+
+@scenario("OnDelete waits for deletions, scaling in takes the outdated, and another strategy rolls the rest")
+def on_delete(stage: Stage) -> None:
+    stage.nodes(NODES)
+    name = stage.deploy(podcliqueset(clique("a", 4, 1), strategy="OnDelete"))
+    stage.change(name)
+    stage.witness.wait(lambda scene: scene.progress(name).get("updateEndedAt"), "the update is reported as ended")
+    stage.kill(stage.witness.scene().pods(name)[0])
+    stage.witness.wait(lambda scene: len(scene.ready(name)) == 4 and len(scene.outdated(name)) == 3, "one is updated")
+    stage.scale_clique("w-0-a", 3)
+    stage.witness.wait(lambda scene: len(scene.pods(name)) == 3 and len(scene.outdated(name)) == 2, "an outdated goes")
+    mark = stage.witness.mark()
+    stage.switch(name, "RollingRecreate")
+    scene = stage.settle_updated(name)
+    assert len(stage.witness.deeds(name, "w-0-a", mark)) == 4
+    stage.witness.assert_rules(name, mark)
+    stage.switch(name, "OnDelete")
+    stage.change(name)
+    stage.witness.wait(lambda scene: len(scene.outdated(name)) == 3, "all are outdated")
+    current = uids(scene.pods(name))
+    stage.witness.never(lambda scene: uids(scene.pods(name)) != current, PATIENCE_FOR_NOTHING, "a pod was replaced")

@@ -1,0 +1,60 @@
+"""Clusters to try the controller on: a real API server with its companions, and the sandbox.
+
+Both have everything that a controller needs and no controller. Scheduler and kubelets are quick in both: what is
+measured is the order of things, and the order must not depend on the pace.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rollouts.cluster import Cluster, kubeconfig
+from tests.apiserver import (
+    HOW_TO_GET_THEM,
+    ApiServer,
+    install_definitions,
+    missing_binaries,
+    running_apiserver,
+    running_controller_manager,
+)
+from tests.contract.sandbox_process import SandboxProcess
+from tests.parts import missing
+from tests.standin import running_standin
+
+READY_SECONDS = 0.1
+TERMINATION_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A cluster without a controller."""
+
+    name: str
+    kubeconfig: Path
+    cluster: Cluster
+    server: ApiServer | None = None  # where it is a real one
+
+
+@contextlib.contextmanager
+def real_site(*, ready: float = READY_SECONDS, termination: float = TERMINATION_SECONDS) -> Iterator[Site]:
+    """Run a real API server with the garbage collector and the stand-in for scheduler and kubelets."""
+    if lacking := missing_binaries("kube-controller-manager"):
+        missing(" and ".join(lacking), HOW_TO_GET_THEM)
+    with running_apiserver() as server:
+        cluster = Cluster(kubeconfig(server.kubeconfig))
+        install_definitions(cluster)
+        # After the definitions: the garbage collector looks for new kinds only now and then.
+        with (
+            running_controller_manager(server),
+            running_standin(server.kubeconfig, ready=ready, termination=termination),
+        ):
+            yield Site("real", server.kubeconfig, cluster, server)
+
+
+@contextlib.contextmanager
+def sandbox_site(folder: Path) -> Iterator[Site]:
+    """Run the sandbox without nodes and samples."""
+    pace = {"SANDBOX_READY_SECONDS": str(READY_SECONDS), "SANDBOX_TERMINATION_SECONDS": str(TERMINATION_SECONDS)}
+    with SandboxProcess(folder, SANDBOX_NODES="cpu=0,gpu=0", **pace) as sandbox:
+        yield Site("sandbox", sandbox.kubeconfig, Cluster(kubeconfig(sandbox.kubeconfig)))
