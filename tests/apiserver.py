@@ -127,14 +127,14 @@ def find_binary(name: str) -> str | None:
 
 
 @contextlib.contextmanager
-def running_apiserver() -> Iterator[ApiServer]:
+def running_apiserver(*flags: str) -> Iterator[ApiServer]:
     """Start etcd and kube-apiserver, wait until they answer, stop both on the way out."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="apiserver-", ignore_cleanup_errors=True)))
         etcd_url = stack.enter_context(_running_etcd(folder))
         port = free_port()
         log = folder / "kube-apiserver.log"
-        process = Restartable([_binary("kube-apiserver"), *_apiserver_flags(folder, etcd_url, port)], log)
+        process = Restartable([_binary("kube-apiserver"), *_apiserver_flags(folder, etcd_url, port), *flags], log)
         server = ApiServer(
             url=f"https://127.0.0.1:{port}",
             etcd_url=etcd_url,

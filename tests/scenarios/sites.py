@@ -37,11 +37,11 @@ class Site:
 
 
 @contextlib.contextmanager
-def real_site(*, ready: float = READY_SECONDS, termination: float = TERMINATION_SECONDS) -> Iterator[Site]:
+def real_site(*flags: str, ready: float = READY_SECONDS, termination: float = TERMINATION_SECONDS) -> Iterator[Site]:
     """Run a real API server with the garbage collector and the stand-in for scheduler and kubelets."""
     if lacking := missing_binaries("kube-controller-manager"):
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
-    with running_apiserver() as server:
+    with running_apiserver(*flags) as server:
         cluster = Cluster(kubeconfig(server.kubeconfig))
         install_definitions(cluster)
         # After the definitions: the garbage collector looks for new kinds only now and then.
