@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from rollouts.engine.actions import Action, Create, Delete, Kind, Moment, Patch, RemoveGate, WriteStatus
-from rollouts.engine.arrange import Shape
 from rollouts.engine.desired import (
     Manifest,
     build_clique,
@@ -24,6 +23,7 @@ from rollouts.engine.gangs import GANG_NOT_NEEDED
 from rollouts.engine.names import service_name
 from rollouts.engine.observed import Clique, Group
 from rollouts.engine.roller import Removal
+from rollouts.engine.shape import Shape
 from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.termination import Termination
 from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Replica, Tree

@@ -12,9 +12,9 @@ from typing import Any
 
 from rollouts.engine import names
 from rollouts.engine.actions import Create, Delete, Kind, Patch, RemoveGate
-from rollouts.engine.arrange import Shape
 from rollouts.engine.desired import SCHEDULER_API, default_labels, owned_by
 from rollouts.engine.observed import Gang
+from rollouts.engine.shape import Shape
 from rollouts.engine.views import CliqueView, GroupView, Replica
 from rollouts.engine.workload import Workload
 
@@ -70,7 +70,7 @@ def wanted_gangs(shape: Shape, replica: Replica) -> tuple[WantedGang, ...]:
 def _parts(shape: Shape, group: GroupView) -> Iterator[tuple[int, tuple[CliqueView, ...]]]:
     """Go through the replicas of a group that are wanted or exist."""
     for index in sorted({*range(group.wanted), *group.replicas}):
-        part = group.replicas.get(index) or shape.group_replica(group.name, group.template, index, {})
+        part = group.replicas.get(index) or shape.group_replica(group.name, group.template, index)
         yield index, part.cliques
 
 

@@ -8,15 +8,17 @@ The invariants: an owner is there before what it owns is created; everything is 
 not, without harm; the same input gives the same plan.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rollouts.engine.actions import Kind, Moment, Plan, WriteStatus
-from rollouts.engine.arrange import Shape, arrange
+from rollouts.engine.arrange import arrange
 from rollouts.engine.diagnosis import Examiner
 from rollouts.engine.enact import Draft, keep_replica, relabel_emptied, remove_replicas, terminate_replica
 from rollouts.engine.gangs import WantedGang, plan_gangs, plan_gates, wanted_gangs
-from rollouts.engine.hashing import compute_generation_hash, compute_template_hash
 from rollouts.engine.observed import Observed
+from rollouts.engine.shape import Shape, make_shape
 from rollouts.engine.status import Pen, clique_status, group_status, make_pen, set_status
 from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep, choose_steps, no_steps
 from rollouts.engine.termination import Termination, decide_termination
@@ -24,27 +26,33 @@ from rollouts.engine.update import Turn, Update, decide_update, read_progress
 from rollouts.engine.views import Tree
 from rollouts.engine.workload import Workload
 
+Stored = Mapping[str, Any]
+"""A status as it is stored."""
+
 
 def plan(workload: Workload, observed: Observed, now: float) -> Plan:
     """Return what to do about a workload as it is observed."""
-    hashes = {clique.name: compute_template_hash(clique, workload.priority_class) for clique in workload.cliques}
-    shape = Shape(workload, hashes, compute_generation_hash(workload))
-    tree = arrange(shape, observed)
-    update = decide_update(shape, tree, read_progress(observed.status))
+    shape = make_shape(workload)
+    return plan_tree(shape, arrange(shape, observed), observed.status, now)
+
+
+def plan_tree(shape: Shape, tree: Tree, status: Stored, now: float) -> Plan:
+    """Return what to do about a workload that is arranged already, with the status of its set as stored."""
+    update = decide_update(shape, tree, read_progress(status))
     if update.turn is Turn.START:
-        return _begin(shape, tree, update, observed, now)
-    return _pass(shape, tree, update, observed, now)
+        return _begin(shape, tree, update, status, now)
+    return _pass(shape, tree, update, status, now)
 
 
-def _begin(shape: Shape, tree: Tree, update: Update, observed: Observed, now: float) -> Plan:
+def _begin(shape: Shape, tree: Tree, update: Update, stored: Stored, now: float) -> Plan:
     """Write down that an update begins, and nothing else: what is replaced for it is replaced by the next pass."""
     pen = make_pen(shape.workload, update, now)
-    status = set_status(pen, observed.status, shape, tree, steps=no_steps(), waits=())
+    status = set_status(pen, stored, shape, tree, steps=no_steps(), waits=())
     write = WriteStatus(Kind.SET, shape.workload.name, shape.workload.uid, status)
     return Plan((write,), tuple(_update_moments(shape.workload, update)), (), tree.strangers, None)
 
 
-def _pass(shape: Shape, tree: Tree, update: Update, observed: Observed, now: float) -> Plan:
+def _pass(shape: Shape, tree: Tree, update: Update, stored: Stored, now: float) -> Plan:
     """Take the next step at every level."""
     workload = shape.workload
     steps = choose_steps(shape, tree, update)
@@ -56,8 +64,8 @@ def _pass(shape: Shape, tree: Tree, update: Update, observed: Observed, now: flo
     diagnosis = Examiner(workload, update, now).diagnose(tree, steps, bases)
     pen = make_pen(workload, update, now)
     _write_statuses(pen, steps, termination, draft)
-    status = set_status(pen, observed.status, shape, tree, steps=steps, waits=diagnosis.waits)
-    if status != observed.status:
+    status = set_status(pen, stored, shape, tree, steps=steps, waits=diagnosis.waits)
+    if status != stored:
         draft.statuses.append(WriteStatus(Kind.SET, workload.name, workload.uid, status))
     times = [at for at in (termination.due_at, diagnosis.look_again_at) if at is not None]
     return Plan(draft.actions(), tuple(draft.moments), diagnosis.waits, tree.strangers, min(times, default=None))

@@ -1,33 +1,37 @@
 """Replicas that need nothing: recognised cheaply, because most are so most of the time.
 
-`steps` asks before it looks any closer. The invariant: a replica is called quiet only if the whole pass would find
-nothing to do, to write down or to say about it, so leaving this module out changes no plan, only what it costs.
+`arrange` asks about each replica it has built, and `steps` looks closer only at those that are busy. The invariant: a
+replica is passed over only if the whole pass would find nothing to do, to write down or to say about it, so leaving
+this module out changes no plan, only what it costs.
 
 A status is not computed again to see that it is right. It was written from the counts it shows and the generation it
 has observed; where these are still the same, so is the rest of it.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Set
+from typing import Any
 
-from rollouts.engine.arrange import Shape
-from rollouts.engine.conditions import BREACHED, SCHEDULED, TERMINATING
+from rollouts.engine.conditions import BREACHED, SCHEDULED, TERMINATING, find_condition
 from rollouts.engine.names import scaled_gang_name
 from rollouts.engine.observed import Gang
+from rollouts.engine.shape import Shape
 from rollouts.engine.update import Update
-from rollouts.engine.views import CliqueView, GroupView, Replica
+from rollouts.engine.views import CliqueView, GroupView, Replica, Tree
 from rollouts.engine.workload import Strategy
 
-_FINE: Final[Mapping[str, str | None]] = {SCHEDULED: "True", BREACHED: "False"}
-_GROUP_FINE: Final[Mapping[str, str | None]] = {BREACHED: "False", TERMINATING: None}
+
+def find_busy(tree: Tree, update: Update) -> Set[int]:
+    """Return the replicas of the set that need a closer look: all about which anything is to be done or said.
+
+    One that is outdated and quiet waits for its turn; without an update under way it would have something to say.
+    """
+    unfinished = tree.incomplete - tree.outdated if update.is_under_way else tree.incomplete
+    selected = frozenset() if update.selected is None else {update.selected}
+    return tree.restless | unfinished | update.former.updating.keys() | selected
 
 
-def is_quiet(shape: Shape, replica: Replica, update: Update) -> bool:
-    """Whether nothing is to be done, written or said about a replica of the set."""
-    if replica.index == update.selected or replica.index in update.former.updating:
-        return False
-    if not replica.is_complete and not (update.is_under_way and replica.is_outdated):
-        return False
+def is_quiet(shape: Shape, replica: Replica) -> bool:
+    """Whether a replica of the set has what it wants, be it outdated, and its statuses and gangs say so."""
     service = replica.service
     if service is None or service.leaving:
         return False
@@ -39,7 +43,10 @@ def is_quiet(shape: Shape, replica: Replica, update: Update) -> bool:
     for view in replica.cliques:
         if not _is_clique_quiet(view, current, keeps_label=keeps_label):
             return False
-    return all(_is_group_quiet(view, current) for view in replica.groups) and _are_gangs_quiet(replica)
+    for group in replica.groups:
+        if not _is_group_quiet(group, current):
+            return False
+    return _are_gangs_quiet(replica)
 
 
 def _is_clique_quiet(view: CliqueView, current: str, *, keeps_label: bool) -> bool:
@@ -60,7 +67,7 @@ def _is_clique_quiet(view: CliqueView, current: str, *, keeps_label: bool) -> bo
         and status.get("scheduleGatedReplicas") == 0
         and (not view.is_complete or status.get("currentPodTemplateHash") == view.template_hash)
         and _is_status_quiet(status, clique.generation, current, complete=view.is_complete)
-        and _holds(status, _FINE)
+        and _is_clique_fine(status)
     )
 
 
@@ -86,7 +93,7 @@ def _is_group_quiet(view: GroupView, current: str) -> bool:
         and status.get("availableReplicas") == wanted
         and status.get("updatedReplicas") == updated
         and _is_status_quiet(status, group.generation, current, complete=updated == wanted)
-        and _holds(status, _GROUP_FINE)
+        and _is_group_fine(status)
         and (updated < wanted or progress.get("updatedPodCliquesCount") in (None, _count_cliques(view)))
     )
 
@@ -114,10 +121,21 @@ def _is_closed(progress: Mapping[str, Any]) -> bool:
     return bool(progress.get("updateEndedAt")) and not (progress.get("readyPodsSelectedToUpdate") or {}).get("current")
 
 
-def _holds(status: Mapping[str, Any], wanted: Mapping[str, str | None]) -> bool:
-    """Whether each condition has its status; None: is not there at all."""
-    found = {condition.get("type"): condition.get("status") for condition in status.get("conditions") or ()}
-    return all(found.get(kind) == state for kind, state in wanted.items())
+def _is_clique_fine(status: Mapping[str, Any]) -> bool:
+    """Whether the conditions of a PodClique are those of one that is scheduled and has its minimum."""
+    scheduled = breached = ""
+    for condition in status.get("conditions") or ():
+        kind = condition.get("type")
+        if kind == SCHEDULED:
+            scheduled = condition.get("status")
+        elif kind == BREACHED:
+            breached = condition.get("status")
+    return scheduled == "True" and breached == "False"
+
+
+def _is_group_fine(status: Mapping[str, Any]) -> bool:
+    """Whether the conditions of a PodCliqueScalingGroup are those of one that has its minimum."""
+    return find_condition(status, BREACHED).get("status") == "False" and not find_condition(status, TERMINATING)
 
 
 def _are_gangs_quiet(replica: Replica) -> bool:

@@ -4,8 +4,8 @@ The preview and the tests use it. It takes a workload as it is and as it is to b
 is believed to behave, and returns each step with the counts that changed, the lowest availability on the way, how long
 it took, and whether and why it got stuck. The decisions are `planner`'s own: nothing here knows a strategy.
 
-Counting is by replica of the set, and only those are counted again to which something happened, so that a rollout of a
-thousand pods is simulated in the time that planning it takes.
+What is there is arranged and counted by replica of the set, and only those are looked at again to which something
+happened (`sight`), so that what a pass costs does not grow with the replicas that just wait.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,13 +14,13 @@ from enum import StrEnum
 from typing import Final
 
 from rollouts.engine.actions import Action, Create, Kind, Moment, Plan, Wait
-from rollouts.engine.arrange import Shape, arrange
-from rollouts.engine.hashing import compute_template_hash
 from rollouts.engine.observed import Observed
 from rollouts.engine.placing import NOTHING, Amounts
-from rollouts.engine.planner import plan
+from rollouts.engine.planner import plan_tree
 from rollouts.engine.reading import read_requests
 from rollouts.engine.roller import Unit
+from rollouts.engine.shape import make_shape
+from rollouts.engine.sight import Sight
 from rollouts.engine.units import group_units, pod_units, set_units
 from rollouts.engine.views import Replica
 from rollouts.engine.workload import Strategy, Workload
@@ -104,10 +104,11 @@ def simulate(
     it is not: the change may well be the repair.
     """
     world = World(observed, behaviour or Behaviour(), now, requests=_requests(workload, observed))
-    counter = Counter(changed, world)
+    sight = Sight(make_shape(changed), world)
+    counter = Counter(sight)
     record = _Record(now, dict(counter.tallies), _count_live(world))
     last = Pass(now, _NO_PLAN, ())
-    for last in passes(changed, world):
+    for last in _passes(sight, world, PATIENCE):
         record.note(last, counter.count())
     if last.plan.actions:
         return record.close(last, End.ENDLESS, _count_live(world))
@@ -121,10 +122,14 @@ def passes(workload: Workload, world: World, patience: float = PATIENCE) -> Iter
     When the world has come to rest, look again as the plan asks, so that it can say what has taken too long and end
     what has been broken too long, but not later than `patience` seconds after anything last happened.
     """
+    return _passes(Sight(make_shape(workload), world), world, patience)
+
+
+def _passes(sight: Sight, world: World, patience: float) -> Iterator[Pass]:
     in_a_row = 0
     last_event = world.now
     while in_a_row < PASSES_AT_ONE_MOMENT:
-        planned = plan(workload, world.observed(), world.now)
+        planned = plan_tree(sight.shape, sight.look(), world.status, world.now)
         refused = world.apply(planned.actions)
         yield Pass(world.now, planned, refused)
         in_a_row += 1
@@ -146,13 +151,12 @@ def next_moment(planned: Plan, world: World, latest: float) -> float | None:
 
 
 class Counter:
-    """Counts kept up to date: only replicas of the set to which something happened are looked at again."""
+    """Counts kept up to date: only replicas of the set to which something happened are counted again."""
 
-    def __init__(self, workload: Workload, world: World) -> None:
+    def __init__(self, sight: Sight) -> None:
         """Count everything once."""
-        hashes = {clique.name: compute_template_hash(clique, workload.priority_class) for clique in workload.cliques}
-        self._shape = Shape(workload, hashes)
-        self._world = world
+        self._sight = sight
+        self._workload = sight.shape.workload
         self._units: dict[int, Unit] = {}  # replicas of the set
         self._of_replica: dict[int, dict[str, Tally]] = {}
         self.tallies: dict[str, Tally] = {}
@@ -160,26 +164,26 @@ class Counter:
 
     def count(self) -> list[Tally]:
         """Look at what happened since the last call; return the tallies that changed, by name."""
-        touched, self._world.touched = self._world.touched, set()
+        tree = self._sight.look()
         changed: dict[str, Tally] = {}
+        touched = self._sight.take_changed()
         for index in touched:
             before = self._of_replica.pop(index, {})
-            after = self._look_at(index)
+            after = self._look_at(index, tree.replicas.get(index))
             changed |= {name: tally for name, tally in after.items() if before.get(name) != tally}
             changed |= {name: _none_of(tally) for name, tally in before.items() if name not in after}
         if touched:
-            total = _tally(self._shape.workload.name, Kind.SET, self._shape.workload.replicas, self._units.values())
+            total = _tally(self._workload.name, Kind.SET, self._workload.replicas, self._units.values())
             changed |= {total.component: total} if self.tallies.get(total.component) != total else {}
         self.tallies |= changed
         return [changed[name] for name in sorted(changed)]
 
-    def _look_at(self, index: int) -> dict[str, Tally]:
-        replica = arrange(self._shape, self._world.observed_replica(index)).replicas.get(index)
+    def _look_at(self, index: int, replica: Replica | None) -> dict[str, Tally]:
         self._units.pop(index, None)
         if replica is None:
             return {}
-        whole = self._shape.workload.strategy is Strategy.REPLICA_RECREATE
-        (self._units[index],) = set_units([replica], whole=whole, wanted=self._shape.workload.replicas)
+        whole = self._workload.strategy is Strategy.REPLICA_RECREATE
+        (self._units[index],) = set_units([replica], whole=whole, wanted=self._workload.replicas)
         self._of_replica[index] = found = {tally.component: tally for tally in _tallies(replica)}
         return found
 

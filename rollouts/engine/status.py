@@ -14,7 +14,6 @@ from typing import Any
 
 from rollouts.engine import names
 from rollouts.engine.actions import Wait
-from rollouts.engine.arrange import Shape
 from rollouts.engine.conditions import (
     AVAILABLE,
     BREACHED,
@@ -29,6 +28,7 @@ from rollouts.engine.conditions import (
 )
 from rollouts.engine.observed import Clique, Group
 from rollouts.engine.roller import Reason, Step, Unit
+from rollouts.engine.shape import Shape
 from rollouts.engine.steps import CliqueStep, GroupStep, SetStep
 from rollouts.engine.termination import count_fine, is_group_breached
 from rollouts.engine.times import render_time
@@ -252,9 +252,8 @@ def set_status(
 ) -> Status:
     """Return the status of the set."""
     workload = pen.workload
-    originals = [replica for index, replica in tree.replicas.items() if index < workload.replicas]
-    available = [replica for replica in originals if replica.is_available]
-    updated = sum(not replica.is_outdated for replica in available)
+    available = shape.indices.intersection(tree.replicas) - tree.unavailable
+    updated = len(available - tree.outdated)
     status: Status = {
         **stored,
         "observedGeneration": workload.generation,
@@ -346,7 +345,7 @@ def _progressing(pen: Pen, tree: Tree, waits: tuple[Wait, ...]) -> Condition:
     if awaiting is not None:
         text = "Pods run an older template until somebody deletes them."
         return condition(PROGRESSING, "False", awaiting.code, text, pen.now)
-    if all(one.is_complete for one in tree.replicas.values()) and len(tree.replicas) == pen.workload.replicas:
+    if not tree.incomplete and len(tree.replicas) == pen.workload.replicas:
         return condition(PROGRESSING, "False", "Complete", "Every replica is complete.", pen.now)
     problem = next((wait for wait in waits if wait.is_problem), None)
     if problem is not None:

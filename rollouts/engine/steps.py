@@ -15,10 +15,10 @@ never meet inside it.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rollouts.engine.arrange import Shape
 from rollouts.engine.budget import Budget, resolve_budget
-from rollouts.engine.quiet import is_quiet
+from rollouts.engine.quiet import find_busy
 from rollouts.engine.roller import Step, Unit
+from rollouts.engine.shape import Shape
 from rollouts.engine.units import (
     NO_STEP,
     choose_pod_step,
@@ -96,21 +96,20 @@ def choose_steps(shape: Shape, tree: Tree, update: Update) -> SetStep:
     whole = workload.strategy is Strategy.REPLICA_RECREATE
     rolling = whole and update.is_under_way
     budget = resolve_budget(workload.budget, workload.replicas) if whole else ONE_AT_A_TIME
-    units, step = _choose_set_step(workload, tree, budget, update, whole=whole)
+    units, step = _choose_set_step(shape, tree, budget, update, whole=whole)
     leaving = {unit.index for unit in units if unit.leaving} | {removal.unit.index for removal in step.delete}
-    staying = sorted({index for index in tree.replicas if index not in leaving} | {*step.create})
-    replicas = (tree.replicas.get(index) or shape.replica(index) for index in staying)
-    steps = tuple(
-        _choose_replica_parts(shape, replica, update) for replica in replicas if not is_quiet(shape, replica, update)
-    )
+    staying = ((find_busy(tree, update) & tree.replicas.keys()) - leaving) | {*step.create}
+    replicas = (tree.replicas.get(index) or shape.replica(index) for index in sorted(staying))
+    steps = tuple(_choose_replica_parts(shape, replica, update) for replica in replicas)
     return SetStep(budget, rolling, tuple(units), step, steps)
 
 
 def _choose_set_step(
-    workload: Workload, tree: Tree, budget: Budget, update: Update, *, whole: bool
+    shape: Shape, tree: Tree, budget: Budget, update: Update, *, whole: bool
 ) -> tuple[Sequence[Unit], Step]:
+    workload = shape.workload
     rolling = whole and update.is_under_way
-    if not rolling and _is_settled(workload, tree):
+    if not rolling and _is_settled(shape, tree):
         return (), NO_STEP
     units = set_units(tree.replicas.values(), whole=rolling, wanted=workload.replicas)
     lingering = sum(replica.is_lingering for replica in tree.replicas.values())
@@ -118,15 +117,11 @@ def _choose_set_step(
     return units, step
 
 
-def _is_settled(workload: Workload, tree: Tree) -> bool:
+def _is_settled(shape: Shape, tree: Tree) -> bool:
     """Whether just the wanted replicas are there, all of them to stay."""
-    if workload.strategy is Strategy.REPLICA_RECREATE and any(one.is_outdated for one in tree.replicas.values()):
+    if shape.workload.strategy is Strategy.REPLICA_RECREATE and tree.outdated:
         return False
-    return (
-        len(tree.replicas) == workload.replicas
-        and all(index < workload.replicas for index in tree.replicas)
-        and all(one.has_live_frame for one in tree.replicas.values())
-    )
+    return tree.replicas.keys() == shape.indices and not tree.frameless
 
 
 def _choose_replica_parts(shape: Shape, replica: Replica, update: Update) -> ReplicaStep:
@@ -181,7 +176,7 @@ def _choose_group(shape: Shape, view: GroupView, *, rolling: bool, held: bool) -
         step = Step(step.delete, ())
     leaving = {unit.index for unit in units if unit.leaving} | {removal.unit.index for removal in step.delete}
     staying = sorted({index for index in view.replicas if index not in leaving} | {*step.create})
-    parts = (view.replicas.get(index) or shape.group_replica(view.name, view.template, index, {}) for index in staying)
+    parts = (view.replicas.get(index) or shape.group_replica(view.name, view.template, index) for index in staying)
     steps = tuple((part, tuple(_part_steps(shape, part, held=held))) for part in parts)
     return GroupStep(view, budget, rolling, tuple(units), step, steps)
 

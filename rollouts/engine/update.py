@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from rollouts.engine.arrange import Shape
+from rollouts.engine.shape import Shape
 from rollouts.engine.units import compute_replica_order
 from rollouts.engine.views import Replica, Tree
-from rollouts.engine.workload import Strategy, Workload
+from rollouts.engine.workload import Strategy
 
 
 class Turn(Enum):
@@ -79,7 +79,7 @@ def read_progress(status: Mapping[str, Any]) -> Progress:
 def decide_update(shape: Shape, tree: Tree, former: Progress) -> Update:
     """Return what becomes of the update in this pass."""
     workload, generation_hash = shape.workload, shape.generation_hash
-    turn = _decide_turn(workload, tree, former, generation_hash)
+    turn = _decide_turn(shape, tree, former)
     supersedes = turn is Turn.START and former.is_open and former.generation_hash != generation_hash
     if turn is not Turn.WORK or workload.strategy is Strategy.REPLICA_RECREATE:
         return Update(turn, generation_hash, former, supersedes, selected=None)
@@ -87,27 +87,18 @@ def decide_update(shape: Shape, tree: Tree, former: Progress) -> Update:
     return Update(turn, generation_hash, former, supersedes, selected, held_by)
 
 
-def _decide_turn(workload: Workload, tree: Tree, former: Progress, generation_hash: str) -> Turn:
+def _decide_turn(shape: Shape, tree: Tree, former: Progress) -> Turn:
     if not former.generation_hash:
         return Turn.FIRST
-    if former.generation_hash != generation_hash:
+    if former.generation_hash != shape.generation_hash:
         return Turn.START
-    if workload.strategy is Strategy.ON_DELETE:
+    if shape.workload.strategy is Strategy.ON_DELETE:
         return Turn.END if former.is_open else Turn.NONE
     if not former.is_open:
         # Left behind by OnDelete, or found when we came: to be rolled by whoever rolls now.
-        return Turn.START if any(one.is_outdated for one in tree.replicas.values()) else Turn.NONE
-    return Turn.END if _is_done(workload, tree) else Turn.WORK
-
-
-def _is_done(workload: Workload, tree: Tree) -> bool:
-    """Whether there are just the wanted replicas, each of them complete."""
-    replicas = tree.replicas
-    return (
-        len(replicas) == workload.replicas
-        and all(index in replicas for index in range(workload.replicas))
-        and all(replica.is_complete for replica in replicas.values())
-    )
+        return Turn.START if tree.outdated else Turn.NONE
+    is_done = tree.replicas.keys() == shape.indices and not tree.incomplete
+    return Turn.END if is_done else Turn.WORK
 
 
 def _select(shape: Shape, tree: Tree, former: Progress) -> tuple[int | None, tuple[int, ...]]:
@@ -117,24 +108,27 @@ def _select(shape: Shape, tree: Tree, former: Progress) -> tuple[int | None, tup
     so it costs nothing, and the update is perhaps its repair. From one that serves nothing is taken while another is
     down that no update will bring back: that would be a second one down.
     """
-    indices = range(shape.workload.replicas)
-    replicas = [tree.replicas.get(index) or shape.replica(index) for index in indices]
-    waiting = [replica for replica in replicas if not replica.is_complete]
-    begun = {replica.index for replica in waiting if replica.index in former.updating or replica.is_begun}
-    due = [one for one in waiting if one.index in begun or _is_due(one, shape.generation_hash)]
-    down = [replica for replica in due if not replica.is_available]
-    first = min(down or due, key=lambda one: (one.index not in begun, compute_replica_order(one)), default=None)
-    if down or first is None:
-        return (first.index if first else None), ()
-    is_due = {replica.index for replica in due}
-    held_by = tuple(one.index for one in waiting if one.index not in is_due and not one.is_available)
-    return (None if held_by and first.index not in begun else first.index), held_by
+    missing = shape.indices.difference(tree.replicas)
+    waiting = (tree.incomplete & shape.indices) | missing
+    begun = waiting & (tree.begun | former.updating.keys())
+    due = begun | (waiting & tree.outdated)
+    due |= {index for index in waiting - due if index not in missing and _is_due(tree.replicas[index], shape)}
+    unavailable = tree.unavailable | missing
+    candidates = due & unavailable or due
+    if not candidates:
+        return None, ()
+    replicas = [tree.replicas.get(index) or shape.replica(index) for index in candidates & begun or candidates]
+    first = min(replicas, key=compute_replica_order).index
+    if first in unavailable:
+        return first, ()
+    held_by = tuple(sorted((waiting - due) & unavailable))
+    return (None if held_by and first not in begun else first), held_by
 
 
-def _is_due(replica: Replica, generation_hash: str) -> bool:
-    """Whether anything in a replica is to be updated, or was and nobody has written it down yet."""
-    if replica.is_outdated or replica.has_surge:
+def _is_due(replica: Replica, shape: Shape) -> bool:
+    """Whether a replica has surge left of its update, or was updated and nobody has written it down yet."""
+    if replica.has_surge:
         return True
     components = (*(view.clique for view in replica.cliques), *(view.group for view in replica.groups))
     noted = (one.status.get("currentPodCliqueSetGenerationHash") for one in components if one is not None)
-    return any(one not in (None, generation_hash) for one in noted)
+    return any(one not in (None, shape.generation_hash) for one in noted)

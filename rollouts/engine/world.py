@@ -24,6 +24,9 @@ from rollouts.engine.placing import NOTHING, Amounts, Node, Rooms, place
 
 ENDLESS_ROOM: Final = (Node("node"),)
 
+# The replica of a pod whose PodClique was gone before anybody looked.
+NOWHERE: Final = -1
+
 # What a pod is given to end by itself, as the API server gives it where nobody says otherwise.
 GRACE_SECONDS: Final = 30.0
 
@@ -82,7 +85,6 @@ class World:
         """Start from what is observed; `requests` says by name what the pods that run already ask for."""
         self.now = now
         self.status: Mapping[str, Any] = observed.status
-        self.touched: set[int] = set()  # replicas of the set that something happened to; whoever looks clears it
         self._behaviour = behaviour
         self._tables: dict[Kind, dict[str, Any]] = {
             Kind.GROUP: {group.name: group for group in observed.groups},
@@ -100,7 +102,11 @@ class World:
         self._owner: dict[str, str] = {}  # uid of the owner by uid
         self._going: dict[str, tuple[Kind, str]] = {}  # by uid, owners that go when all they own is gone
         self._replica_of: dict[str, int] = {}  # of the set, by the name of a PodClique, also when that is gone
+        self._home: dict[
+            str, int
+        ] = {}  # replica of the set, by the name of a pod: the same as long as the pod is there
         self._of_replica: dict[int, dict[tuple[Kind, str], None]] = {}
+        self._journal: list[int] = []  # the replica of each thing that something happened to, in order
         self._gang_of: dict[str, str] = {}  # by the name of a pod
         self._waiting: dict[str, None] = {}  # pods without gate and node, in the order in which they came
         self._take_over(observed)
@@ -135,6 +141,20 @@ class World:
             services=tuple(found[Kind.SERVICE]),
             pods=tuple(found[Kind.POD]),
         )
+
+    @property
+    def mark(self) -> int:
+        """Where its journal ends; all that happens from now on comes after it."""
+        return len(self._journal)
+
+    def touched_since(self, mark: int) -> set[int]:
+        """Return the replicas of the set that something happened to after a mark; `NOWHERE` for what has no replica."""
+        return {*self._journal[mark:]}
+
+    @property
+    def has_homeless(self) -> bool:
+        """Whether there is anything of which the replica is not known."""
+        return bool(self._of_replica.get(NOWHERE))
 
     @property
     def pods(self) -> Mapping[str, Pod]:
@@ -289,8 +309,11 @@ class World:
 
     def _touch(self, thing: Thing) -> dict[tuple[Kind, str], None]:
         """Note that something happened to the replica of an object; return what there is of that replica."""
-        replica = self._replica_of.get(thing.clique, -1) if isinstance(thing, Pod) else thing.replica
-        self.touched.add(replica)
+        if isinstance(thing, Pod):
+            replica = self._home.setdefault(thing.name, self._replica_of.get(thing.clique, NOWHERE))
+        else:
+            replica = thing.replica
+        self._journal.append(replica)
         return self._of_replica.setdefault(replica, {})
 
     def _note_waiting(self, pod: Pod) -> None:
@@ -325,6 +348,7 @@ class World:
         self._touch(thing).pop((kind, thing.name), None)
         if isinstance(thing, Pod):
             self._waiting.pop(thing.name, None)
+            self._home.pop(thing.name)
             self._free_room(thing)
         else:
             self._expect(_Event.COLLECT, thing.name, thing.uid, self._behaviour.collect_seconds)

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from rollouts.engine.arrange import Shape, arrange
+from rollouts.engine.arrange import arrange
 from rollouts.engine.observed import Observed
 from rollouts.engine.planner import plan
+from rollouts.engine.shape import Shape
 from rollouts.engine.views import Tree
 from tests.engine.simulated import Cluster, clique, group, hashes, settled, workload
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from rollouts.engine.actions import Create, Kind
-from rollouts.engine.arrange import Shape
 from rollouts.engine.desired import build_clique, build_pod, build_service, patch_replicas, pod_name
 from rollouts.engine.hashing import compute_template_hash
 from rollouts.engine.observed import Clique
+from rollouts.engine.shape import Shape
 from rollouts.engine.views import CliqueView
 from rollouts.engine.workload import Startup, Workload
 from tests.engine.simulated import Cluster, clique, group, workload
@@ -169,7 +169,7 @@ def test_a_pods_name_stays_until_it_exists_and_is_another_one_then() -> None:
     assert len(name.rpartition("-")[2]) == 5
     cluster = Cluster(WORKLOAD).settle()
     pod = next(pod for pod in cluster.live_pods("my-0-front") if pod.index == 0)
-    replaced = pod_name(view._replace(pods=(pod,)), found, 0)
+    replaced = pod_name(replace(view, pods=(pod,)), found, 0)
     others = {pod_name(view, found, 1), pod_name(view, replace(found, uid="u2"), 0), replaced}
     assert len(others | {name}) == 4
 

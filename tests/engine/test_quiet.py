@@ -1,6 +1,6 @@
 """Looking only at what needs it changes no plan."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from rollouts.engine import steps
 from rollouts.engine.planner import plan
-from rollouts.engine.quiet import is_quiet
+from rollouts.engine.quiet import find_busy
+from rollouts.engine.update import Update
+from rollouts.engine.views import Tree
 from rollouts.engine.workload import Strategy, Workload
 from tests.engine.chance import EVERYTHING, workloads
 from tests.engine.simulated import Cluster, clique, group, settled, workload
@@ -18,7 +20,7 @@ def assert_nothing_is_overlooked(cluster: Cluster, monkeypatch: pytest.MonkeyPat
     seen = cluster.world.observed()
     quick = plan(cluster.workload, seen, cluster.world.now)
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "is_quiet", lambda *_: False)
+        patch.setattr(steps, "find_busy", lambda tree, _: tree.replicas.keys())
         assert plan(cluster.workload, seen, cluster.world.now) == quick
 
 
@@ -47,21 +49,20 @@ def test_all_replicas_are_quiet_when_settled_and_most_while_one_is_updated(
 ) -> None:
     parts = (clique("a", 2), clique("l", 1), clique("k", 2), group("g", ("l", "k"), 3, 2))
     cluster = settled(workload(*parts, replicas=6, strategy=strategy, budget=(1, 0)))
-    verdicts: list[bool] = []
+    quiet: list[int] = []
 
-    def watched(*given: object) -> bool:
-        verdicts.append(is_quiet(*given))  # type: ignore[arg-type]
-        return verdicts[-1]
+    def watched(tree: Tree, update: Update) -> Set[int]:
+        busy = find_busy(tree, update)
+        quiet.append(len(tree.replicas.keys() - busy))
+        return busy
 
-    monkeypatch.setattr(steps, "is_quiet", watched)
+    monkeypatch.setattr(steps, "find_busy", watched)
     cluster.plan()
-    assert verdicts == [True] * 6
+    assert quiet[-1] == 6
     cluster.update()
     for _ in range(3):
         cluster.step()
-    verdicts.clear()
     cluster.plan()
-    assert verdicts.count(True) == 5
-    verdicts.clear()
+    assert quiet[-1] == 5
     cluster.settle()
-    assert verdicts[-6:] == [True] * 6
+    assert quiet[-1] == 6

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from rollouts.engine.actions import Kind
 from rollouts.engine.placing import Node
+from rollouts.engine.shape import make_shape
+from rollouts.engine.sight import Sight
 from rollouts.engine.simulate import Counter, End, Outcome, Tally, simulate
 from rollouts.engine.workload import Strategy, Workload
 from rollouts.engine.world import Behaviour, World
@@ -112,10 +114,11 @@ def test_a_simulation_leaves_what_was_observed_as_it_was() -> None:
 def test_counts_kept_up_to_date_are_those_of_a_fresh_count() -> None:
     parts = (clique("a", 3, budget=(1, 1)), clique("l", 1), clique("k", 2), group("g", ("l", "k"), 3, 1, (1, 1)))
     cluster = settled(workload(*parts, replicas=2, strategy=Strategy.ROLLING_UPDATE)).update()
-    counter = Counter(cluster.workload, cluster.world)
+    shape = make_shape(cluster.workload)
+    counter = Counter(Sight(shape, cluster.world))
     for _ in cluster.passes():
         counter.count()
-        fresh = Counter(cluster.workload, World(cluster.world.observed(), QUICK))
+        fresh = Counter(Sight(shape, World(cluster.world.observed(), QUICK)))
         assert {tally for tally in counter.tallies.values() if tally.live} == {
             tally for tally in fresh.tallies.values() if tally.live
         }

@@ -1,0 +1,182 @@
+"""What a workload looks like whatever is observed: its cliques and groups by name, its hashes, the places of its parts.
+
+Made once a workload and kept as long as that stays the same. `arrange` builds the views of what is there with it, and
+every later step those of what is not there yet. The invariant: it depends on the workload alone, so that whoever has
+one for a workload never needs another.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from rollouts.engine import names
+from rollouts.engine.hashing import compute_generation_hash, compute_template_hash
+from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
+from rollouts.engine.views import (
+    ENDED,
+    CliqueView,
+    GroupReplica,
+    GroupView,
+    Replica,
+    view_group,
+    view_group_replica,
+    view_replica,
+)
+from rollouts.engine.workload import CliqueTemplate, GroupTemplate, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a PodClique belongs; `group` is empty for one in no scaling group."""
+
+    replica: int
+    group: str
+    group_replica: int
+    clique: str
+
+
+@dataclass(slots=True)
+class Found:
+    """What was found of a workload and belongs to it, by name; the parts of a view are looked up here."""
+
+    indices: set[int] = field(default_factory=set)  # replicas of the set of which anything was found
+    services: dict[int, Service] = field(default_factory=dict)  # by replica of the set
+    gangs: dict[int, dict[str, Gang]] = field(default_factory=dict)  # by replica of the set
+    groups: dict[str, Group] = field(default_factory=dict)
+    parts: dict[str, set[int]] = field(default_factory=dict)  # replicas of each scaling group
+    cliques: dict[str, Clique] = field(default_factory=dict)
+    pods: dict[str, list[Pod]] = field(default_factory=dict)  # by the name of their PodClique, in order of their index
+
+
+NOTHING: Final = Found()
+
+
+class _Prefixes(dict[int, str]):
+    """What the names in a replica of the set begin with: `my-0` for replica 0. Put together once each."""
+
+    def __init__(self, workload: str) -> None:
+        super().__init__()
+        self._workload = workload
+
+    def __missing__(self, replica: int) -> str:
+        prefix = self[replica] = names.service_name(self._workload, replica)
+        return prefix
+
+
+def make_shape(workload: Workload) -> "Shape":
+    """Return the shape of a workload, its templates hashed."""
+    hashes = {clique.name: compute_template_hash(clique, workload.priority_class) for clique in workload.cliques}
+    return Shape(workload, hashes, compute_generation_hash(workload))
+
+
+class Shape:
+    """The cliques and groups of a workload, looked up by name; which views are built from."""
+
+    def __init__(self, workload: Workload, hashes: Mapping[str, str], generation_hash: str = "") -> None:
+        """Take the current template hash of each clique, and the hash over all of them."""
+        self.workload = workload
+        self.hashes = hashes
+        self.generation_hash = generation_hash
+        self.cliques = {clique.name: clique for clique in workload.cliques}
+        self.groups = {group.name: group for group in workload.groups}
+        self.group_of = {name: group.name for group in workload.groups for name in group.clique_names}
+        self.standalone = tuple(clique for clique in workload.cliques if clique.name not in self.group_of)
+        self.indices = frozenset(range(workload.replicas))  # of the replicas that are wanted
+        self.prefixes = _Prefixes(workload.name)
+
+    @cached_property
+    def _clique_pattern(self) -> re.Pattern[str]:
+        alone = "|".join(re.escape(clique.name) for clique in self.standalone) or "(?!)"
+        members = "|".join(
+            f"{re.escape(group)}-(?:0|[1-9][0-9]*)-{re.escape(clique)}" for clique, group in self.group_of.items()
+        )
+        return re.compile(f"{re.escape(self.workload.name)}-(0|[1-9][0-9]*)-(?:({alone})|({members or '(?!)'}))")
+
+    def place(self, name: str) -> Place | None:
+        """Return where a PodClique of this name belongs, or None if it is none of this workload's."""
+        match = self._clique_pattern.fullmatch(name)
+        if match is None:
+            return None
+        if match[2] is not None:
+            return Place(int(match[1]), "", -1, match[2])
+        for clique, group in self.group_of.items():
+            inner = re.fullmatch(f"{re.escape(group)}-([0-9]+)-{re.escape(clique)}", match[3])
+            if inner is not None:
+                return Place(int(match[1]), group, int(inner[1]), clique)
+        return None
+
+    # Views of what is found, and of what is not there yet.
+
+    def replica(self, index: int, found: Found = NOTHING) -> Replica:
+        """Return a replica of the set."""
+        prefix = self.prefixes[index]
+        cliques = []
+        for template in self.standalone:
+            name = f"{prefix}-{template.name}"
+            cliques.append(self.clique_view(name, template, found.cliques.get(name), found.pods.get(name, ())))
+        groups = [self._group(f"{prefix}-{template.name}", template, found) for template in self.workload.groups]
+        service, gangs = found.services.get(index), found.gangs.get(index, {})
+        return view_replica(prefix, index, service, tuple(cliques), groups=tuple(groups), gangs=gangs)
+
+    def _group(self, name: str, template: GroupTemplate, found: Found) -> GroupView:
+        indices = sorted(found.parts.get(name, ()))
+        replicas = {index: self.group_replica(name, template, index, found) for index in indices}
+        group = found.groups.get(name)
+        is_updating = group is not None and self.is_updating(group)
+        return view_group(name, template, group, replicas, is_updating=is_updating)
+
+    def group_replica(self, group: str, template: GroupTemplate, index: int, found: Found = NOTHING) -> GroupReplica:
+        """Return a replica of a group (by its full name), all its cliques in it, there or not."""
+        part = f"{group}-{index}"
+        views = []
+        for clique in template.clique_names:
+            name = f"{part}-{clique}"
+            pods = found.pods.get(name, ())
+            views.append(self.clique_view(name, self.cliques[clique], found.cliques.get(name), pods))
+        return view_group_replica(part, index, tuple(views))
+
+    def clique_view(self, name: str, template: CliqueTemplate, clique: Clique | None, of: Iterable[Pod]) -> CliqueView:
+        """Return a clique with its pods counted."""
+        current = self.hashes[template.name]
+        pods = live = tuple(of)
+        available = scheduled = gated = outdated = 0
+        for pod in pods:
+            if pod.leaving or pod.phase in ENDED:
+                live = ()
+                continue
+            available += pod.ready
+            scheduled += pod.node != ""
+            gated += pod.gated
+            outdated += pod.template_hash != current
+        if pods and not live:
+            live = tuple([pod for pod in pods if not pod.leaving and pod.phase not in ENDED])
+        wanted = template.replicas if clique is None else clique.replicas
+        needed = min(template.min_available, wanted)
+        is_live = clique is not None and not clique.leaving
+        is_updating = clique is not None and self.is_updating(clique)
+        is_available = is_live and available >= needed
+        is_complete = (
+            clique is not None
+            and is_live
+            and len(live) == available == wanted
+            and not outdated
+            and clique.template_hash == current
+            and not (is_updating and wanted > 0 and live[-1].index >= wanted)
+        )
+        # By position, in the order of the fields: by name it takes more than twice as long.
+        # fmt: off
+        return CliqueView(
+            name, template, current, clique, is_live, wanted, needed,
+            pods, live, available, scheduled, gated, outdated,
+            is_updating, is_available, is_complete,
+        )
+        # fmt: on
+
+    def is_updating(self, component: Clique | Group) -> bool:
+        """Whether the update of a component to the current templates has begun and not ended."""
+        progress = component.status.get("updateProgress")
+        if not progress or progress.get("updateEndedAt"):
+            return False
+        return bool(progress.get("podCliqueSetGenerationHash") == self.generation_hash)
