@@ -9,6 +9,7 @@ from typing import Any
 
 import dj_database_url
 from csp.constants import NONE, SELF
+from kombu import Queue
 
 from grove_ui.environment import BASE_DIR, ConfigurationError, ensure_secret_key, read_environment
 
@@ -180,9 +181,14 @@ CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_CONCURRENCY = ENVIRONMENT.worker_processes
 CELERY_TIMEZONE = "UTC"
+# The sweep must not stand behind ten thousand workloads: a worker takes from both queues in turn.
+CELERY_TASK_DEFAULT_QUEUE = "reconcile"
+CELERY_TASK_QUEUES = [Queue("reconcile"), Queue("upkeep")]
+CELERY_TASK_ROUTES = {"rollouts.tasks.sweep": {"queue": "upkeep"}, "rollouts.tasks.resync": {"queue": "upkeep"}}
 CELERY_BEAT_SCHEDULE = {
-    # A sweep that was not picked up before the next one is due has nothing left to add.
+    # One that was not picked up before the next one is due has nothing left to add.
     "sweep": {"task": "rollouts.tasks.sweep", "schedule": 1.0, "options": {"expires": 2.0}},
+    "resync": {"task": "rollouts.tasks.resync", "schedule": 300.0, "options": {"expires": 300.0}},
 }
 
 # How old the last sign of life may be before /readyz says no. API servers send a bookmark about every minute.

@@ -2,11 +2,24 @@
 
 from celery import shared_task
 
-from rollouts import heartbeats
+from rollouts import dispatch, heartbeats, reconciler
 from rollouts.connections import redis_client
+
+
+@shared_task
+def reconcile(key: str) -> None:
+    """Take one workload further, if it is due and nobody else works on it."""
+    dispatch.work(key, reconciler.reconcile)
 
 
 @shared_task
 def sweep() -> None:
     """Look after what the queue may have lost; beat calls it every second, and twice does no harm."""
+    dispatch.sweep()
     heartbeats.record_sweep(redis_client())
+
+
+@shared_task
+def resync() -> None:
+    """Wake every workload, whatever was missed; beat calls it every few minutes."""
+    dispatch.wake_everything()

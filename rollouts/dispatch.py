@@ -1,0 +1,139 @@
+"""Wakes workloads, and takes a woken one through its passes: the only user of the queue and the only publisher.
+
+Before it: the watcher and the services, which say that something changed (`wake`), and the Celery tasks, a few lines
+each. After it: `workqueue`, which knows what is due, and the broker, which carries keys to the workers. What a pass
+does is not known here: it is a function from a key to an `Outcome`.
+
+A message that cannot be sent is nobody's problem: the key is due in the queue and the sweep sends it again. A Redis
+that loses what it held, all of it or the last second, comes back as another run of the server: the next sweep sees that
+and wakes everything.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from celery import current_app
+from celery.exceptions import SoftTimeLimitExceeded
+from django.conf import settings
+from kombu.exceptions import KombuError
+from redis import RedisError
+
+from rollouts import metrics
+from rollouts.connections import redis_client
+from rollouts.models import Workload
+from rollouts.outcomes import Again, Done, Outcome, Retry, Stop, Wait
+from rollouts.workqueue import Claim, Ended, Key, WorkQueue
+
+logger = logging.getLogger(__name__)
+
+RECONCILE: Final = "rollouts.tasks.reconcile"
+# So long a key that is due again at once goes on in the same worker, without a message; then others have their turn.
+TURN_SECONDS: Final = 2.0
+_SERVER_SEEN: Final = "grove:queue:server"
+
+Reconcile = Callable[[Key], Outcome]
+Publish = Callable[[Iterable[Key]], None]
+
+
+def wake(keys: Iterable[Key]) -> bool:
+    """Have workers look at workloads; False when Redis is away: nothing is noted then, try again."""
+    try:
+        publish(open_queue().add(keys))
+    except RedisError as error:
+        logger.warning("Workloads cannot be woken: Redis does not answer (%s)", type(error).__name__)
+        return False
+    return True
+
+
+def wake_everything() -> bool:
+    """Wake every workload of every mirrored cluster."""
+    rows = Workload.objects.values_list("cluster__name", "namespace", "name")
+    return wake(f"{cluster}/{namespace}/{name}" for cluster, namespace, name in rows.iterator())
+
+
+def sweep() -> None:
+    """Send what the queue says is due or seems lost; after a restart of Redis wake everything."""
+    redis = redis_client()
+    publish(open_queue().sweep())
+    run = str(redis.info("server")["run_id"]).encode()
+    # Noted last: if this process ends half-way, the next sweep wakes everything once more.
+    if redis.get(_SERVER_SEEN) != run and wake_everything():
+        redis.set(_SERVER_SEEN, run)
+
+
+def work(key: Key, reconcile: Reconcile) -> None:
+    """Take a workload through its passes until nothing is due or its turn is over."""
+    try:
+        run_turn(open_queue(), key, reconcile)
+    finally:
+        metrics.flush(redis_client())
+
+
+def open_queue() -> WorkQueue:
+    """The queue of workloads to reconcile."""
+    return WorkQueue(redis_client(), lease_ms=round(settings.RECONCILE_LEASE_SECONDS * 1000))
+
+
+def publish(keys: Iterable[Key]) -> None:
+    """Send the messages of keys that are due; those that cannot be sent are left to the sweep."""
+    try:
+        with current_app.producer_or_acquire() as producer:
+            for key in keys:
+                current_app.send_task(RECONCILE, (key,), producer=producer)
+    except (KombuError, RedisError, OSError) as error:
+        logger.warning("Messages to the workers are late: %s", error)
+
+
+def run_turn(
+    queue: WorkQueue,
+    key: Key,
+    reconcile: Reconcile,
+    *,
+    publish: Publish = publish,
+    turn_seconds: float = TURN_SECONDS,
+) -> None:
+    """Claim a key and run passes over it; a doubled message claims nothing and ends here."""
+    turn_ends = time.monotonic() + turn_seconds
+    while (claim := queue.claim(key)) is not None:
+        ended = _settle(queue, claim, _attempt(claim, reconcile))
+        if ended is Ended.LOST:
+            logger.warning("%s: claim %d outlived its lease; what it found is looked at anew", key, claim.epoch)
+        if ended is not Ended.DUE:
+            return
+        if time.monotonic() >= turn_ends:
+            publish([key])
+            return
+
+
+def _attempt(claim: Claim, reconcile: Reconcile) -> Outcome:
+    """Run one pass. Whatever it raises concerns this workload alone: it is retried, and the others go on."""
+    started = time.monotonic()
+    try:
+        outcome = reconcile(claim.key)
+    except SoftTimeLimitExceeded:
+        outcome = Retry("the pass took longer than its time limit")
+    except Exception as error:
+        # The whole story once, not with every attempt.
+        logger.warning("%s: the pass raised", claim.key, exc_info=claim.attempt == 1)
+        outcome = Retry(f"{type(error).__name__}: {error}")
+    metrics.observe_pass(type(outcome).__name__, time.monotonic() - started)
+    return outcome
+
+
+def _settle(queue: WorkQueue, claim: Claim, outcome: Outcome) -> Ended:
+    """End the flight as the pass came out."""
+    match outcome:
+        case Done():
+            return queue.done(claim)
+        case Again():
+            return queue.done(claim, again=True)
+        case Wait(after_seconds):
+            return queue.wait(claim, max(0, round(after_seconds * 1000)))
+        case Retry(error):
+            logger.warning("%s: attempt %d failed: %s", claim.key, claim.attempt, error)
+            return queue.back_off(claim)
+        case Stop(error, reason):
+            logger.warning("%s: left alone until it changes (%s): %s", claim.key, reason, error)
+            return queue.done(claim)
