@@ -90,8 +90,11 @@ class Witness:
                         self._note(kind, obj, gone=False)
                     case Deleted(obj):
                         self._note(kind, obj, gone=True)
-                    case Synced():
+                    case Synced(keys, version):
                         self._synced.add(kind)
+                        there = {key.name for key in keys}
+                        for name in self._now[kind].keys() - there:
+                            self._note_missed_end(kind, name, version)
                 self._heard.notify_all()
 
     def _note(self, kind: Resource, obj: Obj, *, gone: bool) -> None:
@@ -101,6 +104,11 @@ class Witness:
             self._now[kind].pop(metadata["name"], None)
         else:
             self._now[kind][metadata["name"]] = obj
+
+    def _note_missed_end(self, kind: Resource, name: str, version: str) -> None:
+        """After the server was away: what its list does not show has gone meanwhile."""
+        obj = self._now[kind][name]
+        self._note(kind, {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}}, gone=True)
 
     # --- now -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,138 @@
+"""What goes wrong during a run, drawn from a seeded source: processes, servers and messages that die.
+
+One deed at a time, from the thread that started the processes (the kernel ends them with that thread). Whatever was
+killed is started again after a moment, as a supervisor would; nothing is repaired in any other way.
+"""
+
+import contextlib
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from redis import Redis, RedisError
+
+from tests.apiserver import ApiServer
+from tests.chaos.proxy import Proxy
+from tests.controlling import BEAT, WATCHER, WORKER, Controller
+
+CELERYS_QUEUE = "celery"
+USUAL_SHARE = 0.03  # of requests that go wrong
+WORST_SHARE = 0.3
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 1.2
+SECONDS_AWAY = 0.7  # at most, for what was killed
+
+
+@dataclass
+class Mischief:
+    """Does wrong to a controller and to what it rests on."""
+
+    controller: Controller
+    proxy: Proxy
+    server: ApiServer
+    chance: random.Random
+    done: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        deeds: list[tuple[int, Callable[[], str]]] = [
+            (5, self.kill_worker),
+            (5, self.kill_part_of_a_worker),
+            (4, self.kill_watcher),
+            (2, self.kill_beat),
+            (2, self.kill_redis),
+            (1, self.lose_redis),
+            (4, self.cut_connections),
+            (1, self.restart_server),
+            (4, self.drop_messages),
+            (3, self.worsen),
+        ]
+        self._deeds = [deed for weight, deed in deeds for _ in range(weight)]
+
+    def go_on(self, seconds: float) -> None:
+        """Do one deed after the other for some time."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.done[self.chance.choice(self._deeds)()] += 1
+            self.revive()
+            self._pause()
+            self.proxy.badness.share = USUAL_SHARE
+
+    def cease(self) -> None:
+        """Let everything be well from now on."""
+        self.proxy.badness.share = 0.0
+        self.revive()
+
+    def revive(self) -> None:
+        """Start again what has died, by us or by itself."""
+        for one in self.controller.running:
+            if not one.is_alive:
+                one.start()
+
+    def _pause(self) -> None:
+        time.sleep(self.chance.uniform(SHORTEST_PAUSE, LONGEST_PAUSE))
+
+    def _stay_away(self) -> None:
+        time.sleep(self.chance.uniform(0.0, SECONDS_AWAY))
+
+    # --- the deeds -------------------------------------------------------------------------------------------
+
+    def kill_worker(self) -> str:
+        """Kill a worker with its pool."""
+        self.chance.choice(self.controller.of(WORKER)).kill()
+        self._stay_away()
+        return "worker killed"
+
+    def kill_part_of_a_worker(self) -> str:
+        """Kill one process of a pool; the worker has to cope."""
+        killed = self.chance.choice(self.controller.of(WORKER)).kill_one_child()
+        return "pool process killed" if killed else "no pool process to kill"
+
+    def kill_watcher(self) -> str:
+        """Kill a watcher, be it the one at work or the one that stands by."""
+        self.chance.choice(self.controller.of(WATCHER)).kill()
+        self._stay_away()
+        return "watcher killed"
+
+    def kill_beat(self) -> str:
+        """Kill a beat."""
+        self.chance.choice(self.controller.of(BEAT)).kill()
+        self._stay_away()
+        return "beat killed"
+
+    def kill_redis(self) -> str:
+        """Kill Redis; it comes back with what it had on disk."""
+        self.controller.redis.kill()
+        self._stay_away()
+        self.controller.redis.start()
+        return "Redis killed"
+
+    def lose_redis(self) -> str:
+        """Kill Redis and lose everything in it."""
+        self.controller.redis.kill()
+        self.controller.redis.forget()
+        self._stay_away()
+        self.controller.redis.start()
+        return "Redis lost with its data"
+
+    def cut_connections(self) -> str:
+        """End every connection to the API server."""
+        self.proxy.cut_all()
+        return "all connections cut"
+
+    def restart_server(self) -> str:
+        """Kill the API server and start it again."""
+        self.server.restart(seconds_away=self.chance.uniform(0.0, SECONDS_AWAY))
+        return "API server restarted"
+
+    def drop_messages(self) -> str:
+        """Lose every message that no worker has taken yet."""
+        with contextlib.suppress(RedisError), Redis.from_url(self.controller.redis.url, socket_timeout=2) as redis:
+            redis.delete(CELERYS_QUEUE)
+        return "messages dropped"
+
+    def worsen(self) -> str:
+        """Let many requests go wrong for a moment."""
+        self.proxy.badness.share = WORST_SHARE
+        self._pause()
+        return "network worsened"
