@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from django.conf import settings
 from redis import Redis, RedisError
 
 from tests.apiserver import ApiServer
 from tests.chaos.proxy import Proxy
 from tests.controlling import BEAT, WATCHER, WORKER, Controller
 
-CELERYS_QUEUE = "celery"
 USUAL_SHARE = 0.03  # of requests that go wrong
 WORST_SHARE = 0.3
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 1.2
@@ -128,7 +128,7 @@ class Mischief:
     def drop_messages(self) -> str:
         """Lose every message that no worker has taken yet."""
         with contextlib.suppress(RedisError), Redis.from_url(self.controller.redis.url, socket_timeout=2) as redis:
-            redis.delete(CELERYS_QUEUE)
+            redis.delete(settings.CELERY_TASK_DEFAULT_QUEUE)
         return "messages dropped"
 
     def worsen(self) -> str:

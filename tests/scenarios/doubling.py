@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 
 from celery import Celery
+from django.conf import settings
 
 from rollouts.cluster import ClusterError
 from rollouts.cluster.resources import PODCLIQUESETS
@@ -37,4 +38,5 @@ def _send(site: Site, redis_url: str, over: threading.Event) -> None:
         with contextlib.suppress(ClusterError):
             for obj in site.cluster.list(PODCLIQUESETS).items:
                 metadata = obj["metadata"]
-                sender.send_task(TASK, (f"{site.name}/{metadata['namespace']}/{metadata['name']}",))
+                key = f"{site.name}/{metadata['namespace']}/{metadata['name']}"
+                sender.send_task(TASK, (key,), queue=settings.CELERY_TASK_DEFAULT_QUEUE)
