@@ -34,11 +34,11 @@ class Environment:
     sandbox_port: int
     # Holds the SQLite database, Redis data, the sandbox's state and the generated secret key.
     data_dir: Path
-    # Which cluster to steer: "sandbox", "kubeconfig" or "in-cluster".
-    cluster: str
-    # With cluster "kubeconfig": the file (None: the user's default one) and the context (None: the current one).
+    # Where the clusters to steer come from: one or several of "sandbox", "kubeconfig" and "in-cluster".
+    clusters: tuple[str, ...]
+    # With "kubeconfig": the file (None: the user's own) and its contexts, a cluster each (none: the current one).
     kubeconfig: Path | None
-    kube_context: str | None
+    kube_contexts: tuple[str, ...]
     # None: SQLite and the local Redis server under `data_dir`.
     database_url: str | None
     redis_url: str | None
@@ -52,6 +52,10 @@ class Environment:
     admin_password: str | None
     # Celery's process pool.
     worker_processes: int
+    # How long a worker that fell silent keeps its workload; the limits of a pass are fractions of it.
+    reconcile_lease_seconds: int
+    # Lets a Prometheus read /metrics without a session; None: only those who are signed in.
+    metrics_token: str | None
 
 
 def parse_environment(variables: Mapping[str, str]) -> Environment:
@@ -62,9 +66,9 @@ def parse_environment(variables: Mapping[str, str]) -> Environment:
         port=_parse_port(variables, "PORT", 8000),
         sandbox_port=_parse_port(variables, "SANDBOX_PORT", 8001),
         data_dir=Path(variables.get("DATA_DIR") or BASE_DIR / "var").expanduser().resolve(),
-        cluster=_parse_choice(variables, "CLUSTER", CLUSTER_KINDS),
+        clusters=_parse_choices(variables, "CLUSTER", CLUSTER_KINDS),
         kubeconfig=Path(kubeconfig).expanduser() if kubeconfig else None,
-        kube_context=variables.get("KUBE_CONTEXT") or None,
+        kube_contexts=_parse_list(variables, "KUBE_CONTEXT", ()),
         database_url=variables.get("DATABASE_URL") or None,
         redis_url=variables.get("REDIS_URL") or None,
         allowed_hosts=_parse_list(variables, "ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]")),
@@ -74,6 +78,8 @@ def parse_environment(variables: Mapping[str, str]) -> Environment:
         admin_user=variables.get("GROVE_ADMIN_USER") or "admin",
         admin_password=variables.get("GROVE_ADMIN_PASSWORD") or None,
         worker_processes=_parse_count(variables, "WORKER_PROCESSES", 2),
+        reconcile_lease_seconds=_parse_count(variables, "RECONCILE_LEASE_SECONDS", 60),
+        metrics_token=variables.get("METRICS_TOKEN") or None,
     )
 
 
@@ -128,11 +134,14 @@ def _parse_count(variables: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def _parse_choice(variables: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    text = variables.get(name) or choices[0]
-    if text not in choices:
-        raise ConfigurationError(f"{name} is {text!r}; set it to one of {', '.join(choices)}")
-    return text
+def _parse_choices(variables: Mapping[str, str], name: str, choices: tuple[str, ...]) -> tuple[str, ...]:
+    chosen = _parse_list(variables, name, choices[:1])
+    unknown = next((text for text in chosen if text not in choices), None)
+    if unknown is not None:
+        raise ConfigurationError(
+            f"{name} is {unknown!r}; set it to one of {', '.join(choices)}, or to several separated by commas"
+        )
+    return tuple(dict.fromkeys(chosen))
 
 
 def _parse_bool(variables: Mapping[str, str], name: str) -> bool:

@@ -8,8 +8,9 @@ from django.conf import settings
 from redis import RedisError
 
 from rollouts import heartbeats
-from rollouts.connections import redis_client
-from rollouts.readiness import Part, readiness_detail
+from rollouts.cluster import Misconfigured
+from rollouts.connections import cluster_names, redis_client
+from rollouts.readiness import Part, is_ready, readiness_detail
 
 # The kinds an operator counts by, in the order of the page.
 _COUNTED = {
@@ -23,32 +24,49 @@ _COUNTED = {
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterCounts:
+    """A cluster and how much of everything it holds."""
+
+    name: str
+    # Label and number for each kind, empty until the cluster has been listed.
+    counts: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """What the first page shows."""
 
-    cluster: str
+    clusters: Sequence[ClusterCounts]
     parts: Sequence[Part]
-    # Label and number for each kind, empty until the cluster has been listed.
-    counts: Sequence[tuple[str, int]]
-    # Where kubectl finds the sandbox, None for a real cluster.
+    # Where kubectl finds the sandbox, None without one.
     kubeconfig: Path | None
 
     @property
     def ready(self) -> bool:
+        """Whether work can be done."""
+        return is_ready(self.parts)
+
+    @property
+    def well(self) -> bool:
         """Whether every part can do its work."""
         return all(part.ok for part in self.parts)
 
 
 def overview_detail() -> Overview:
-    """Read the state of the installation and of its cluster."""
+    """Read the state of the installation and of its clusters."""
     environment = settings.ENVIRONMENT
-    sandbox = environment.cluster == "sandbox"
     return Overview(
-        cluster=environment.cluster,
+        clusters=[ClusterCounts(name, _counts(name)) for name in _cluster_names()],
         parts=readiness_detail(),
-        counts=_counts(environment.cluster),
-        kubeconfig=environment.data_dir / "sandbox.kubeconfig" if sandbox else None,
+        kubeconfig=environment.data_dir / "sandbox.kubeconfig" if "sandbox" in environment.clusters else None,
     )
+
+
+def _cluster_names() -> Sequence[str]:
+    try:
+        return cluster_names()
+    except Misconfigured:
+        return ()
 
 
 def _counts(cluster: str) -> list[tuple[str, int]]:

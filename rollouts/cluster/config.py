@@ -39,6 +39,11 @@ def kubeconfig(path: str | Path, context: str | None = None) -> Source:
     return lambda: _load_kubeconfig(str(path), context)
 
 
+def current_context(path: str | Path) -> str:
+    """Return the name of the context that a kubeconfig file leads to; raises Misconfigured when it leads nowhere."""
+    return _choose_context(str(path), _read_kubeconfig(str(path)), None)
+
+
 def in_cluster(directory: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> Source:
     """Use the service account of the pod we run in."""
     return lambda: _load_in_cluster(directory, environ)

@@ -16,6 +16,7 @@ from rollouts.mirror.rows import MIRRORED
 from rollouts.mirror.writing import (
     Changes,
     News,
+    end_all_but,
     ensure_cluster,
     forget,
     mark_leaving,
@@ -31,6 +32,7 @@ __all__ = [
     "Changes",
     "News",
     "Seen",
+    "end_all_but",
     "ensure_cluster",
     "forget",
     "mark_leaving",

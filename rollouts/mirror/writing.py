@@ -4,13 +4,13 @@
 the database itself compares and sets, and a row ends the same however writers interleave:
 
     news          takes the place of a row with a smaller resourceVersion, also when that was another object of the name
-    an end        marks the row gone if it is the same object (uid) or an older one; the row stays for a while as a
-                  tombstone, since older news must not bring the object back
+    an end        marks an older row gone; it stays for a while as a tombstone, since news from before the end must not
+                  bring the object back
     leaving       stays until the object is gone: a deletionTimestamp is never taken back
 
-An end that is told (a DELETED event) carries the resourceVersion of the deletion, and news after it is true: an
-object may leave the view of a label selector and come back. An end that is concluded (an answer `NotFound`) knows only
-an earlier resourceVersion; then all further news of that uid is late news.
+An end that is told (a DELETED event) carries the resourceVersion of the deletion, and news after it is true: an object
+may leave the view of a label selector and come back. An end that is concluded (an answer `NotFound`) has no
+resourceVersion; it ends the row of just that uid, and all further news of that uid is late news.
 
 The cost does not depend on how many objects there are: one statement for news and one for ends, a thousand rows each.
 """
@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 # SQLite takes 32,766 parameters in a statement; the widest table has 29 columns.
 _ROWS_A_STATEMENT: Final = 1000
 _TRIES: Final = 5
+_DEADLOCK: Final = "40P01"  # PostgreSQL's code
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,10 @@ def ensure_cluster(name: str, source: str = "") -> models.Cluster:
 
 
 def store(cluster: models.Cluster, resource: Resource, objects: Iterable[Obj], gone: Iterable[Obj] = ()) -> set[str]:
-    """Take in objects of a kind as they are now, and ends; return the keys of the workloads for which it was news."""
+    """Take in objects of a kind as they are now, and ends; return the keys of the workloads for which it was news.
+
+    An end that was concluded comes as metadata without a resourceVersion.
+    """
     return workload_keys(cluster, store_all(cluster, [Changes(resource, tuple(objects), tuple(gone))]))
 
 
@@ -89,9 +93,9 @@ def store_all(cluster: models.Cluster, changes: Iterable[Changes]) -> list[News]
         try:
             with transaction.atomic():
                 return [news for write in writes for news in _write(write)]
-        except OperationalError:
-            # Two writers of the same rows may have met in opposite order, and the database has sent one of them back.
-            if attempt == _TRIES - 1 or connection.in_atomic_block:
+        except OperationalError as error:
+            # Two writers of the same rows have met in opposite order, and the database has sent one of them back.
+            if not _is_deadlock(error) or attempt == _TRIES - 1 or connection.in_atomic_block:
                 raise
     raise AssertionError("unreachable")
 
@@ -150,13 +154,18 @@ def workload_keys(cluster: models.Cluster, news: Iterable[News]) -> set[str]:
     return {f"{cluster.name}/{part.namespace}/{part.workload}" for part in news if part.workload}
 
 
+def _is_deadlock(error: OperationalError) -> bool:
+    return getattr(error.__cause__, "sqlstate", None) == _DEADLOCK
+
+
 def _merged(changes: Iterable[Changes]) -> list[Changes]:
     """Join the changes of each kind, and put the kinds in a fixed order: writers meet in the same one."""
-    by_kind: dict[Resource, Changes] = {}
+    by_kind: dict[Resource, tuple[list[Obj], list[Obj]]] = {}
     for part in changes:
-        former = by_kind.get(part.resource, Changes(part.resource))
-        by_kind[part.resource] = Changes(part.resource, (*former.objects, *part.objects), (*former.gone, *part.gone))
-    return [by_kind[resource] for resource in MIRRORED if resource in by_kind]
+        objects, gone = by_kind.setdefault(part.resource, ([], []))
+        objects += part.objects
+        gone += part.gone
+    return [Changes(resource, *by_kind[resource]) for resource in MIRRORED if resource in by_kind]
 
 
 def _prepare(cluster: models.Cluster, changes: Changes) -> _Write:
@@ -164,7 +173,9 @@ def _prepare(cluster: models.Cluster, changes: Changes) -> _Write:
     batch = secrets.randbits(62) + 1
     fixed: Row = {"cluster_id": cluster.pk, "gone_at": None, "end_inferred": False, "batch": batch}
     rows = [make_row(table, obj) | fixed for obj in changes.objects]
-    ends = [make_row(table, obj) | fixed | {"gone_at": time.time()} for obj in changes.gone]
+    ends = [make_row(table, obj) | fixed for obj in changes.gone]
+    for row in ends:
+        row |= {"gone_at": time.time(), "end_inferred": row["resource_version"] == 0}
     return _Write(changes.resource, table, _newest_of_each_name(rows), _newest_of_each_name(ends))
 
 
@@ -229,12 +240,13 @@ def _end_statement(table: Table, count: int) -> str:
         {
             "uid": "excluded.uid",
             "gone_at": "excluded.gone_at",
-            "end_inferred": "mirror.resource_version >= excluded.resource_version",
+            "end_inferred": "excluded.resource_version <= mirror.resource_version",
             "resource_version": "CASE WHEN mirror.resource_version < excluded.resource_version "
             "THEN excluded.resource_version ELSE mirror.resource_version END",
             "batch": "CASE WHEN mirror.gone_at IS NULL THEN excluded.batch ELSE mirror.batch END",
         },
-        "(mirror.gone_at IS NULL AND mirror.uid = excluded.uid) OR mirror.resource_version < excluded.resource_version",
+        "mirror.resource_version < excluded.resource_version OR (mirror.gone_at IS NULL AND "
+        "mirror.uid = excluded.uid AND excluded.resource_version IN (0, mirror.resource_version))",
     )
 
 

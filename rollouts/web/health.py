@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 
-from rollouts.readiness import readiness_detail
+from rollouts.readiness import is_ready, readiness_detail
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
@@ -36,9 +36,9 @@ def _healthz() -> HttpResponse:
 
 
 def _readyz() -> HttpResponse:
-    """Say part by part whether work can be done: 200 when all can, else 503."""
+    """Say part by part whether work can be done: 200 when it can, else 503."""
     parts = readiness_detail()
-    ready = all(part.ok for part in parts)
+    ready = is_ready(parts)
     body = {
         "ready": ready,
         "parts": [{"name": part.name, "ok": part.ok, "detail": part.detail} for part in parts],

@@ -89,6 +89,9 @@ def test_an_object_may_leave_a_selector_and_come_back(cluster: models.Cluster) -
     mirror.store(cluster, PODS, [], gone=[objects.pod(version=4)])
     assert mirror.store(cluster, PODS, [objects.pod(version=5)]) == {KEY}
     assert stored() is not None
+    # The same told at once.
+    mirror.store(cluster, PODS, [objects.pod(version=9)], gone=[objects.pod(version=8)])
+    assert stored() is not None
 
 
 def test_another_object_of_the_name_takes_the_place_of_the_former(cluster: models.Cluster) -> None:

@@ -12,13 +12,13 @@ def test_nothing_set_gives_working_defaults() -> None:
     environment = parse_environment({})
     assert (environment.host, environment.port, environment.sandbox_port) == ("127.0.0.1", 8000, 8001)
     assert environment.data_dir == BASE_DIR / "var"
-    assert environment.cluster == "sandbox"
+    assert (environment.clusters, environment.kube_contexts) == (("sandbox",), ())
     assert environment.database_url is None
     assert environment.redis_url is None
 
 
 def test_merely_having_a_kubeconfig_does_not_choose_a_real_cluster() -> None:
-    assert parse_environment({"KUBECONFIG": "/home/me/.kube/config"}).cluster == "sandbox"
+    assert parse_environment({"KUBECONFIG": "/home/me/.kube/config"}).clusters == ("sandbox",)
 
 
 def test_an_empty_variable_counts_as_not_set() -> None:
@@ -34,6 +34,7 @@ def test_an_empty_variable_counts_as_not_set() -> None:
         ("PORT", "²", "a whole number from 1 up"),
         ("SANDBOX_PORT", "70000", "a port from 1 to 65535"),
         ("CLUSTER", "prod", "one of sandbox, kubeconfig, in-cluster"),
+        ("CLUSTER", "sandbox,prod", "one of sandbox, kubeconfig, in-cluster"),
         ("HTTPS", "maybe", "1 or 0"),
         ("WORKER_PROCESSES", "0", "a whole number from 1 up"),
     ],
@@ -43,6 +44,11 @@ def test_a_wrong_value_is_named_with_the_way_out(name: str, value: str, way_out:
         parse_environment({name: value})
     assert str(caught.value).startswith(f"{name} is ")
     assert way_out in str(caught.value)
+
+
+def test_several_clusters_are_named_in_a_list() -> None:
+    environment = parse_environment({"CLUSTER": "sandbox, kubeconfig", "KUBE_CONTEXT": "east,west"})
+    assert (environment.clusters, environment.kube_contexts) == (("sandbox", "kubeconfig"), ("east", "west"))
 
 
 def test_lists_are_split_at_commas() -> None:

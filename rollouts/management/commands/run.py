@@ -28,7 +28,7 @@ from redis import Redis, RedisError
 from grove_ui.environment import BASE_DIR, Environment
 from rollouts import heartbeats
 from rollouts.cluster import ClusterError, Patience
-from rollouts.connections import connect_cluster, redis_client
+from rollouts.connections import cluster_entries, connect_cluster, redis_client
 from rollouts.redis_server import RedisMissingError, find_redis_server, redis_command
 from rollouts.services import FirstAccount, account_ensure_first
 from rollouts.supervisor import Log, Program, StartError, Supervisor
@@ -54,10 +54,9 @@ class Command(BaseCommand):
 def _prepare(environment: Environment) -> FirstAccount:
     """Look at everything that must be in place, and bring the database and static files up to date."""
     _check_port(environment.host, environment.port, "PORT")
-    if environment.cluster == "sandbox":
+    if "sandbox" in environment.clusters:
         _check_port("127.0.0.1", environment.sandbox_port, "SANDBOX_PORT")
-    else:
-        _check_cluster(environment)
+    _check_clusters()
     if environment.redis_url:
         _check_redis()
     if environment.database_url and connection.vendor == "postgresql":
@@ -97,7 +96,7 @@ async def _start(supervisor: Supervisor, environment: Environment) -> None:
     if not environment.redis_url:
         await supervisor.start(_redis(environment))
         await asyncio.to_thread(heartbeats.clear, redis_client())
-    if environment.cluster == "sandbox":
+    if "sandbox" in environment.clusters:
         await supervisor.start(_sandbox(environment))
     for program in (_worker(), _beat(), _watcher(), _web(environment)):
         await supervisor.start(program)
@@ -190,15 +189,28 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _check_cluster(environment: Environment) -> None:
-    cluster = connect_cluster(Patience(connect=3, read=5, deadline=6))
+def _check_clusters() -> None:
+    """Refuse to start when none of the clusters can be used: with one that can there is work to do."""
+    entries = cluster_entries()
+    real = [entry.name for entry in entries if entry.kind != "sandbox"]
+    troubles = [trouble for name in real if (trouble := _find_trouble(name))]
+    if real and len(troubles) == len(entries):
+        raise StartError(
+            f"{' '.join(troubles)} Start it, correct KUBECONFIG and KUBE_CONTEXT, or unset CLUSTER to use the sandbox"
+        )
+
+
+def _find_trouble(name: str) -> str | None:
+    """Return why a cluster cannot be used, as a sentence."""
+    try:
+        cluster = connect_cluster(name, Patience(connect=3, read=5, deadline=6))
+    except ClusterError as error:
+        return f"The cluster {name} cannot be used: {error}"
     try:
         cluster.version()
     except ClusterError as error:
-        raise StartError(
-            f"The cluster of CLUSTER={environment.cluster} at {cluster.url} cannot be used ({error}); start it, "
-            "correct KUBECONFIG and KUBE_CONTEXT, or unset CLUSTER to use the sandbox"
-        ) from error
+        return f"The cluster {name} at {cluster.url} cannot be used ({error})."
+    return None
 
 
 def _check_port(host: str, port: int, variable: str) -> None:
@@ -258,7 +270,7 @@ def _greeting(environment: Environment, account: FirstAccount) -> str:
         f"  Sign in as           {account.username}",
         f"  Password             {password}",
     ]
-    if environment.cluster == "sandbox":
+    if "sandbox" in environment.clusters:
         kubeconfig = environment.data_dir / "sandbox.kubeconfig"
         lines.append(f"  kubectl              KUBECONFIG={kubeconfig} kubectl get nodes,pcs,pods")
     return "\n".join([*lines, "  Ctrl-C stops everything; the data stays.", ""])

@@ -1,28 +1,77 @@
-"""`manage.py watch`: the watcher process. Listens to the configured cluster until it is told to stop."""
+"""`manage.py watch`: the watcher process. Keeps the mirrors of all configured clusters until it is told to stop.
+
+One watcher a cluster, each in threads of its own: a cluster that is away is no matter of the others. Which clusters
+there are is looked at again every few seconds, since a kubeconfig may be written after we were started.
+"""
 
 import signal
-from typing import Any
+import threading
+from functools import partial
+from typing import Any, Final
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from rollouts import dispatch, feed, metrics
 from rollouts.cluster import Misconfigured
-from rollouts.connections import connect_cluster, redis_client
+from rollouts.connections import ClusterEntry, cluster_entries, connect_cluster, redis_client
 from rollouts.watcher import Watcher
+
+_FLUSH_SECONDS: Final = 1.0
+_FLUSHES_A_LOOK: Final = 5
 
 
 class Command(BaseCommand):
-    """Listen to the cluster."""
+    """Listen to the clusters."""
 
-    help = "Listen to the cluster and keep what the product knows of it current."
+    help = "Listen to the clusters and keep what the product knows of them current."
 
     def handle(self, *_args: Any, **_options: Any) -> None:
-        """Run the watcher until SIGTERM or SIGINT."""
+        """Run the watchers until SIGTERM or SIGINT."""
+        stopped = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stopped.set())
+        crew = _Crew()
         try:
-            cluster = connect_cluster()
+            while not stopped.is_set():
+                crew.adjust(cluster_entries())
+                for _ in range(_FLUSHES_A_LOOK):
+                    stopped.wait(_FLUSH_SECONDS)
+                    metrics.flush(redis_client())
         except Misconfigured as error:
             raise CommandError(str(error)) from error
-        watcher = Watcher(settings.ENVIRONMENT.cluster, cluster, redis_client())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: watcher.stop())
-        watcher.run()
+        finally:
+            crew.adjust(())
+
+
+class _Crew:
+    """The watchers at work, by the name of their cluster."""
+
+    def __init__(self) -> None:
+        self._watchers: dict[str, tuple[Watcher, threading.Thread]] = {}
+
+    def adjust(self, entries: tuple[ClusterEntry, ...]) -> None:
+        """Have one watcher for each of these clusters, and none for others."""
+        wanted = {entry.name: entry for entry in entries}
+        leaving = [self._watchers.pop(name) for name in self._watchers.keys() - wanted.keys()]
+        for watcher, _ in leaving:
+            watcher.stop()
+        for _, thread in leaving:
+            thread.join()
+        for name in wanted.keys() - self._watchers.keys():
+            watcher = _watcher(wanted[name])
+            thread = threading.Thread(target=watcher.run, name=name)
+            thread.start()
+            self._watchers[name] = (watcher, thread)
+
+
+def _watcher(entry: ClusterEntry) -> Watcher:
+    redis = redis_client()
+    return Watcher(
+        entry.name,
+        partial(connect_cluster, entry.name),
+        redis,
+        wake=dispatch.wake,
+        publish=partial(feed.publish, redis),
+        source=entry.origin,
+        on_batch=partial(metrics.observe_watch, entry.name),
+    )

@@ -1,0 +1,187 @@
+"""Keeps the mirror of one cluster current, as long as it is this watcher's turn.
+
+Before it: `leadership`, which says whose turn it is, and `connections`, which knows the way to the cluster. After it:
+`session`, which listens and writes rows, `announcer`, which wakes and publishes, and `report`, which tells how we stand
+with the cluster.
+
+`Watcher.run` is a loop with a turn every half second that only ever looks: at the lease, at the session, at the
+database. Whatever it finds wrong it mends by ending the session and beginning another one, which lists everything
+anew. A cluster that cannot be used, or a database that is away, is tried again with growing pauses; watchers of other
+clusters know nothing of it.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from django.db import DatabaseError, connection
+from redis import Redis
+
+from rollouts import mirror, models
+from rollouts.cluster import Cluster, Misconfigured, Patience, Resource
+from rollouts.cluster.patience import compute_pause
+from rollouts.leadership import Leadership, Standing
+from rollouts.watcher.announcer import Announcer, Publish, Wake
+from rollouts.watcher.notebook import Account
+from rollouts.watcher.report import Report
+from rollouts.watcher.session import Session
+from rollouts.watcher.troubles import Finding, explain
+
+__all__ = ["Watcher"]
+
+logger = logging.getLogger(__name__)
+
+_TURN_SECONDS: Final = 0.5
+_LOOK_SECONDS: Final = 2.0  # between two looks at whether the database still has what was written
+_COUNT_SECONDS: Final = 15.0  # between two comparisons of all rows with what was heard
+_PURGE_SECONDS: Final = 60.0
+_TOMBSTONE_SECONDS: Final = 600.0  # far longer than news can be on its way
+_PATIENCE: Final = Patience(first_pause=0.5, longest_pause=15.0)
+
+
+class Watcher:
+    """Watches one cluster until it is stopped."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], Cluster],
+        redis: Redis,
+        *,
+        wake: Wake,
+        publish: Publish,
+        source: str = "",
+        on_batch: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        self._name = name
+        self._source = source
+        self._connect = connect
+        self._on_batch = on_batch
+        self._leadership = Leadership(redis, name)
+        self._announcer = Announcer(name, wake, publish)
+        self._report = Report(name, redis, self._announcer)
+        self._session: Session | None = None
+        self._failures = 0  # sessions in a row that did not begin, or did not last
+        self._not_before = 0.0  # monotonic: when the next session may begin
+        self._looks = dict.fromkeys(_PERIODS, 0.0)  # monotonic: when each was last taken
+        self._doubted: frozenset[Resource] = frozenset()  # kinds that had too few rows at the last comparison
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Watch until `stop` is called."""
+        self._announcer.start()
+        try:
+            while not self._stopped.is_set():
+                self._turn()
+                self._stopped.wait(_TURN_SECONDS)
+        finally:
+            self._end_session()
+            self._announcer.stop()
+            self._leadership.release()
+            connection.close()
+
+    def stop(self) -> None:
+        """End `run`; callable from any thread and from a signal handler."""
+        self._stopped.set()
+
+    def _turn(self) -> None:
+        standing = self._leadership.claim()
+        if standing is Standing.STANDING_BY:
+            self._end_session()
+            return
+        if standing is Standing.NEW:
+            # Nobody had the lease: wake-ups may have been lost with whoever had it, or with what Redis held.
+            self._announcer.wake_everything()
+        try:
+            if self._session is None and standing is not Standing.UNKNOWN:
+                self._begin_session()
+            if self._session is not None:
+                self._look_after(self._session)
+        except DatabaseError as error:
+            # A session that is at work waits for the database itself.
+            self._fail(f"the database does not answer ({type(error).__name__})")
+            connection.close()
+        except Exception:
+            logger.exception("The watcher of %s has failed; beginning anew", self._name)
+            self._end_session()
+            self._fail("it has failed")
+
+    # Sessions
+
+    def _begin_session(self) -> None:
+        if time.monotonic() < self._not_before:
+            return
+        row = mirror.ensure_cluster(self._name, self._source)
+        try:
+            cluster = self._connect()
+        except Misconfigured as error:
+            self._report.tell(row, Finding(models.Trouble.MISCONFIGURED, str(error)), None)
+            self._fail(str(error))
+            # Another watcher may have a configuration that can be used.
+            self._leadership.release()
+            return
+        self._session = Session(row, cluster, self._announcer, self._on_batch)
+        self._session.start()
+        self._doubted = frozenset()
+
+    def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.stop()
+
+    def _fail(self, why: str) -> None:
+        """Wait longer each time before the next session."""
+        pause = compute_pause(_PATIENCE, self._failures)
+        if self._failures == 0:
+            logger.warning("Cluster %s is not watched: %s", self._name, why)
+        self._failures += 1
+        self._not_before = time.monotonic() + pause
+
+    # What is looked at
+
+    def _look_after(self, session: Session) -> None:
+        account = session.notebook.read()
+        self._report.tell(session.row, explain(account.failures), account)
+        if account.is_complete:
+            self._failures = 0
+        if self._is_time("look"):
+            # A file that was deleted stays open for those who have it open; by its name it is a new one.
+            connection.close()
+        if session.is_obsolete or self._is_lost(session, account):
+            self._end_session()
+            self._fail("its mirror has to be made anew")
+        if self._is_time("purge"):
+            mirror.purge(before=time.time() - _TOMBSTONE_SECONDS)
+
+    def _is_lost(self, session: Session, account: Account) -> bool:
+        """Say whether the database no longer has what was written: it was made anew, or rows were dropped."""
+        if not account.is_complete:
+            return False
+        is_complete = models.Cluster.objects.filter(pk=session.row.pk).values_list("complete", flat=True).first()
+        if not is_complete:
+            return True
+        if not self._is_time("count"):
+            return False
+        # News may be on its way to the database: only what is missing twice is missing.
+        missing = frozenset(
+            resource for resource in account.counts if _count(session, resource) < account.counts[resource]
+        )
+        lost, self._doubted = missing & self._doubted, missing
+        return bool(lost)
+
+    def _is_time(self, task: str) -> bool:
+        now = time.monotonic()
+        if now - self._looks[task] < _PERIODS[task]:
+            return False
+        self._looks[task] = now
+        return True
+
+
+_PERIODS: Final = {"look": _LOOK_SECONDS, "count": _COUNT_SECONDS, "purge": _PURGE_SECONDS}
+
+
+def _count(session: Session, resource: Resource) -> int:
+    rows = mirror.MIRRORED[resource].model.objects.filter(cluster=session.row)
+    return rows.count()

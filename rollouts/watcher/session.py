@@ -1,0 +1,274 @@
+"""One listening to a cluster: from its lists on, until it is stopped or has to begin anew.
+
+Before it: `cluster.Watch`, one thread a kind, each an unbroken account. After it: `mirror`, written by one thread, and
+the `announcer`. All kinds come together in one queue; what waits there is written in one transaction. The first event
+of a quiet moment is therefore written at once, and a burst costs a few statements.
+
+The invariants: rows are in the database before anybody is told; news is taken out of the queue only to be written, so
+a database that is away for a while costs time and no news. A session must begin anew, with lists, when the database
+has lost what the session wrote (`is_obsolete`), or when the cluster has gone back in time or is another one.
+"""
+
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, ParamSpec, TypeVar
+
+from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError, connection
+from django.db.models import Max
+
+from rollouts import mirror, models
+from rollouts.cluster import (
+    Changed,
+    Cluster,
+    ClusterError,
+    Deleted,
+    Forbidden,
+    Note,
+    NotFound,
+    Obj,
+    Patience,
+    Resource,
+    Synced,
+    Watch,
+)
+from rollouts.cluster.patience import compute_pause
+from rollouts.cluster.resources import NAMESPACES, PODS, SERVICES
+from rollouts.engine import names
+from rollouts.watcher.announcer import Announcer
+from rollouts.watcher.notebook import Notebook
+
+logger = logging.getLogger(__name__)
+
+OURS: Final = f"{names.MANAGED_BY}={names.OPERATOR}"
+# Of kinds that others use too, only what carries our labels is listened to.
+_SELECTORS: Final[Mapping[Resource, str]] = {PODS: OURS, SERVICES: OURS}
+
+_OBJECTS_AT_ONCE: Final = 500
+# Beyond that, who listens waits for who writes: the server keeps the rest.
+_LONGEST_QUEUE: Final = 2000
+_DATABASE_PATIENCE: Final = Patience(first_pause=0.1, longest_pause=2.0)
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class _Heard(NamedTuple):
+    """A note on its way to the database."""
+
+    resource: Resource
+    note: Note
+    at: float  # monotonic
+
+
+class _StoppedError(Exception):
+    """The session is to end."""
+
+
+class Session:
+    """Listens and writes in threads of its own until `stop`."""
+
+    def __init__(self, row: models.Cluster, cluster: Cluster, announcer: Announcer, on_batch: Callable[[float], None]):
+        self.row = row
+        self.notebook = Notebook(tuple(mirror.MIRRORED))
+        self._cluster = cluster
+        self._announcer = announcer
+        self._on_batch = on_batch  # is told the seconds from hearing to having written and told
+        self._queue: queue.Queue[_Heard | None] = queue.Queue(_LONGEST_QUEUE)
+        self._watches = {
+            resource: Watch(cluster, resource, labels=_SELECTORS.get(resource, "")) for resource in mirror.MIRRORED
+        }
+        # No list of a kind can be older than what was known of it before the list was asked for.
+        self._highest: dict[Resource, int] = {}
+        self._stopped = threading.Event()
+        self._obsolete = threading.Event()
+        self._listeners = [
+            threading.Thread(target=self._listen, args=pair, name=f"{row.name} {pair[0]}")
+            for pair in self._watches.items()
+        ]
+        self._writer = threading.Thread(target=self._run, name=f"{row.name} writer")
+
+    @property
+    def is_obsolete(self) -> bool:
+        """Whether it is over, and another one has to begin from the lists."""
+        return self._obsolete.is_set()
+
+    def start(self) -> None:
+        """Begin."""
+        self._writer.start()
+
+    def stop(self) -> None:
+        """End, and wait for the end."""
+        self._stopped.set()
+        for watch in self._watches.values():
+            watch.stop()
+        with suppress(queue.Full):
+            self._queue.put_nowait(None)
+        self._writer.join()
+        for listener in self._listeners:
+            if listener.ident is not None:
+                listener.join()
+        self._cluster.close()
+
+    # The thread that writes
+
+    def _run(self) -> None:
+        try:
+            self._introduce()
+            for listener in self._listeners:
+                listener.start()
+            while True:
+                self._take_in(self._next_batch())
+        except _StoppedError:
+            return
+        except DatabaseError as error:
+            # A row that ours refer to is gone, or a whole table: somebody has made the database anew.
+            logger.warning("The mirror of %s is lost (%s); listing again", self.row.name, type(error).__name__)
+            self._obsolete.set()
+        except Exception:
+            logger.exception("The watcher of %s has failed; listing again", self.row.name)
+            self._obsolete.set()
+        finally:
+            connection.close()
+
+    def _introduce(self) -> None:
+        """Find out whom we talk to, before anything of it is mixed with what is known."""
+        identity, version = self._identify()
+        row = self.row
+        if identity and row.identity not in ("", identity):
+            logger.warning("Cluster %s is another one than before; its mirror is dropped", row.name)
+            self._insist(mirror.forget, row)
+        told = {"identity": identity or row.identity, "version": version, "url": self._cluster.url}
+        self._insist(models.Cluster.objects.filter(pk=row.pk).update, **told)
+        self._highest = {resource: self._insist(_highest_version, row, resource) for resource in mirror.MIRRORED}
+
+    def _identify(self) -> tuple[str, str]:
+        """Return the cluster's identity, as far as we may know it, and its version; wait until it answers."""
+        for attempt in itertools.count():
+            try:
+                version = str(self._cluster.version().get("gitVersion") or "")
+                self.notebook.fail(NAMESPACES, None)
+                return _fetch_identity(self._cluster), version
+            except ClusterError as error:
+                self.notebook.fail(NAMESPACES, error)
+                self._pause(compute_pause(self._cluster.patience, attempt, error.retry_after))
+        raise AssertionError("unreachable")
+
+    def _next_batch(self) -> list[_Heard]:
+        """Wait for news, and return it with all that has come in meanwhile."""
+        batch: list[_Heard] = []
+        with suppress(queue.Empty):
+            heard = self._queue.get()
+            while heard is not None:
+                batch.append(heard)
+                if len(batch) == _OBJECTS_AT_ONCE:
+                    break
+                heard = self._queue.get_nowait()
+        if self._stopped.is_set():
+            raise _StoppedError
+        return batch
+
+    def _take_in(self, batch: Sequence[_Heard]) -> None:
+        changes: list[mirror.Changes] = []
+        news: list[mirror.News] = []
+        for resource, note, _ in batch:
+            match note:
+                case Changed(obj):
+                    changes.append(mirror.Changes(resource, [obj]))
+                case Deleted(obj):
+                    changes.append(mirror.Changes(resource, gone=[obj]))
+                case Synced():
+                    # The list must be in before what it does not have goes.
+                    news += self._store(changes)
+                    changes = []
+                    news += self._conclude(resource, note)
+        news += self._store(changes)
+        was_complete = self.notebook.is_complete
+        for resource, note, _ in batch:
+            self.notebook.count(resource, note)
+        self._announcer.tell(news)
+        if not was_complete and self.notebook.is_complete:
+            self._complete()
+        if batch:
+            self._on_batch(time.monotonic() - batch[0].at)
+
+    def _store(self, changes: Sequence[mirror.Changes]) -> list[mirror.News]:
+        try:
+            return self._insist(mirror.store_all, self.row, changes)
+        except DataError:
+            return [news for single in changes for news in self._store_single(single)]
+
+    def _store_single(self, change: mirror.Changes) -> list[mirror.News]:
+        """Store one object: one that the database refuses must not keep back the others."""
+        try:
+            return self._insist(mirror.store_all, self.row, [change])
+        except DataError:
+            name = (change.objects or change.gone)[0]["metadata"]["name"]
+            logger.exception("%s %s cannot be stored", change.resource, name)
+            return []
+
+    def _conclude(self, resource: Resource, note: Synced) -> list[mirror.News]:
+        """Take in that a list is complete: what it does not have is gone."""
+        if int(note.resource_version) < self._highest[resource]:
+            logger.warning("Cluster %s has gone back in time; its mirror is dropped", self.row.name)
+            self._insist(mirror.forget, self.row)
+            self._obsolete.set()
+            raise _StoppedError
+        self._highest[resource] = int(note.resource_version)
+        listed = {(key.namespace, key.name) for key in note.keys}
+        return self._insist(mirror.end_all_but, self.row, resource, listed, note.resource_version)
+
+    def _complete(self) -> None:
+        """Every kind has been listed: from now on what is missing here is missing there."""
+        rows = models.Cluster.objects.filter(pk=self.row.pk)
+        if not self._insist(rows.update, complete=True):
+            raise IntegrityError
+        self._announcer.wake_everything()
+        self._announcer.tell_of_cluster()
+        logger.info("Cluster %s is mirrored", self.row.name)
+
+    def _insist(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Repeat what the database did not do because it was away."""
+        for attempt in itertools.count():
+            try:
+                return work(*args, **kwargs)
+            except (OperationalError, InterfaceError) as error:
+                if attempt == 0:
+                    logger.warning("The database does not answer (%s); trying again", type(error).__name__)
+                connection.close()
+                self._pause(compute_pause(_DATABASE_PATIENCE, attempt))
+        raise AssertionError("unreachable")
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopped.wait(seconds):
+            raise _StoppedError
+
+    # The threads that listen
+
+    def _listen(self, resource: Resource, watch: Watch) -> None:
+        for note in watch:
+            self.notebook.hear(resource, note)
+            heard = _Heard(resource, note, time.monotonic())
+            while not self._stopped.is_set():
+                with suppress(queue.Full):
+                    self._queue.put(heard, timeout=1.0)
+                    break
+
+
+def _fetch_identity(cluster: Cluster) -> str:
+    """Return what tells this cluster from all others; nothing when we may not know it."""
+    try:
+        namespace: Obj = cluster.get(NAMESPACES, "kube-system")
+    except (Forbidden, NotFound):
+        return ""
+    return str(namespace["metadata"].get("uid") or "")
+
+
+def _highest_version(row: models.Cluster, resource: Resource) -> int:
+    rows = mirror.MIRRORED[resource].model.everything.filter(cluster=row)
+    highest: int | None = rows.aggregate(highest=Max("resource_version"))["highest"]
+    return highest or 0
