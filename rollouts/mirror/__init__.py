@@ -5,6 +5,7 @@ answered to its own writes. After it: the engine, which is handed one workload a
 
     rows       what of an object is kept, as the columns of its table
     writing    how rows move: forward only, whoever writes and in whatever order
+    telling    what pages are told of it
     reading    one workload as the engine wants it, and whose object is whose
 
 The invariant: a row ends as what the cluster said last about that name, however often, late or interleaved the news
@@ -13,6 +14,7 @@ arrives. Two watchers and any number of workers may therefore write at the same 
 
 from rollouts.mirror.reading import Seen, read
 from rollouts.mirror.rows import MIRRORED
+from rollouts.mirror.telling import changes_of
 from rollouts.mirror.writing import (
     Changes,
     News,
@@ -32,6 +34,7 @@ __all__ = [
     "Changes",
     "News",
     "Seen",
+    "changes_of",
     "end_all_but",
     "ensure_cluster",
     "forget",

@@ -101,7 +101,7 @@ _CLIQUE: Final = (
 )
 _POD: Final = (
     *("owner_uid", "name", "uid", "clique", "index", "template_hash", "created", "node", "phase", "ready", "leaving"),
-    *("gated", "message", "failing"),
+    *("gated", "message", "failing", "gone_by"),
 )
 _GANG: Final = ("owner_uid", "name", "uid", "resource_version", "replica", "leaving", "pod_groups", "status")
 _SERVICE: Final = ("owner_uid", "name", "uid", "replica", "leaving", "publish_not_ready_addresses")

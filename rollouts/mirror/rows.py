@@ -202,6 +202,7 @@ def _pod(obj: Obj) -> Row:
         "ready": is_ready,
         "ready_since": parse_time(ready.get("lastTransitionTime")),
         "gated": any(gate.get("name") == names.GATE for gate in spec.get("schedulingGates") or ()),
+        "gone_by": parse_time(obj["metadata"].get("deletionTimestamp")),
         "failing": not is_ready and _has_failed(status),
         "reason": reason,
         "message": _clean(message),

@@ -168,6 +168,7 @@ class Pod(Owned):
     ready = models.BooleanField(default=False)
     ready_since = models.FloatField(null=True, blank=True)  # when the Ready condition last changed
     gated = models.BooleanField(default=False)
+    gone_by = models.FloatField(null=True, blank=True)  # its deletionTimestamp: when it should be gone at the latest
     failing = models.BooleanField(default=False)
     reason = models.CharField(max_length=200, blank=True)  # CamelCase, why it is not further: Unschedulable, ...
     message = models.TextField(blank=True)  # the same in the scheduler's or kubelet's words

@@ -14,16 +14,7 @@ from typing import Final
 from django.db import DatabaseError, connection
 
 from rollouts import mirror, models
-from rollouts.cluster.resources import (
-    NODES,
-    PODCLIQUES,
-    PODCLIQUESCALINGGROUPS,
-    PODCLIQUESETS,
-    PODGANGS,
-    PODS,
-    SERVICES,
-)
-from rollouts.feed import Change, Kind
+from rollouts.feed import Change
 
 logger = logging.getLogger(__name__)
 
@@ -31,16 +22,6 @@ Wake = Callable[[Iterable[str]], bool]
 Publish = Callable[[Sequence[Change]], None]
 
 _SECONDS_BETWEEN_TRIES: Final = 0.5
-
-# What pages call the parts of a workload.
-_PARTS: Final = {
-    PODCLIQUESETS: "set",
-    PODCLIQUESCALINGGROUPS: "groups",
-    PODCLIQUES: "cliques",
-    PODGANGS: "gangs",
-    SERVICES: "services",
-    PODS: "pods",
-}
 
 
 class Announcer:
@@ -74,7 +55,7 @@ class Announcer:
             return
         with self._lock:
             self._keys |= {f"{self._cluster}/{part.namespace}/{part.workload}" for part in news if part.workload}
-            self._changes += changes_of(self._cluster, news)
+            self._changes += mirror.changes_of(self._cluster, news)
         self._due.set()
 
     def tell_of_cluster(self) -> None:
@@ -125,21 +106,3 @@ class Announcer:
 def _list_keys(cluster: str) -> set[str]:
     workloads = models.Workload.objects.filter(cluster__name=cluster).values_list("namespace", "name")
     return {f"{cluster}/{namespace}/{name}" for namespace, name in workloads}
-
-
-def changes_of(cluster: str, news: Iterable[mirror.News]) -> list[Change]:
-    """Return what pages are told: one change a workload or node, naming the parts of it."""
-    parts: dict[tuple[Kind, str], set[str]] = {}
-    gone: set[tuple[Kind, str]] = set()
-    about: tuple[Kind, str]
-    for part in news:
-        if part.resource == NODES:
-            about = ("node", f"{cluster}/{part.name}")
-        elif part.workload:
-            about = ("workload", f"{cluster}/{part.namespace}/{part.workload}")
-        else:
-            continue
-        parts.setdefault(about, set()).add(_PARTS.get(part.resource, "node"))
-        if part.is_gone and part.resource in (NODES, PODCLIQUESETS):
-            gone.add(about)
-    return [Change(cluster, kind, key, tuple(sorted(parts[kind, key])), (kind, key) in gone) for kind, key in parts]
