@@ -167,10 +167,10 @@ REDIS_URL = ENVIRONMENT.redis_url or f"unix://{REDIS_SOCKET}"
 
 # One pass is bounded on every side: a call to the cluster ends before the soft limit, the soft before the hard limit,
 # the hard limit before the lease that lets another worker take the key, and all long before the broker redelivers.
-CLUSTER_REQUEST_TIMEOUT = 10
-CELERY_TASK_SOFT_TIME_LIMIT = 30
-CELERY_TASK_TIME_LIMIT = 40
-RECONCILE_LEASE_SECONDS = 60
+RECONCILE_LEASE_SECONDS = ENVIRONMENT.reconcile_lease_seconds
+CLUSTER_REQUEST_TIMEOUT = RECONCILE_LEASE_SECONDS / 6
+CELERY_TASK_SOFT_TIME_LIMIT = RECONCILE_LEASE_SECONDS / 2
+CELERY_TASK_TIME_LIMIT = RECONCILE_LEASE_SECONDS * 2 / 3
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600}
 
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
