@@ -1,6 +1,6 @@
 """What pages are told of news: rows that changed, as entries of the change feed.
 
-Before it: `writing`, which says what was news. After it: `feed`, written by whoever wrote the rows: the watcher, and the
+Before it: `writing`, which says what was news. After it: `feed`, told by whoever wrote the rows: the watcher, and the
 reconciler for its own write-throughs, since the watcher's echo of them is no news.
 """
 
