@@ -1,50 +1,33 @@
-"""The two clusters that passes are tried on: the sandbox, and a real kube-apiserver with nothing behind it."""
+"""The two clusters that passes are tried on: the sandbox, and a real kube-apiserver with its companions."""
 
-import contextlib
 import itertools
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from rollouts.cluster import Cluster, Patience, kubeconfig
+from rollouts.cluster import Cluster
 from rollouts.cluster.resources import NAMESPACES
-from tests.apiserver import HOW_TO_GET_THEM, install_definitions, missing_binaries, running_apiserver
-from tests.contract.sandbox_process import SandboxProcess
-from tests.parts import missing
-
-PATIENCE = Patience(connect=5, read=30, deadline=60)
-
-
-@contextlib.contextmanager
-def _sandbox(folder: Path) -> Iterator[Cluster]:
-    with SandboxProcess(folder) as process:
-        yield Cluster(kubeconfig(process.kubeconfig), patience=PATIENCE)
-
-
-@contextlib.contextmanager
-def _apiserver(_folder: Path) -> Iterator[Cluster]:
-    lacking = missing_binaries()
-    if lacking:
-        missing(" and ".join(lacking), HOW_TO_GET_THEM)
-    with running_apiserver() as apiserver:
-        cluster = Cluster(kubeconfig(apiserver.kubeconfig), patience=PATIENCE)
-        install_definitions(cluster)
-        yield cluster
+from tests.scenarios.sites import Site, real_site, sandbox_site
+from tests.standin import make_nodes
 
 
 @pytest.fixture(
     scope="session",
-    params=[
-        pytest.param(_sandbox, id="sandbox"),
-        pytest.param(_apiserver, id="kube-apiserver", marks=pytest.mark.apiserver),
-    ],
+    params=[pytest.param("sandbox"), pytest.param("kube-apiserver", marks=pytest.mark.apiserver)],
 )
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One of the two clusters."""
-    with request.param(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One of the two clusters, with nodes."""
+    running = real_site() if request.param == "kube-apiserver" else sandbox_site(tmp_path_factory.mktemp("sandbox"))
+    with running as opened:
+        make_nodes(opened.cluster, [f"node-{number}" for number in range(4)])
+        yield opened
+
+
+@pytest.fixture
+def cluster(site: Site) -> Cluster:
+    """The cluster's API."""
+    return site.cluster
 
 
 _numbers = itertools.count(1)

@@ -1,0 +1,390 @@
+"""What happened to a workload, on record: revisions, rollouts, the steps of their timelines, counts over time.
+
+Before it: a pass of the reconciler. After it: pages and the REST API, which read the rows of `models.history`.
+
+Passes repeat, stop half-way and are killed, so nothing here counts passes. A rollout is what the status of the set says
+about its update: which generation hash, since when, until when. The row follows that status, whichever pass gets to see
+it first, and what goes with a change of the row (its revision, its first and last step) is written in the same
+transaction. Steps that a pass decides are written before it acts on them: killed afterwards, it decides the same again,
+and the same step is the same row. The first deployment is a rollout as well, from nothing, since the set was created.
+
+The invariants: one row a rollout and one open rollout a workload; an end is written once, by whoever gets there first;
+a rollout of any length leaves a bounded number of steps and samples.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from django.db import transaction
+from django.db.models import F, Max, QuerySet
+
+from rollouts import metrics
+from rollouts.engine import names
+from rollouts.engine.actions import Create, Kind, Moment, Plan
+from rollouts.engine.conditions import PROGRESSING, STUCK, find_condition
+from rollouts.engine.hashing import compute_generation_hash
+from rollouts.engine.times import parse_time
+from rollouts.engine.update import read_progress
+from rollouts.engine.workload import Workload
+from rollouts.headcount import Counts
+from rollouts.models import Revision, Rollout, Sample, Step
+from rollouts.models.history import REVISIONS_KEPT
+
+Outcome = Rollout.Outcome
+Status = Mapping[str, Any]
+
+STEPS_KEPT: Final = 1000  # of a rollout, before they are only counted by reason
+ALIKE_TOLD: Final = 20  # steps of one reason in one pass, before they are told as one
+# A step that is told again within this many seconds is the same one, told by a pass that was repeated; later on it
+# has happened once more. Longer than a lease: by then another worker has taken over from one that was killed.
+SECONDS_TO_REPEAT: Final = 120.0
+# As many samples are kept of each e-fold of a rollout's length: 400 seconds one by one, then ever further apart.
+SAMPLES_DENSE: Final = 400.0
+
+# Moments that follow from the status and are told with the change of the row.
+_OF_THE_ROW: Final = frozenset({"UpdateStarted", "UpdateEnded", "UpdateSuperseded"})
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whose history it is."""
+
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+    created: float  # seconds since the epoch
+    workload: Workload  # with the strategy in force
+    template: Mapping[str, Any]  # spec.template as stored
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A rollout as the status of the set tells it."""
+
+    to_hash: str
+    started: datetime
+    ended: datetime | None
+    is_stuck: bool
+    since: datetime | None  # when it got stuck, or last was not any more
+    why: str  # what it is stuck on
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a pass put on record."""
+
+    newest: Rollout | None  # the newest rollout of the workload
+    changed: bool
+
+
+# ---- before a pass acts
+
+
+def note_steps(subject: Subject, plan: Plan, status: Status, now: float) -> bool:
+    """Write down what a plan is about to do, once; `status` is the one that it will leave behind."""
+    told = _tell(subject, status)
+    moments = [moment for moment in plan.moments if moment.reason not in _OF_THE_ROW]
+    if told is None or not moments:
+        return False
+    with transaction.atomic():
+        rollout = _find(subject, told) or _begin(subject, told)
+        _add_steps(rollout, _make_steps(plan, moments), _moment(now))
+    return True
+
+
+# ---- after it
+
+
+def record(subject: Subject, statuses: Iterable[Status], now: float) -> Recorded:
+    """Let the newest rollout of a workload follow its status.
+
+    Given the status that the pass found and the one that it left behind: between the two an update may have ended and
+    another begun.
+    """
+    newest = _newest(subject)
+    changed = False
+    for status in statuses:
+        told = _tell(subject, status)
+        if told is None or (newest is not None and _agrees(newest, told)):
+            continue
+        with transaction.atomic():
+            rollout = newest if newest is not None and _is_same(newest, told) else _find(subject, told)
+            if rollout is None and (newest is None or told.started >= newest.started):
+                rollout = newest = _begin(subject, told)
+                changed = True
+            if rollout is not None:
+                changed |= _follow(rollout, told, now)
+    return Recorded(newest, changed)
+
+
+def close_all(cluster: str, namespace: str, name: str, now: float, *, but: str = "") -> bool:
+    """End as Deleted whatever is open of the workloads of a name, but of the one with this uid."""
+    unfinished = Rollout.objects.filter(cluster=cluster, namespace=namespace, name=name, ended=None)
+    with transaction.atomic():
+        ended = [
+            _end(rollout, Outcome.DELETED, _moment(now), f"{name} is deleted.")
+            for rollout in unfinished.exclude(workload_uid=but)
+        ]
+    return any(ended)
+
+
+def sample(rollout: Rollout, counts: Counts, now: float) -> bool:
+    """Keep the counts if they have changed; those of one moment become one, with the fewest that were available."""
+    at = _moment(float(int(now)))
+    last = rollout.samples.order_by("at").last()
+    values = {name: getattr(counts, name) for name in counts.__slots__}
+    if last is not None and all(getattr(last, name) == value for name, value in values.items()):
+        return False
+    apart = 1.0 if rollout.ended else max(1.0, (at - rollout.started).total_seconds() / SAMPLES_DENSE)
+    if last is None or (at - last.at).total_seconds() >= apart:
+        Sample.objects.update_or_create(rollout=rollout, at=at, defaults=values)
+        return True
+    if not rollout.ended:
+        values["available"] = min(last.available, counts.available)
+        values["surge"] = max(last.surge, counts.surge)
+    return bool(rollout.samples.filter(pk=last.pk).update(**values))
+
+
+# ---- what the status tells
+
+
+def _tell(subject: Subject, status: Status) -> _Told | None:
+    progress = read_progress(status)
+    if not progress.generation_hash:
+        return None
+    stuck, moving = find_condition(status, STUCK), find_condition(status, PROGRESSING)
+    started, ended = parse_time(progress.started_at), parse_time(progress.ended_at)
+    if started is None and moving.get("reason") == "Complete":
+        ended = parse_time(moving.get("lastTransitionTime"))
+    since = parse_time(stuck.get("lastTransitionTime"))
+    return _Told(
+        to_hash=progress.generation_hash,
+        started=_moment(subject.created if started is None else started),
+        ended=None if ended is None else _moment(ended),
+        is_stuck=stuck.get("status") == "True",
+        since=None if since is None else _moment(since),
+        why=str(stuck.get("message") or ""),
+    )
+
+
+def _agrees(rollout: Rollout, told: _Told) -> bool:
+    """Say whether the row has nothing to learn from the status: so it is almost always."""
+    if not _is_same(rollout, told):
+        return False
+    return rollout.ended is not None or (told.ended is None and told.is_stuck == (rollout.outcome == Outcome.STUCK))
+
+
+def _is_same(rollout: Rollout, told: _Told) -> bool:
+    return rollout.to_hash == told.to_hash and rollout.started == told.started
+
+
+# ---- rollouts
+
+
+def _rollouts(subject: Subject) -> QuerySet[Rollout]:
+    return Rollout.objects.filter(
+        cluster=subject.cluster, namespace=subject.namespace, name=subject.name, workload_uid=subject.uid
+    )
+
+
+def _newest(subject: Subject) -> Rollout | None:
+    return _rollouts(subject).order_by("-started", "-id").first()
+
+
+def _find(subject: Subject, told: _Told) -> Rollout | None:
+    return _rollouts(subject).filter(to_hash=told.to_hash, started=told.started).first()
+
+
+def _begin(subject: Subject, told: _Told) -> Rollout:
+    """Add the row of a rollout, with its revision and its first step, and end the one before."""
+    former = _newest(subject)
+    from_hash = ""
+    if former is not None:
+        from_hash = former.from_hash if former.to_hash == told.to_hash else former.to_hash
+    strategy = str(subject.workload.strategy)
+    rollout, is_new = Rollout.objects.get_or_create(
+        cluster=subject.cluster,
+        workload_uid=subject.uid,
+        to_hash=told.to_hash,
+        started=told.started,
+        defaults={
+            "namespace": subject.namespace,
+            "name": subject.name,
+            "from_hash": from_hash,
+            "strategy": strategy,
+            "observed_at": told.started,
+        },
+    )
+    if is_new:
+        begins = f"An update of {subject.name} to {told.to_hash} begins ({strategy})."
+        text = begins if former is not None else f"{subject.name} is deployed with {told.to_hash}."
+        _add_steps(rollout, [Step(reason="UpdateStarted", component=subject.name, text=text)], told.started)
+        was_there = _ensure_revision(subject, told)
+        for other in _rollouts(subject).filter(ended=None).exclude(pk=rollout.pk):
+            outcome = Outcome.ROLLED_BACK if was_there and other.to_hash != told.to_hash else Outcome.SUPERSEDED
+            _end(other, outcome, told.started, f"It is superseded by an update to {told.to_hash}.")
+        close_all(subject.cluster, subject.namespace, subject.name, told.started.timestamp(), but=subject.uid)
+    return rollout
+
+
+def _follow(rollout: Rollout, told: _Told, now: float) -> bool:
+    """Let the row say what the status says; return whether it did not yet."""
+    if rollout.ended is not None:
+        return False
+    if told.ended is not None:
+        text = f"The update of {rollout.name} to {rollout.to_hash} has ended."
+        return _end(rollout, Outcome.COMPLETE, told.ended, text)
+    if told.is_stuck == (rollout.outcome == Outcome.STUCK):
+        return False
+    at = told.since or _moment(now)
+    values = {**_account(rollout, at), "outcome": Outcome.STUCK if told.is_stuck else ""}
+    if not _set(rollout, values):
+        return False
+    step = Step(reason="UpdateStuck", component=rollout.name, text=told.why)
+    if not told.is_stuck:
+        step = Step(reason="UpdateMoves", component=rollout.name, text=f"The update of {rollout.name} moves again.")
+    _add_steps(rollout, [step], at)
+    return True
+
+
+def _end(rollout: Rollout, outcome: str, at: datetime, text: str) -> bool:
+    """End a rollout, if nobody has yet."""
+    at = max(at, rollout.started)
+    if not _set(rollout, {**_account(rollout, at), "outcome": outcome, "ended": at}):
+        return False
+    reason = {Outcome.COMPLETE: "UpdateEnded", Outcome.DELETED: "Deleted"}.get(Outcome(outcome), "UpdateSuperseded")
+    _add_steps(rollout, [Step(reason=reason, component=rollout.name, text=text)], at)
+    seconds = (rollout.progressing_seconds, rollout.waiting_seconds)
+    transaction.on_commit(partial(metrics.observe_rollout, rollout.strategy, str(outcome), *seconds))
+    return True
+
+
+def _account(rollout: Rollout, until: datetime) -> dict[str, Any]:
+    """Return how long it has been moving and waiting, counted on to a moment."""
+    since = rollout.observed_at or rollout.started
+    seconds = max(0.0, (until - since).total_seconds())
+    name = "waiting_seconds" if rollout.outcome == Outcome.STUCK else "progressing_seconds"
+    return {name: getattr(rollout, name) + seconds, "observed_at": max(until, since)}
+
+
+def _set(rollout: Rollout, values: Mapping[str, Any]) -> bool:
+    """Change an open row that is still as it was read."""
+    if not Rollout.objects.filter(pk=rollout.pk, ended=None, outcome=rollout.outcome).update(**values):
+        return False
+    for name, value in values.items():
+        setattr(rollout, name, value)
+    return True
+
+
+# ---- revisions
+
+
+def _ensure_revision(subject: Subject, told: _Told) -> bool:
+    """Note what the hash of a new rollout stands for; return whether it had been in force before."""
+    if compute_generation_hash(subject.workload) != told.to_hash:
+        return False  # changed again meanwhile: nobody knows any more what that template was
+    theirs = Revision.objects.filter(cluster=subject.cluster, workload_uid=subject.uid)
+    last = theirs.aggregate(last=Max("number"))["last"] or 0
+    former = theirs.filter(generation_hash=told.to_hash).first()
+    if former is not None:
+        if former.number < last:
+            theirs.filter(pk=former.pk).update(number=last + 1, template=subject.template)
+        return former.number < last
+    Revision.objects.create(
+        cluster=subject.cluster,
+        namespace=subject.namespace,
+        name=subject.name,
+        workload_uid=subject.uid,
+        number=last + 1,
+        generation_hash=told.to_hash,
+        template=subject.template,
+        created=told.started,
+    )
+    theirs.filter(number__lte=last + 1 - REVISIONS_KEPT).delete()
+    return False
+
+
+# ---- steps
+
+
+def _make_steps(plan: Plan, moments: Sequence[Moment]) -> list[Step]:
+    """Return the steps of a plan, those that are many of one kind as one."""
+    made = _created_pods(plan)
+    numbers = Counter(moment.reason for moment in moments)
+    steps = [
+        Step(
+            reason=one.reason,
+            component=one.component,
+            text=one.text,
+            fingerprint=_fingerprint(one.reason, one.component, one.text, *made.get(one.component, ())),
+        )
+        for one in moments
+        if numbers[one.reason] <= ALIKE_TOLD
+    ]
+    return [*steps, *_as_one([one for one in moments if numbers[one.reason] > ALIKE_TOLD])]
+
+
+def _as_one(moments: Sequence[Moment]) -> Iterator[Step]:
+    by_reason: dict[str, list[Moment]] = {}
+    for moment in moments:
+        by_reason.setdefault(moment.reason, []).append(moment)
+    for reason, alike in by_reason.items():
+        text = f"{alike[0].text} {len(alike) - 1} more like it."
+        mark = _fingerprint(reason, *(moment.text for moment in alike))
+        yield Step(reason=reason, component=alike[0].component, text=text, count=len(alike), fingerprint=mark)
+
+
+def _created_pods(plan: Plan) -> dict[str, list[str]]:
+    """Return the names of the pods that a plan creates, by PodClique: they tell one creation from the next."""
+    made: dict[str, list[str]] = {}
+    for action in plan.actions:
+        if isinstance(action, Create) and action.kind is Kind.POD:
+            metadata = action.manifest["metadata"]
+            made.setdefault(metadata["labels"][names.CLIQUE], []).append(metadata["name"])
+    return made
+
+
+def _add_steps(rollout: Rollout, steps: Sequence[Step], at: datetime) -> None:
+    """Add steps to a timeline; one that is there already happened again, or is only told again."""
+    for step in steps:
+        step.rollout, step.at = rollout, at
+        step.fingerprint = step.fingerprint or _fingerprint(step.reason, step.component, step.text, at.isoformat())
+    marks = [step.fingerprint for step in steps]
+    known = {step.fingerprint: step for step in rollout.steps.filter(fingerprint__in=marks)}
+    again = [step.pk for step in known.values() if (at - step.at).total_seconds() > SECONDS_TO_REPEAT]
+    if again:
+        Step.objects.filter(pk__in=again).update(count=F("count") + 1, at=at)
+    fresh = [step for step in steps if step.fingerprint not in known]
+    if fresh:
+        room = max(0, STEPS_KEPT - rollout.steps.count())
+        Step.objects.bulk_create(fresh[:room], ignore_conflicts=True)
+        _count_only(rollout, fresh[room:], at)
+
+
+def _count_only(rollout: Rollout, steps: Sequence[Step], at: datetime) -> None:
+    """Count further steps of a long timeline by their reason."""
+    for reason, number in Counter(step.reason for step in steps).items():
+        mark = _fingerprint(reason, "further ones")
+        last = next(step for step in reversed(steps) if step.reason == reason)
+        further, is_new = Step.objects.get_or_create(
+            rollout=rollout,
+            fingerprint=mark,
+            defaults={"reason": reason, "component": last.component, "text": last.text, "at": at, "count": number},
+        )
+        if not is_new:
+            changes = {"text": last.text, "component": last.component, "at": at}
+            Step.objects.filter(pk=further.pk).update(count=F("count") + number, **changes)
+
+
+def _fingerprint(*told: str) -> str:
+    return hashlib.blake2b("\0".join(told).encode(), digest_size=16).hexdigest()
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

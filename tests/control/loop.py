@@ -1,0 +1,88 @@
+"""Passes over one workload without queue and watcher: the mirror is fed by lists, and a pass follows the other.
+
+So a test decides what a pass gets to see and when. The mirror, the engine, the actuator, the history and the cluster are
+the real ones.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rollouts import mirror, models
+from rollouts.cluster import Cluster, Obj
+from rollouts.cluster.resources import NODES, PODCLIQUESETS, PODS
+from rollouts.engine.names import PART_OF
+from rollouts.outcomes import Outcome
+from rollouts.reconciler import take_pass
+
+SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class Loop:
+    """A workload under the eyes of a test."""
+
+    cluster: Cluster
+    namespace: str
+    name: str
+    row: models.Cluster = field(init=False)
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.row = mirror.ensure_cluster("here")
+
+    @property
+    def key(self) -> str:
+        """The key of the workload."""
+        return f"here/{self.namespace}/{self.name}"
+
+    def observe(self) -> None:
+        """List everything into the mirror."""
+        for resource in mirror.MIRRORED:
+            if resource != NODES:
+                listing = self.cluster.list(resource, namespace=self.namespace)
+                names = {(self.namespace, obj["metadata"]["name"]) for obj in listing.items}
+                mirror.store(self.row, resource, listing.items)
+                mirror.replace(self.row, resource, names, listing.resource_version)
+
+    def take_pass(self, now: float | None = None) -> Outcome:
+        """Take one pass over what the mirror has."""
+        outcome = take_pass(self.cluster, self.row, self.key, time.time() if now is None else now)
+        self.outcomes.append(outcome)
+        return outcome
+
+    def run(self, until: Callable[[], bool], then: Callable[[], None] = lambda: None) -> None:
+        """Look and take passes, with `then` after each, until something is so."""
+        deadline = time.monotonic() + SECONDS
+        self.observe()
+        while not until():
+            assert time.monotonic() < deadline, f"not in time; the last outcomes: {self.outcomes[-3:]}"
+            self.observe()
+            self.take_pass()
+            then()
+
+    # What the cluster shows.
+
+    def stored(self) -> Obj:
+        """Return the PodCliqueSet."""
+        return self.cluster.get(PODCLIQUESETS, self.name, namespace=self.namespace)
+
+    def status(self) -> dict[str, Any]:
+        """Return its status."""
+        return self.stored().get("status") or {}
+
+    def condition(self, kind: str) -> dict[str, Any]:
+        """Return one of its conditions, or an empty one."""
+        return next((one for one in self.status().get("conditions") or () if one["type"] == kind), {})
+
+    def pods(self) -> list[Obj]:
+        """Return its pods that stay."""
+        listing = self.cluster.list(PODS, namespace=self.namespace, labels=f"{PART_OF}={self.name}")
+        return [pod for pod in listing.items if "deletionTimestamp" not in pod["metadata"]]
+
+    def is_complete(self) -> bool:
+        """Say whether every replica is complete and nothing is under way."""
+        return self.condition("Progressing").get("reason") == "Complete" and bool(
+            self.status().get("observedGeneration") == self.stored()["metadata"]["generation"]
+        )
