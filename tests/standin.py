@@ -74,6 +74,8 @@ SECONDS_TO_START = 60.0
 LISTENING = "listening"
 # So many looks ahead find the Ready moment of any pod that has one: creating, some init containers, containers.
 LOOKS_AHEAD = 12
+# A state that lasts no longer is not written: two writes so close to each other could change places.
+A_WHILE = timedelta(seconds=1)
 _WATCHED = (PODS, PODGANGS, NODES)
 
 
@@ -432,17 +434,17 @@ class StandIn:
             self._at(outlook.wake_at, tenancy, key, lambda: self._look_after(key))
 
     def _foresee(self, pod: Obj, tenancy: Tenancy) -> tuple[datetime, kubelet.Outlook]:
-        """Find when the pod is Ready and how it looks then, or else how it looks now."""
-        now = at = max(tenancy.bound_at, datetime.now(UTC))
-        first = outlook = self._look_at(pod, tenancy, at)
+        """Find the next state of a pod that lasts, and when it comes: Ready, or whatever holds for a while."""
+        at = max(tenancy.bound_at, datetime.now(UTC))
+        outlook = self._look_at(pod, tenancy, at)
         for _ in range(LOOKS_AHEAD):
+            if outlook.wake_at is None or outlook.wake_at - at > A_WHILE:
+                break
             if is_ready({**pod, "status": outlook.status}):
-                return at, outlook
-            if outlook.wake_at is None or (outlook.wake_at - now) > timedelta(minutes=1):
                 break
             at = outlook.wake_at
             outlook = self._look_at(pod, tenancy, at)
-        return now, first
+        return at, outlook
 
     def _look_at(self, pod: Obj, tenancy: Tenancy, at: datetime) -> kubelet.Outlook:
         facts = kubelet.Facts(at, tenancy.bound_at, tenancy.unblocked_at, True, "127.0.0.1", tenancy.address)

@@ -1,4 +1,4 @@
-"""`make bench`: figures of the foundation, measured in one run on one machine.
+"""`make bench`: figures of the foundation and of the controller, measured in one run on one machine.
 
 Machines differ and are noisy, so what counts are the ratios: the sandbox beside a real kube-apiserver doing the same
 work, the adapter beside the model classes of the kubernetes package reading the same list. Nothing is asserted.
@@ -21,6 +21,7 @@ from kubernetes import client, config
 from rollouts.cluster import Cluster, Obj, kubeconfig
 from rollouts.cluster.resources import NAMESPACES, PODS
 from tests.apiserver import missing_binaries, running_apiserver
+from tests.bench.controller import measure_controller
 from tests.contract.sandbox_process import SandboxProcess
 from tests.project.running import product
 
@@ -47,6 +48,10 @@ def main() -> None:
             real = _measure_server("kube-apiserver", server.kubeconfig, lambda _: None)
         for what in ("create", "list", "get"):
             _report(f"{what}: sandbox / kube-apiserver", f"{ours[what] / real[what]:8.2f} ×")
+    if lacking := missing_binaries("kube-controller-manager"):
+        _report("controller", f"skipped: {', '.join(lacking)} not found, set KUBEBUILDER_ASSETS")
+    else:
+        measure_controller(_report)
     _report("make run: seconds until it answers, new data", f"{_start_seconds():8.1f} s")
 
 
