@@ -1,0 +1,112 @@
+"""Real Celery workers on a real Redis: killed, doubled, restarted empty, over their time limit."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from tests.project.running import wait_until
+from tests.queue.conftest import SECONDS_TO_ANSWER, Installation
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+def _add_workload(installation: Installation, name: str) -> str:
+    """Have the mirror know a workload, as if the watcher had seen it, and wake nobody."""
+    installation.manage(
+        "shell",
+        "--no-imports",
+        "-c",
+        "from rollouts.models import Cluster, Workload\n"
+        "cluster, _ = Cluster.objects.get_or_create(name='sandbox')\n"
+        f"Workload.objects.create(cluster=cluster, namespace='default', name='{name}', uid='{name}',"
+        " resource_version=1, created=0, manifest={})",
+    )
+    return f"sandbox/default/{name}"
+
+
+def _wake(installation: Installation, *keys: str) -> None:
+    installation.send(*installation.queue.add(keys))
+
+
+def test_a_worker_killed_in_a_pass_leaves_it_to_another_once_the_lease_is_over(installation: Installation) -> None:
+    key = "sandbox/default/waits-for-us"
+    worker = installation.start_worker()
+    installation.start_beat()
+    _wake(installation, key)
+    wait_until(lambda: installation.begun(key) == 1, SECONDS_TO_ANSWER)
+    installation.kill(worker)
+    installation.start_worker()
+    wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
+    assert installation.begun(key) == 2
+    wait_until(lambda: installation.queue.depth().flying == 0, SECONDS_TO_ANSWER)
+
+
+def test_a_child_of_the_pool_killed_in_a_pass_leaves_it_to_the_others(installation: Installation) -> None:
+    key = "sandbox/default/waits-for-us"
+    worker = installation.start_worker()
+    installation.start_beat()
+    _wake(installation, key)
+    wait_until(lambda: installation.begun(key) == 1, SECONDS_TO_ANSWER)
+    for child in _children(worker.pid):
+        os.kill(child, signal.SIGKILL)
+    wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
+
+
+def test_doubled_messages_never_run_two_passes_at_once(installation: Installation) -> None:
+    waiting, other = "sandbox/default/waits-for-us", "sandbox/default/other"
+    installation.start_worker(lease_seconds=120)
+    _wake(installation, waiting)
+    wait_until(lambda: installation.begun(waiting) == 1, SECONDS_TO_ANSWER)
+    installation.send(*[waiting] * 20)
+    _wake(installation, waiting)  # during the flight: it is owed another pass
+    _wake(installation, other)
+    wait_until(lambda: installation.ended(other) == 1, SECONDS_TO_ANSWER)  # so the twenty before it were taken
+    installation.release(waiting)
+    wait_until(lambda: installation.ended(waiting) == 2, SECONDS_TO_ANSWER)
+    wait_until(lambda: installation.redis.llen("reconcile") == 0, SECONDS_TO_ANSWER)
+    assert (installation.begun(waiting), installation.clashed(waiting)) == (2, 0)
+
+
+def test_a_lost_message_costs_seconds_and_not_the_workload(installation: Installation) -> None:
+    key = "sandbox/default/plain"
+    installation.start_worker()
+    installation.start_beat()
+    assert installation.queue.add([key]) == [key]
+    wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
+
+
+def test_a_redis_that_comes_back_empty_has_every_workload_looked_at_again(installation: Installation) -> None:
+    keys = [_add_workload(installation, name) for name in ("plain-0", "plain-1")]
+    installation.start_worker()
+    installation.start_beat()
+    wait_until(lambda: all(installation.ended(key) for key in keys), SECONDS_TO_ANSWER)
+    installation.server.kill()
+    installation.server.forget()
+    installation.server.start()
+    wait_until(lambda: all(installation.ended(key) for key in keys), SECONDS_TO_ANSWER)
+
+
+def test_a_pass_over_its_time_limit_ends_and_is_tried_again(installation: Installation) -> None:
+    key = "sandbox/default/hangs-once"
+    installation.start_worker()
+    installation.start_beat()
+    _wake(installation, key)
+    wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
+    assert (installation.begun(key), installation.clashed(key)) == (2, 0)
+
+
+def test_a_poisoned_workload_is_retried_and_the_others_go_on(installation: Installation) -> None:
+    poisoned, healthy = "sandbox/default/raises-twice", "sandbox/default/plain"
+    installation.start_worker()
+    installation.start_beat()
+    _wake(installation, poisoned, healthy)
+    wait_until(lambda: installation.ended(healthy) == 1, SECONDS_TO_ANSWER)
+    wait_until(lambda: installation.ended(poisoned) == 1, SECONDS_TO_ANSWER)
+    assert installation.begun(poisoned) == 3
+
+
+def _children(pid: int) -> list[int]:
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in found.stdout.split()]

@@ -1,0 +1,49 @@
+"""The Celery application with a toy in the reconciler's place: `celery -A tests.queue.toy_worker worker`.
+
+Everything else is the product: settings, tasks, dispatch, queue, broker. A pass of the toy writes what it does into
+Redis and does what the name of its workload says.
+"""
+
+import time
+
+import django
+from redis import Redis
+
+from grove_ui.celery import app
+
+django.setup()
+
+from rollouts import reconciler  # noqa: E402
+from rollouts.connections import redis_client  # noqa: E402
+from rollouts.outcomes import Done, Outcome  # noqa: E402
+from tests.queue.toy_names import AT_ONCE, BEGUN, CLASHED, ENDED, RELEASED  # noqa: E402
+
+__all__ = ["app"]
+
+
+def toy_reconcile(key: str) -> Outcome:
+    """Begin, do as the name says, end."""
+    redis = redis_client()
+    begun = redis.incr(BEGUN.format(key))
+    if redis.incr(AT_ONCE.format(key)) > 1:
+        redis.incr(CLASHED.format(key))
+    try:
+        _do(redis, key, begun)
+    finally:
+        redis.decr(AT_ONCE.format(key))
+    redis.incr(ENDED.format(key))
+    return Done()
+
+
+def _do(redis: Redis, key: str, begun: int) -> None:
+    behaviour = key.rpartition("/")[2].partition("-")[0]
+    if behaviour == "hangs" and begun == 1:
+        time.sleep(3600)
+    if behaviour == "waits" and begun == 1:
+        while not redis.exists(RELEASED.format(key)):
+            time.sleep(0.01)
+    if behaviour == "raises" and begun <= 2:
+        raise ValueError("poisoned")
+
+
+reconciler.reconcile = toy_reconcile  # type: ignore[assignment]
