@@ -18,6 +18,7 @@ from django.conf import settings
 from redis import Redis
 
 from grove_ui.environment import Environment
+from rollouts import metrics
 from rollouts.cluster import Cluster, Misconfigured, Patience, in_cluster, kubeconfig
 from rollouts.cluster.config import Source, current_context
 
@@ -59,7 +60,11 @@ def connect_cluster(name: str, patience: Patience | None = None) -> Cluster:
     entry = next((entry for entry in cluster_entries() if entry.name == name), None)
     if entry is None:
         raise Misconfigured(f"No cluster {name!r} is configured; there are: {', '.join(cluster_names())}.")
-    return Cluster(entry.load, patience=patience or Patience(read=settings.CLUSTER_REQUEST_TIMEOUT))
+    return Cluster(
+        entry.load,
+        patience=patience or Patience(read=settings.CLUSTER_REQUEST_TIMEOUT),
+        observer=metrics.call_observer(name),
+    )
 
 
 def shared_cluster(name: str) -> Cluster:

@@ -12,9 +12,10 @@ patch.
 Objects are the API's own JSON as dicts, never model classes: lists of thousands of pods are normal here.
 """
 
+import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Literal
@@ -33,6 +34,9 @@ Obj = dict[str, Any]
 """An object of the API, as its JSON."""
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
+
+Observer = Callable[[str, str, int, float], None]
+"""Told of every exchange: verb, resource, the answer's code (0: none came) and seconds; from any thread."""
 
 FIELD_MANAGER = "grove-ui"
 PAGE_SIZE = 500
@@ -61,9 +65,17 @@ class Cluster:
     Up to `pool_size` connections are kept for reuse, so that as many parallel calls need no new handshake.
     """
 
-    def __init__(self, source: Source, *, patience: Patience | None = None, pool_size: int = 32) -> None:
+    def __init__(
+        self,
+        source: Source,
+        *,
+        patience: Patience | None = None,
+        pool_size: int = 32,
+        observer: Observer | None = None,
+    ) -> None:
         self._connection = Connection(source, pool_size=pool_size)
         self._patience = patience or Patience()
+        self._observer = observer
 
     def __repr__(self) -> str:
         return f"Cluster({self.url!r})"
@@ -179,7 +191,9 @@ class Cluster:
             "timeoutSeconds": str(max(1, round(self._patience.renewal))),
         }
         request = Request(target.call("watch"), "GET", target.path, _without_blanks(query))
-        opened = self._connection.stream(request, self._patience)
+        with self._observed(request) as seen:
+            opened = self._connection.stream(request, self._patience)
+            seen.code = opened.code if isinstance(opened, Answer) else HTTPStatus.OK
         if isinstance(opened, Answer):
             raise parse_failure(request.call, opened.code, opened.body, opened.retry_after)
         return opened
@@ -319,10 +333,29 @@ class Cluster:
             attempt += 1
 
     def _exchange(self, request: Request, patience: Patience) -> Obj:
-        answer = self._connection.send(request, patience)
+        with self._observed(request) as seen:
+            answer = self._connection.send(request, patience)
+            seen.code = answer.code
         if not HTTPStatus.OK <= answer.code < HTTPStatus.MULTIPLE_CHOICES:
             raise parse_failure(request.call, answer.code, answer.body, answer.retry_after)
         return _parse_object(request.call, answer.body)
+
+    @contextlib.contextmanager
+    def _observed(self, request: Request) -> Iterator["_Seen"]:
+        seen, started = _Seen(), time.monotonic()
+        try:
+            yield seen
+        finally:
+            if self._observer is not None:
+                verb, resource = request.call.split(maxsplit=2)[:2]
+                self._observer(verb, resource, seen.code, time.monotonic() - started)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What came of an exchange, for the observer."""
+
+    code: int = 0
 
 
 def _parse_object(call: str, body: bytes) -> Obj:

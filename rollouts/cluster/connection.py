@@ -50,7 +50,7 @@ _RENEWAL_PAUSE = 10.0
 class Request:
     """What to send."""
 
-    call: str  # the request in words, for error texts
+    call: str  # the request in words, verb and resource first, for error texts and counts
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
