@@ -88,7 +88,10 @@ class AlreadyExists(Conflict):
 
 
 class Expired(ClusterError):
-    """The server no longer remembers that resourceVersion or continue token (410): list again."""
+    """The server does not know that resourceVersion or continue token: list again.
+
+    It no longer remembers it (410), or has not come so far (504): it was set back to an earlier state.
+    """
 
 
 class TooLarge(ClusterError):
@@ -152,7 +155,7 @@ def _choose_class(code: int, reason: str, details: Mapping[str, Any], causes: tu
         # How the API says that a patch with a uid met another object of that name.
         return Conflict
     if code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return Unavailable
+        return Expired if any(cause.reason == "ResourceVersionTooLarge" for cause in causes) else Unavailable
     return _CLASSES.get(code, ClusterError)
 
 

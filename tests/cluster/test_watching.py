@@ -167,6 +167,18 @@ def test_a_forgotten_version_is_followed_by_a_new_list(
     ]
 
 
+def test_a_version_that_the_server_has_not_reached_is_followed_by_a_new_list(
+    server: FaultServer, notes: Iterator[Note]
+) -> None:
+    details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+    ahead = json(504, {"kind": "Status", "code": 504, "reason": "Timeout", "message": "too large", "details": details})
+    server.answers(_list(500, _pod(400)), ahead, _list(5, _pod(3, "b")), _stream(then="hang"))
+    assert _take(notes, 4)[2:] == [
+        Changed(_pod(3, "b")),
+        Synced(frozenset({Key("n", "b", "uid-b")}), "5"),
+    ]
+
+
 def test_a_list_whose_pages_expire_begins_again(server: FaultServer, notes: Iterator[Note]) -> None:
     first = json(200, {"metadata": {"resourceVersion": "5", "continue": "more"}, "items": [_pod(3)]})
     server.answers(first, failure(410, "Expired"), _list(9, _pod(3)), _stream(then="hang"))

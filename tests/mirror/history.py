@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rollouts.cluster import Obj
 from tests.mirror import objects
@@ -85,7 +86,7 @@ class History:
         return Event(_pod(name, state), is_end=state.hidden, is_death=False)
 
 
-def _moved(state: _State, version: int, **changes: bool) -> _State:
+def _moved(state: _State, version: int, **changes: Any) -> _State:
     return replace(state, version=version, **changes)
 
 
