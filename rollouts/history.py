@@ -143,7 +143,10 @@ def sample(rollout: Rollout, counts: Counts, now: float) -> bool:
         return False
     apart = 1.0 if rollout.ended else max(1.0, (at - rollout.started).total_seconds() / SAMPLES_DENSE)
     if last is None or (at - last.at).total_seconds() >= apart:
-        Sample.objects.update_or_create(rollout=rollout, at=at, defaults=values)
+        fresh = Sample(rollout=rollout, at=at, **values)
+        Sample.objects.bulk_create(
+            [fresh], update_conflicts=True, unique_fields=("rollout", "at"), update_fields=tuple(values)
+        )
         return True
     if not rollout.ended:
         values["available"] = min(last.available, counts.available)

@@ -1,7 +1,6 @@
 """Passes over one workload without queue and watcher: the mirror is fed by lists, and a pass follows the other.
 
-So a test decides what a pass gets to see and when. The mirror, the engine, the actuator, the history and the cluster are
-the real ones.
+So a test decides what a pass gets to see and when. Mirror, engine, actuator, history and cluster are the real ones.
 """
 
 import time
