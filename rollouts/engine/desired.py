@@ -26,6 +26,19 @@ SCHEDULER_API: Final = "scheduler.grove.io/v1alpha1"
 # The replicas of the template that were last put in force; in between, live replicas belong to whoever scales.
 TEMPLATE_REPLICAS: Final = "grove.io/template-replicas"
 
+# The labels and annotations that a PodClique has from its template, as `labels.tier,annotations.example.com/owner`, so
+# that those that leave the template are taken out and those of others are not.
+TEMPLATE_KEYS: Final = "grove.io/template-keys"
+
+# What a template may carry under these names is not put on PodCliques: they say where a PodClique belongs.
+_OUR_LABELS: Final = frozenset(
+    {
+        *(names.MANAGED_BY, names.PART_OF, names.NAME, names.COMPONENT, names.CLIQUE, names.GANG, names.BASE_GANG),
+        *(names.REPLICA_INDEX, names.GROUP, names.GROUP_REPLICA_INDEX, names.POD_INDEX, names.TEMPLATE_HASH),
+    }
+)
+_OUR_ANNOTATIONS: Final = frozenset({TEMPLATE_REPLICAS, TEMPLATE_KEYS})
+
 
 def default_labels(workload: str, component: str, name: str) -> dict[str, str]:
     """Return the labels of everything that belongs to a set."""
@@ -104,11 +117,25 @@ def build_member_clique(
 def clique_labels(workload: Workload, view: CliqueView, replica: int, *, component: str) -> dict[str, str]:
     """Return the labels of a PodClique, without those of its gang and group."""
     return {
-        **view.template.labels,
+        **_labels_of(view.template),
         **default_labels(workload.name, component, view.name),
         names.REPLICA_INDEX: str(replica),
         names.TEMPLATE_HASH: view.template_hash,
     }
+
+
+def _labels_of(template: CliqueTemplate) -> dict[str, str]:
+    return {name: value for name, value in template.labels.items() if name not in _OUR_LABELS}
+
+
+def _annotations_of(template: CliqueTemplate) -> dict[str, str]:
+    """Return the annotations of a PodClique that it has from its template, and the note of what it has from there."""
+    told = {name: value for name, value in template.annotations.items() if name not in _OUR_ANNOTATIONS}
+    keys = [
+        *(f"labels.{name}" for name in sorted(_labels_of(template))),
+        *(f"annotations.{name}" for name in sorted(told)),
+    ]
+    return {**told, TEMPLATE_KEYS: ",".join(keys)} if keys else told
 
 
 def member_labels(workload: Workload, group: GroupView, replica: int, index: int) -> dict[str, str]:
@@ -121,12 +148,19 @@ def member_labels(workload: Workload, group: GroupView, replica: int, index: int
     return labels | {names.GANG: gang, names.BASE_GANG: base}
 
 
-def patch_clique_template(workload: Workload, view: CliqueView) -> Manifest:
-    """Return the change that makes a PodClique promise its pods the current template."""
+def patch_clique_template(workload: Workload, view: CliqueView, noted: tuple[str, ...]) -> Manifest:
+    """Return the change that makes a PodClique promise its pods the current template.
+
+    What it has from an older one, as `noted`, goes: null takes out, and what the current one has is put over it.
+    """
+    gone: dict[str, dict[str, None]] = {"labels": {}, "annotations": {TEMPLATE_KEYS: None} if noted else {}}
+    for field, _, name in (key.partition(".") for key in noted):
+        if field in gone and name not in _OUR_LABELS and name not in _OUR_ANNOTATIONS:
+            gone[field][name] = None
     return {
         "metadata": {
-            "labels": {**view.template.labels, names.TEMPLATE_HASH: view.template_hash},
-            "annotations": dict(view.template.annotations),
+            "labels": {**gone["labels"], **_labels_of(view.template), names.TEMPLATE_HASH: view.template_hash},
+            "annotations": {**gone["annotations"], **_annotations_of(view.template)},
         },
         "spec": {"podSpec": effective_pod_spec(view.template, workload.priority_class)},
     }
@@ -186,7 +220,7 @@ def _clique(
 ) -> Manifest:
     template = view.template
     metadata = _metadata(workload, view.name, labels, owner)
-    metadata["annotations"] = {**template.annotations, TEMPLATE_REPLICAS: str(template.replicas)}
+    metadata["annotations"] = {**_annotations_of(template), TEMPLATE_REPLICAS: str(template.replicas)}
     spec: Manifest = {
         "roleName": template.role_name,
         "replicas": template.replicas,

@@ -233,7 +233,7 @@ def _patch_clique(workload: Workload, view: CliqueView, clique: Clique, *, in_pl
     change: Manifest = patch_replicas(clique, view.template.replicas) or {}
     whole: tuple[str, ...] = ()
     if in_place and clique.template_hash != view.template_hash:
-        change = _merge(patch_clique_template(workload, view), change)
+        change = _merge(patch_clique_template(workload, view, clique.template_keys), change)
         whole = _POD_SPEC
     if change:
         yield Patch(Kind.CLIQUE, clique.name, clique.uid, clique.resource_version, change, whole)

@@ -63,6 +63,8 @@ class Clique:
     template_replicas: int | None
     leaving: bool
     status: Mapping[str, Any]
+    # What it has from its template as noted on it: `labels.tier`, `annotations.example.com/owner`.
+    template_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

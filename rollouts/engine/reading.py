@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rollouts.engine import names
-from rollouts.engine.desired import TEMPLATE_REPLICAS
+from rollouts.engine.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
 from rollouts.engine.placing import Amounts
 
@@ -50,6 +50,7 @@ def read_clique(manifest: Obj, uid: str, version: str, now: float) -> Clique:
         template_replicas=_template_replicas(metadata),
         leaving=False,
         status={},
+        template_keys=_template_keys(metadata),
     )
 
 
@@ -128,6 +129,7 @@ def patch_clique(clique: Clique, patch: Obj, version: str) -> Clique:
         template_hash=metadata.get("labels", {}).get(names.TEMPLATE_HASH, clique.template_hash),
         replicas=spec.get("replicas", clique.replicas),
         template_replicas=_template_replicas(metadata, clique.template_replicas),
+        template_keys=_template_keys(metadata, clique.template_keys),
     )
 
 
@@ -181,6 +183,13 @@ def parse_quantity(text: str | float) -> float:
 def _template_replicas(metadata: Obj, former: int | None = None) -> int | None:
     text = metadata.get("annotations", {}).get(TEMPLATE_REPLICAS)
     return former if text is None else int(text)
+
+
+def _template_keys(metadata: Obj, former: tuple[str, ...] = ()) -> tuple[str, ...]:
+    annotations = metadata.get("annotations", {})
+    if TEMPLATE_KEYS not in annotations:
+        return former
+    return tuple(filter(None, (annotations[TEMPLATE_KEYS] or "").split(",")))
 
 
 def _pod_groups(spec: Obj) -> dict[str, tuple[int, tuple[str, ...]]]:

@@ -213,6 +213,10 @@ def test_a_clique_of_a_scaled_gang_looks_only_at_its_own_replica() -> None:
 def test_a_podclique_notes_the_replicas_of_the_template() -> None:
     view, _ = a_clique(WORKLOAD)
     manifest = build_clique(WORKLOAD, view, 0)
-    assert manifest["metadata"]["annotations"] == {"note": "hello", "grove.io/template-replicas": "2"}
+    assert manifest["metadata"]["annotations"] == {
+        "note": "hello",
+        "grove.io/template-keys": "labels.team,annotations.note",
+        "grove.io/template-replicas": "2",
+    }
     assert manifest["spec"]["replicas"] == manifest["spec"]["minAvailable"] == 2
     assert manifest["spec"]["podSpec"]["priorityClassName"] == "urgent"
