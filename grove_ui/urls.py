@@ -4,11 +4,12 @@ from django.contrib import admin
 from django.contrib.auth import views as auth
 from django.urls import path
 
-from rollouts.web import pages
+from rollouts.web import metrics, pages
 
 urlpatterns = [
     path("", pages.home, name="home"),
     path("sign-in/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("sign-out/", auth.LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),
+    path("metrics", metrics.page, name="metrics"),
 ]

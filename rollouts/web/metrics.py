@@ -1,0 +1,90 @@
+"""/metrics for Prometheus: the counts of all processes and the gauges of this moment, as one page.
+
+Two doors lead to it. Someone who is signed in comes through the site. A Prometheus shows METRICS_TOKEN; like the probes
+it calls by the address of a pod, so it is let in before the site asks for a host name or for HTTPS.
+"""
+
+from collections.abc import Callable, Iterator
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse
+from django.utils.crypto import constant_time_compare
+from django.views.decorators.http import require_safe
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from redis import RedisError
+
+from rollouts import metrics
+from rollouts.connections import redis_client
+from rollouts.gauges import Gauge, read_gauges
+
+GetResponse = Callable[[HttpRequest], HttpResponse]
+PATH = "/metrics"
+
+
+def metrics_middleware(get_response: GetResponse) -> GetResponse:
+    """Answer whoever shows the token; leave everybody else to the site."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        if request.path_info == PATH and request.method in ("GET", "HEAD") and _shows_token(request):
+            return _render_page(request)
+        return get_response(request)
+
+    return middleware
+
+
+@login_not_required
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """Answer whoever is signed in; a program gets no sign-in form but a plain refusal."""
+    if request.user.is_authenticated:
+        return _render_page(request)
+    refusal = "Sign in, or send the header Authorization: Bearer <METRICS_TOKEN>.\n"
+    return HttpResponse(
+        refusal, status=401, content_type="text/plain; charset=utf-8", headers={"WWW-Authenticate": "Bearer"}
+    )
+
+
+def _shows_token(request: HttpRequest) -> bool:
+    token = settings.ENVIRONMENT.metrics_token
+    scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
+    return token is not None and scheme.lower() == "bearer" and constant_time_compare(shown.strip(), token)
+
+
+def _render_page(request: HttpRequest) -> HttpResponse:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector())
+    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    return HttpResponse(encode(registry), content_type=content_type, headers={"Cache-Control": "no-store"})
+
+
+class _Collector(Collector):
+    """Everything there is to tell, in prometheus_client's words."""
+
+    def collect(self) -> Iterator[Metric]:
+        for gauge in read_gauges():
+            yield _family(gauge)
+        try:
+            redis = redis_client()
+            metrics.flush(redis)
+            yield from _histograms(list(metrics.read(redis)))
+        except RedisError:
+            return  # grove_ui_part_up says so
+
+
+def _family(gauge: Gauge) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(gauge.name, gauge.help, labels=gauge.labels)
+    for labels, value in gauge.values.items():
+        family.add_metric(labels, value)
+    return family
+
+
+def _histograms(found: list[tuple[metrics.Histogram, list[metrics.Spread]]]) -> Iterator[HistogramMetricFamily]:
+    for histogram, spreads in found:
+        family = HistogramMetricFamily(histogram.name, histogram.help, labels=histogram.labels)
+        for spread in spreads:
+            family.add_metric(spread.labels, buckets=list(spread.buckets), sum_value=spread.sum)
+        yield family
