@@ -18,6 +18,7 @@ SMALL_SAMPLES = (
     "interrupted-update",
     "ondelete-training",
 )
+SILENCE = 1.0
 AUTOMATIC = ("RollingRecreate", "RollingUpdate", "ReplicaRecreate")
 
 
@@ -81,7 +82,8 @@ def _stands(scene: Scene, gang: str) -> bool:
 
 
 def assert_no_write_is_wasted(stage: Stage) -> None:
-    """Assert that nothing is written any more once all is settled."""
+    """Assert that nothing is written any more once everybody has said that all is settled."""
+    stage.wait_for(lambda: stage.witness.seconds_of_silence() > SILENCE, "the last statuses are written")
     mark = stage.witness.mark()
     stage.witness.never(lambda _: stage.witness.mark() != mark, PATIENCE_FOR_NOTHING, "it is not at rest")
 
@@ -240,11 +242,11 @@ def invalid(stage: Stage) -> None:
         "the finding is on the set",
     )
     assert not any(scene.all(kind, name) for kind in OURS)
-    events = stage.cluster.list(EVENTS, namespace=stage.namespace).items
-    told = [one for one in events if one["involvedObject"]["name"] == name and one["reason"] == "InvalidSpec"]
-    assert told
-    assert "maxUnavailable" in told[0]["message"]
-    stage.patch(name, {"spec": {"updateStrategy": {"type": "OnDelete"}}})
+    stage.wait_for(lambda: "InvalidSpec" in told_of(stage, name), "an event tells it")
+    assert "maxUnavailable" in told_of(stage, name)["InvalidSpec"]
+    path = "/spec/template/cliques/0/updateStrategy/maxSurge"
+    mended = [{"op": "replace", "path": path, "value": 1}]
+    stage.cluster.patch_json(PODCLIQUESETS, name, mended, namespace=stage.namespace)
     stage.settle(name)
     stage.settle(other)
 
@@ -256,10 +258,11 @@ def events_of_an_update(stage: Stage) -> None:
     stage.change(name)
     stage.settle_updated(name)
     wanted = {"UpdateStarted", "ReplicaSelected", "UpdateEnded"}
+    stage.wait_for(lambda: wanted <= told_of(stage, name).keys(), "the events are there")
 
-    def told() -> set[str]:
-        events = stage.cluster.list(EVENTS, namespace=stage.namespace).items
-        about = [one for one in events if one["involvedObject"].get("kind") == PODCLIQUESETS.kind]
-        return {one["reason"] for one in about if one["involvedObject"]["name"] == name}
 
-    stage.wait_for(lambda: wanted <= told(), "the events are there")
+def told_of(stage: Stage, name: str) -> dict[str, str]:
+    """Return the messages of the events on the set, by their reasons."""
+    events = stage.cluster.list(EVENTS, namespace=stage.namespace).items
+    about = [one for one in events if one["involvedObject"].get("kind") == PODCLIQUESETS.kind]
+    return {one["reason"]: one["message"] for one in about if one["involvedObject"]["name"] == name}

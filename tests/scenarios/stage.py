@@ -77,6 +77,7 @@ class Stage:
 
     def _place(self, pod_spec: Obj, *, one_a_node: bool) -> None:
         pod_spec["nodeSelector"] = {POOL: self.namespace}
+        pod_spec.pop("affinity", None)
         for container in pod_spec["containers"]:
             container["resources"] = {"requests": {"cpu": MORE_THAN_HALF_A_NODE}} if one_a_node else {}
 

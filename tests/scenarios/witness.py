@@ -146,6 +146,11 @@ class Witness:
         with self._heard:
             return max((event.version for event in self._events), default=0)
 
+    def seconds_of_silence(self) -> float:
+        """Return how long nothing has been written."""
+        with self._heard:
+            return time.monotonic() - max((event.at for event in self._events), default=0.0)
+
     # --- the past --------------------------------------------------------------------------------------------
 
     def steps(self, since: int = 0) -> Iterator[Step]:
