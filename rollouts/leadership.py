@@ -6,7 +6,9 @@ rows move forward only, so two who both believe to lead do the same work twice a
 away changes nothing: whoever leads goes on.
 """
 
+import os
 import secrets
+import socket
 from enum import Enum, auto
 from typing import Final
 
@@ -38,7 +40,8 @@ class Leadership:
     def __init__(self, redis: Redis, cluster: str, lease_seconds: float = LEASE_SECONDS) -> None:
         self._redis = redis
         self._key = f"grove:leader:{cluster}"
-        self._token = secrets.token_hex(8)
+        # Told to whoever looks into Redis, and unlike any other.
+        self._token = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._lease_ms = str(round(lease_seconds * 1000))
 
     def claim(self) -> Standing:

@@ -44,7 +44,7 @@ def explain(failures: Mapping[Resource, ClusterError]) -> Finding | None:
     resources = by_code[code]
     names = ", ".join(sorted(map(str, resources)))
     if code is Trouble.MISSING_DEFINITIONS:
-        return Finding(code, f"The cluster does not serve {names}: install the definitions in deploy/crds.")
+        return Finding(code, f"The cluster does not serve {names}: install deploy/crds.")
     if code is Trouble.FORBIDDEN:
         return Finding(code, f"Our account may not list and watch {names}: grant it a role that may.")
     return Finding(code, str(failures[min(resources, key=str)]))

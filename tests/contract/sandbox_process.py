@@ -32,20 +32,21 @@ class SandboxProcess:
         return self._folder / "sandbox.kubeconfig"
 
     def __enter__(self) -> Self:
-        self._start()
+        self.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop()
+        self.stop()
 
     def restart(self) -> None:
         """End the process in good order and start it again."""
-        self._stop()
-        self._start()
+        self.stop()
+        self.start()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the process and wait until it answers."""
         settings = {"SANDBOX_PORT": str(self._port), "DATA_DIR": str(self._folder), "SANDBOX_SAMPLES": "none"}
         with self._log.open("ab") as sink:
             self._process = subprocess.Popen(
@@ -60,7 +61,7 @@ class SandboxProcess:
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 said = self._log.read_text(errors="replace")[-3000:]
-                self._stop()
+                self.stop()
                 raise RuntimeError(f"the sandbox did not start; its last words:\n{said}")
             time.sleep(0.1)
 
@@ -73,7 +74,8 @@ class SandboxProcess:
             return False
         return True
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """End the process in good order."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -83,6 +85,11 @@ class SandboxProcess:
             self._process.kill()
             self._process.wait()
             raise
+
+    def forget(self) -> None:
+        """Throw away what a process that is not running has kept: the next one is another cluster."""
+        for path in self._folder.glob("sandbox.sqlite3*"):
+            path.unlink()
 
     @property
     def _log(self) -> Path:
