@@ -192,7 +192,7 @@ class _Pass:
 
     def _act(self, actions: Sequence[Action], applied: Applied) -> list[News]:
         """Carry out the plan and store what was answered, whatever ends it."""
-        if not actions:
+        if not actions and not find_condition(self.seen.observed.status, WRITE_DENIED):
             return []
         scene = Scene(self._namespace, self.seen.observed, self.seen.resource_version)
         deletes = _deletes(actions)

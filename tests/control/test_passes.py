@@ -1,30 +1,324 @@
-"""Whole passes on a cluster: a workload deploys, is updated, is deleted, and settles."""
+"""Whole passes on a cluster: a workload deploys, is updated, changes its mind, meets strangers, and goes."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 import pytest
 
-from rollouts.cluster import Cluster
-from rollouts.cluster.resources import PODCLIQUESETS
-from rollouts.models import Rollout
-from rollouts.outcomes import Done
+from rollouts.cluster import Cluster, NotFound, Obj, Resource
+from rollouts.cluster.resources import EVENTS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES
+from rollouts.engine import names
+from rollouts.models import Pod, Revision, Rollout, Sample, Step, StrategyOverride
+from rollouts.outcomes import Again, Done, Retry, Stop, Wait
+from rollouts.reconciler import reconcile
+from tests.control.interruptions import Interrupted, Way
 from tests.control.loop import Loop
+from tests.engine.manifests import pod as pod_spec
 from tests.engine.manifests import small
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis")]
+
+ONE_REPLICA: Final = {"spec.replicas": 1, "spec.template.podCliqueScalingGroups.0.replicas": 1}
+PODS_OF_ONE: Final = 3 + 3
+ON_REAL: Final = pytest.mark.parametrize(
+    "site", [pytest.param("kube-apiserver", marks=pytest.mark.apiserver)], indirect=True
+)
 
 
-@pytest.fixture
-def loop(cluster: Cluster, namespace: str, redis: object) -> Loop:
-    """A small set, created and nothing else."""
-    cluster.create(
-        PODCLIQUESETS, small({"metadata.namespace": namespace, "spec.template.podCliqueScalingGroups.0.replicas": 2})
-    )
+def make(cluster: Cluster, namespace: str, edits: dict[str, Any] | None = None) -> Loop:
+    """Create a small set and return the loop over it."""
+    cluster.create(PODCLIQUESETS, small({"metadata.namespace": namespace, **ONE_REPLICA, **(edits or {})}))
     return Loop(cluster, namespace, "chat")
 
 
-def test_a_set_deploys_and_settles(loop: Loop) -> None:
+@pytest.fixture
+def loop(cluster: Cluster, namespace: str) -> Loop:
+    """A small set that is deployed."""
+    deployed = make(cluster, namespace)
+    deployed.run(deployed.is_complete)
+    return deployed
+
+
+def change_image(loop: Loop, image: str) -> None:
+    """Give the frontend another image."""
+    cliques = loop.stored()["spec"]["template"]["cliques"]
+    cliques[0]["spec"]["podSpec"]["containers"][0]["image"] = image
+    change = {"spec": {"template": {"cliques": cliques}}}
+    loop.cluster.patch_merge(PODCLIQUESETS, loop.name, change, namespace=loop.namespace)
+
+
+def images(loop: Loop) -> list[str]:
+    """Return the images of the frontend's pods."""
+    mine = [pod for pod in loop.pods() if pod["metadata"]["labels"][names.CLIQUE].endswith("frontend")]
+    return sorted(pod["spec"]["containers"][0]["image"] for pod in mine)
+
+
+def is_updated(loop: Loop, image: str) -> bool:
+    """Say whether an update to an image has come to its end."""
+    return images(loop) == [image] * 3 and loop.is_complete()
+
+
+def outcomes() -> list[str]:
+    """Return how the rollouts stand, oldest first."""
+    return [row.outcome for row in Rollout.objects.order_by("started", "id")]
+
+
+def told(loop: Loop) -> list[str]:
+    """Return the reasons of the Events about the set, in their order."""
+    events = loop.cluster.list(EVENTS, namespace=loop.namespace).items
+    mine = [event for event in events if event["involvedObject"].get("kind") == "PodCliqueSet"]
+    return [event["reason"] for event in sorted(mine, key=lambda one: int(one["metadata"]["resourceVersion"]))]
+
+
+# ---- the way things go
+
+
+def test_a_set_deploys_and_settles(cluster: Cluster, namespace: str) -> None:
+    loop = make(cluster, namespace, {"spec.replicas": 2})
     loop.run(loop.is_complete)
-    assert len(loop.pods()) == 2 * (3 + 2 * 3)
+    assert len(loop.pods()) == 2 * PODS_OF_ONE
     loop.observe()
     assert loop.take_pass() == Done()
     (rollout,) = Rollout.objects.all()
     assert (rollout.from_hash, rollout.outcome) == ("", "Complete")
+    assert [row.number for row in Revision.objects.all()] == [1]
+
+
+def test_a_settled_set_costs_no_call(loop: Loop) -> None:
+    loop.observe()
+    watched = Interrupted(loop.cluster, Way.CUT_BEFORE, lambda _number, _call: False)
+    loop.cluster = watched.as_cluster()
+    assert loop.take_pass() == Done()
+    assert watched.writes == []
+
+
+def test_what_a_pass_wrote_the_next_one_sees_without_looking(cluster: Cluster, namespace: str) -> None:
+    loop = make(cluster, namespace)
+    loop.observe()
+    for _ in range(8):
+        if loop.take_pass() != Again():
+            break
+    # Without a watcher nobody learns that pods are placed and Ready; everything up to there is done.
+    assert Pod.objects.filter(gated=False).count() == PODS_OF_ONE
+    assert not isinstance(loop.outcomes[-1], Retry)
+
+
+def test_an_update_replaces_the_pods_and_is_on_record(loop: Loop) -> None:
+    change_image(loop, "two")
+    loop.run(lambda: is_updated(loop, "two"))
+    assert outcomes() == ["Complete", "Complete"]
+    first, second = Rollout.objects.order_by("started", "id")
+    assert (second.from_hash, second.to_hash) == (first.to_hash, loop.status()["currentGenerationHash"])
+    reasons = [step.reason for step in Step.objects.filter(rollout=second).order_by("at", "id")]
+    assert (reasons[0], reasons[-1]) == ("UpdateStarted", "UpdateEnded")
+    assert reasons.count("Outdated") == 3
+    assert told(loop) == ["UpdateStarted", "ReplicaSelected", "UpdateEnded"]
+    counts = Sample.objects.filter(rollout=second)
+    assert all(sample.available >= sample.floor == PODS_OF_ONE - 1 - 3 for sample in counts)
+    last = counts.order_by("at").last()
+    assert last is not None
+    assert (last.desired, last.available, last.surge) == (PODS_OF_ONE, PODS_OF_ONE, 0)
+
+
+def test_an_update_on_the_way_is_superseded_by_another(loop: Loop) -> None:
+    change_image(loop, "two")
+    loop.run(lambda: "two" in images(loop))
+    change_image(loop, "three")
+    loop.run(lambda: is_updated(loop, "three"))
+    assert outcomes() == ["Complete", "Superseded", "Complete"]
+
+
+def test_an_update_on_the_way_is_rolled_back(loop: Loop) -> None:
+    (before,) = set(images(loop))
+    change_image(loop, "two")
+    loop.run(lambda: "two" in images(loop))
+    change_image(loop, before)
+    loop.run(lambda: is_updated(loop, before))
+    assert outcomes() == ["Complete", "RolledBack", "Complete"]
+    assert sorted(row.number for row in Revision.objects.all()) == [2, 3]
+
+
+def test_deleting_a_set_ends_its_rollout_and_leaves_nothing_behind(loop: Loop) -> None:
+    change_image(loop, "two")
+    loop.run(lambda: "two" in images(loop))
+    loop.cluster.delete(PODCLIQUESETS, loop.name, namespace=loop.namespace, propagation="Background")
+    loop.observe()
+    assert loop.take_pass() == Done()
+    assert outcomes() == ["Complete", "Deleted"]
+    loop.run(lambda: not any(listed(loop, kind) for kind in (PODS, PODCLIQUES, PODGANGS, SERVICES)))
+    loop.observe()
+    assert loop.take_pass() == Done()
+
+
+def listed(loop: Loop, resource: Resource) -> list[Obj]:
+    """Return the objects of a kind in the namespace of the loop."""
+    return list(loop.cluster.list(resource, namespace=loop.namespace).items)
+
+
+def test_a_set_that_is_held_while_it_leaves_gets_nothing_new(loop: Loop) -> None:
+    held = {"metadata": {"finalizers": ["a.example/held"]}}
+    loop.cluster.patch_merge(PODCLIQUESETS, loop.name, held, namespace=loop.namespace)
+    loop.cluster.delete(PODCLIQUESETS, loop.name, propagation="Background", namespace=loop.namespace)
+    victim = loop.pods()[0]["metadata"]["name"]
+    loop.cluster.delete(PODS, victim, grace_seconds=0, namespace=loop.namespace)
+    loop.observe()
+    assert loop.take_pass() == Done()
+    assert len(loop.pods()) == PODS_OF_ONE - 1
+    let_go = {"metadata": {"finalizers": None}}
+    loop.cluster.patch_merge(PODCLIQUESETS, loop.name, let_go, namespace=loop.namespace)
+
+
+# ---- strangers
+
+
+def stranger(loop_namespace: str, name: str, like: Obj | None = None) -> Obj:
+    """Return a pod that looks like one of ours and belongs to nobody."""
+    labels = like["metadata"]["labels"] if like else {names.PART_OF: "chat", names.MANAGED_BY: names.OPERATOR}
+    held = {"schedulingGates": [{"name": names.GATE}, {"name": "a.example/theirs"}]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": loop_namespace, "labels": labels},
+        "spec": pod_spec() | held,
+    }
+
+
+def test_a_pod_with_our_labels_that_is_not_ours_is_never_touched(loop: Loop) -> None:
+    theirs = loop.cluster.create(PODS, stranger(loop.namespace, "theirs", like=loop.pods()[0]))
+    change_image(loop, "two")
+    loop.run(lambda: set(images_of_ours(loop)) == {"two"} and loop.is_complete())
+    found = loop.cluster.get(PODS, "theirs", namespace=loop.namespace)
+    assert found["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
+
+
+def images_of_ours(loop: Loop) -> list[str]:
+    """Return the images of the frontend's pods that have an owner."""
+    mine = [pod for pod in loop.pods() if pod["metadata"].get("ownerReferences")]
+    front = [pod for pod in mine if pod["metadata"]["labels"][names.CLIQUE].endswith("frontend")]
+    return [pod["spec"]["containers"][0]["image"] for pod in front]
+
+
+def test_a_name_that_somebody_has_taken_is_told_on_the_set_until_it_is_free(cluster: Cluster, namespace: str) -> None:
+    theirs = {"metadata": {"name": "chat-0", "namespace": namespace}, "spec": {"clusterIP": "None"}}
+    cluster.create(SERVICES, theirs)
+    loop = make(cluster, namespace)
+    loop.run(lambda: len(loop.pods()) == PODS_OF_ONE and isinstance(loop.outcomes[-1], Retry))
+    denied = loop.condition("WriteDenied")
+    assert (denied["status"], denied["reason"]) == ("True", "AlreadyExists")
+    assert "belongs to somebody else" in denied["message"]
+    assert told(loop).count("WriteDenied") == 1
+    cluster.delete(SERVICES, "chat-0", namespace=namespace)
+    loop.run(lambda: not loop.condition("WriteDenied"))
+    assert loop.is_complete()
+    assert cluster.get(SERVICES, "chat-0", namespace=namespace)["metadata"]["ownerReferences"]
+
+
+# ---- bad input
+
+
+# A tenth of three pods is none, which only the webhook and we can tell.
+NOTHING_TO_SPEND: Final = {"spec.template.cliques.0.updateStrategy": {"maxUnavailable": "10%", "maxSurge": 0}}
+
+
+def patch_clique(loop: Loop, change: dict[str, Any]) -> None:
+    """Change the first clique of the set."""
+    cliques = loop.stored()["spec"]["template"]["cliques"]
+    cliques[0] |= change
+    patch = {"spec": {"template": {"cliques": cliques}}}
+    loop.cluster.patch_merge(PODCLIQUESETS, loop.name, patch, namespace=loop.namespace)
+
+
+def clique_with(**pod: Any) -> dict[str, Any]:
+    """Return a first clique with other fields in its pods."""
+    return {"spec": {"roleName": "frontend", "replicas": 3, "minAvailable": 3, "podSpec": pod_spec() | pod}}
+
+
+@ON_REAL
+def test_a_set_that_breaks_the_rules_is_told_so_and_left_alone_until_it_is_repaired(
+    cluster: Cluster, namespace: str
+) -> None:
+    loop = make(cluster, namespace, NOTHING_TO_SPEND)
+    for _ in range(3):
+        loop.observe()
+        outcome = loop.take_pass()
+        assert isinstance(outcome, Stop)
+        assert outcome.reason == "InvalidSpec"
+    found = loop.condition("Valid")
+    assert (found["status"], found["reason"]) == ("False", "InvalidSpec")
+    assert found["message"].startswith("spec.template.cliques[0].updateStrategy: of 3 replicas")
+    assert told(loop) == ["InvalidSpec"]
+    assert loop.pods() == []
+    patch_clique(loop, {"updateStrategy": {"maxUnavailable": "40%"}})
+    loop.run(loop.is_complete)
+    assert loop.condition("Valid") == {}
+
+
+@ON_REAL
+def test_a_set_that_breaks_a_rule_later_is_told_so_and_looked_after(loop: Loop) -> None:
+    patch_clique(loop, clique_with(containers=[{"name": "No Such Name", "image": "one"}]))
+    worker = next(pod["metadata"] for pod in loop.pods() if "worker" in pod["metadata"]["name"])
+    loop.cluster.delete(PODS, worker["name"], namespace=loop.namespace)
+    loop.run(lambda: bool(loop.condition("Valid")) and len(workers(loop) - {worker["uid"]}) == 2)
+    assert "name of a container" in loop.condition("Valid")["message"]
+    assert told(loop).count("InvalidSpec") == 1
+    patch_clique(loop, clique_with())
+    loop.run(lambda: loop.is_complete() and not loop.condition("Valid"))
+
+
+def workers(loop: Loop) -> set[str]:
+    """Return the uids of the workers."""
+    return {pod["metadata"]["uid"] for pod in loop.pods() if "worker" in pod["metadata"]["name"]}
+
+
+@ON_REAL
+def test_pods_that_the_cluster_will_not_have_are_told_on_the_set(loop: Loop) -> None:
+    patch_clique(loop, clique_with(dnsPolicy="Nowhere"))
+    loop.run(lambda: bool(loop.condition("WriteDenied")) and isinstance(loop.outcomes[-1], Retry))
+    assert loop.condition("WriteDenied")["reason"] == "Invalid"
+    assert "dnsPolicy" in loop.condition("WriteDenied")["message"]
+    assert len(loop.pods()) == PODS_OF_ONE - 1
+    patch_clique(loop, clique_with(dnsPolicy="Default"))
+    loop.run(lambda: loop.is_complete() and len(loop.pods()) == PODS_OF_ONE)
+    assert loop.condition("WriteDenied") == {}
+
+
+# ---- overrides
+
+
+def test_an_override_holds_an_update_back_until_it_runs_out(loop: Loop) -> None:
+    expiry = datetime.now(UTC) + timedelta(hours=1)
+    override = StrategyOverride.objects.create(
+        namespace=loop.namespace, strategy="OnDelete", reason="freeze", expires_at=expiry
+    )
+    before = images(loop)
+    change_image(loop, "two")
+    loop.run(lambda: isinstance(loop.outcomes[-1], Wait))
+    assert loop.condition("Progressing")["reason"] == "AwaitingDeletion"
+    assert images(loop) == before
+    outcome = loop.outcomes[-1]
+    assert isinstance(outcome, Wait)
+    assert 3500 < outcome.after_seconds < 3600
+    assert loop.stored()["spec"].get("updateStrategy", {}).get("type") != "OnDelete"
+    override.expires_at = datetime.now(UTC)
+    override.save()
+    loop.run(lambda: is_updated(loop, "two"))
+
+
+# ---- doors
+
+
+def test_nothing_is_done_for_a_cluster_that_is_not_mirrored_or_in_trouble(loop: Loop) -> None:
+    assert reconcile("elsewhere/web/chat") == Done()
+    loop.row.complete = False
+    loop.row.save()
+    assert isinstance(reconcile(loop.key), Wait)
+    loop.row.complete, loop.row.trouble_code = True, "Unreachable"
+    loop.row.save()
+    assert reconcile(loop.key) == Wait(3.0, "Unreachable")
+
+
+def test_a_set_that_nobody_knows_is_done(loop: Loop) -> None:
+    loop.name = "nobody"
+    assert loop.take_pass() == Done()
+    with pytest.raises(NotFound):
+        loop.stored()
