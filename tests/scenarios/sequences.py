@@ -185,10 +185,12 @@ def interrupted_pods(stage: Stage) -> None:
     name = stage.deploy(pods_with(3, (0, 1)))
     mark = stage.witness.mark()
     stage.change(name)
-    scene = stage.witness.wait(
+    stage.witness.wait(
         lambda scene: any(not unit.outdated and not unit.surge for unit in scene.pod_units(name, "w-0-a")),
         "an original is on its way to the new template",
     )
+    # The watches of two kinds do not keep step with each other: the status may be heard of later.
+    scene = stage.witness.wait(lambda scene: scene.progress(name).get("updateStartedAt"), "the update has begun")
     started = scene.progress(name)["updateStartedAt"]
     again = stage.witness.mark()
     stage.change(name)
