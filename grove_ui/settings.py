@@ -143,7 +143,9 @@ def _database() -> dict[str, Any]:
             "DATABASE_URL cannot be read; set it to postgresql://user:password@host:port/name"
         ) from error
     if parsed["ENGINE"] == "django.db.backends.postgresql":
-        parsed["OPTIONS"] = {**parsed.get("OPTIONS", {}), "pool": {"timeout": 5}}
+        # A thread keeps its connection while it works: there must be enough for those of a web process or a watcher.
+        pool = {"timeout": 5, "min_size": 1, "max_size": 20}
+        parsed["OPTIONS"] = {**parsed.get("OPTIONS", {}), "pool": pool}
     return parsed
 
 
@@ -172,7 +174,7 @@ RECONCILE_LEASE_SECONDS = ENVIRONMENT.reconcile_lease_seconds
 CLUSTER_REQUEST_TIMEOUT = RECONCILE_LEASE_SECONDS / 6
 CELERY_TASK_SOFT_TIME_LIMIT = RECONCILE_LEASE_SECONDS / 2
 CELERY_TASK_TIME_LIMIT = RECONCILE_LEASE_SECONDS * 2 / 3
-CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600}
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600, "ack_emulation": False}
 
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True

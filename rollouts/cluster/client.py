@@ -96,16 +96,22 @@ class Cluster:
 
     # Reading
 
-    def version(self) -> Obj:
+    def version(self, *, repeat: bool = True) -> Obj:
         """Return the server's version: the cheapest proof that it is there and knows us."""
-        return self._read(Request("get version", "GET", "/version"))
+        return self._read(Request("get version", "GET", "/version"), repeat=repeat)
 
     def get(
-        self, resource: Resource, name: str, *, namespace: str | None = None, subresource: str | None = None
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        repeat: bool = True,
     ) -> Obj:
-        """Return one object, or its `scale` or `status`."""
+        """Return one object, or its `scale` or `status`; without `repeat` a failure is raised at the first try."""
         target = Target(resource, namespace, name, subresource)
-        return self._read(Request(target.call("get"), "GET", target.path))
+        return self._read(Request(target.call("get"), "GET", target.path), repeat=repeat)
 
     def list(self, resource: Resource, *, namespace: str | None = None, labels: str = "", fields: str = "") -> Listing:
         """Return all objects of a kind, in one namespace or everywhere, fetched page by page."""

@@ -97,7 +97,7 @@ _GROUP: Final = (
 )
 _CLIQUE: Final = (
     *("owner_uid", "name", "uid", "resource_version", "generation", "created", "template", "replica", "group"),
-    *("group_replica", "template_hash", "replicas", "template_replicas", "leaving", "status"),
+    *("group_replica", "template_hash", "replicas", "template_replicas", "leaving", "status", "template_keys"),
 )
 _POD: Final = (
     *("owner_uid", "name", "uid", "clique", "index", "template_hash", "created", "node", "phase", "ready", "leaving"),
@@ -142,11 +142,11 @@ def _groups(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterator
 def _cliques(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterator[Clique]:
     for owner, name, uid, version, generation, created, template, replica, group, part, *rest in rows:
         if _is_ours(name, owner, replica if not group else min(replica, part), strangers):
-            template_hash, replicas, noted, leaving, status = rest
+            template_hash, replicas, noted, leaving, status, keys = rest
             lost = uid in owners.doomed
             yield Clique(
                 *(name, uid, str(version), generation, created, template, replica, group, part, template_hash),
-                *(replicas, noted, leaving or lost, status),
+                *(replicas, noted, leaving or lost, status, tuple(filter(None, keys.split(","))) if keys else ()),
             )
 
 

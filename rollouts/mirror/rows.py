@@ -26,7 +26,7 @@ from rollouts.cluster.resources import (
     SERVICES,
 )
 from rollouts.engine import names
-from rollouts.engine.desired import TEMPLATE_REPLICAS
+from rollouts.engine.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.times import parse_time
 from rollouts.models import Clique, Gang, Mirrored, Node, Pod, ScalingGroup, Service, Workload
 
@@ -147,6 +147,7 @@ def _clique(obj: Obj) -> Row:
         "group": group,
         "group_replica": group_replica if group else -1,
         "template_hash": labels.get(names.TEMPLATE_HASH, ""),
+        "template_keys": _text(_mapping(obj["metadata"].get("annotations")).get(TEMPLATE_KEYS)),
         **_scaled(obj, spec),
         "status": _json(_mapping(obj.get("status"))),
     }

@@ -152,6 +152,7 @@ class Clique(Owned):
     replicas = models.IntegerField(default=0)
     min_available = models.IntegerField(default=0)
     template_replicas = models.IntegerField(null=True, blank=True)
+    template_keys = models.TextField(blank=True)  # labels and annotations that came from the template, by commas
     status = OrjsonField(default=dict)
 
 

@@ -34,7 +34,6 @@ __all__ = ["Watcher"]
 logger = logging.getLogger(__name__)
 
 _TURN_SECONDS: Final = 0.5
-_LOOK_SECONDS: Final = 2.0  # between two looks at whether the database still has what was written
 _COUNT_SECONDS: Final = 15.0  # between two comparisons of all rows with what was heard
 _PURGE_SECONDS: Final = 60.0
 _TOMBSTONE_SECONDS: Final = 600.0  # far longer than news can be on its way
@@ -102,11 +101,14 @@ class Watcher:
         except DatabaseError as error:
             # A session that is at work waits for the database itself.
             self._fail(f"the database does not answer ({type(error).__name__})")
-            connection.close()
         except Exception:
             logger.exception("The watcher of %s has failed; beginning anew", self._name)
             self._end_session()
             self._fail("it has failed")
+        finally:
+            # Others need it meanwhile. And a file that was deleted stays open for those who have it open: only by
+            # opening it again do we see that the database is another one.
+            connection.close()
 
     # Sessions
 
@@ -146,9 +148,6 @@ class Watcher:
         self._report.tell(session.row, explain(account.failures), account)
         if account.is_complete:
             self._failures = 0
-        if self._is_time("look"):
-            # A file that was deleted stays open for those who have it open; by its name it is a new one.
-            connection.close()
         if session.is_obsolete or self._is_lost(session, account):
             self._end_session()
             self._fail("its mirror has to be made anew")
@@ -179,7 +178,7 @@ class Watcher:
         return True
 
 
-_PERIODS: Final = {"look": _LOOK_SECONDS, "count": _COUNT_SECONDS, "purge": _PURGE_SECONDS}
+_PERIODS: Final = {"count": _COUNT_SECONDS, "purge": _PURGE_SECONDS}
 
 
 def _count(session: Session, resource: Resource) -> int:

@@ -96,7 +96,9 @@ class Announcer:
                 return True
         except DatabaseError as error:
             logger.warning("The workloads of %s cannot be read (%s); trying again", self._cluster, type(error).__name__)
-            connection.close()
+        finally:
+            if everything:
+                connection.close()
         with self._lock:
             self._keys |= keys
             self._everything = True

@@ -150,7 +150,7 @@ class Session:
         """Return the cluster's identity, as far as we may know it, and its version; wait until it answers."""
         for attempt in itertools.count():
             try:
-                version = str(self._cluster.version().get("gitVersion") or "")
+                version = str(self._cluster.version(repeat=False).get("gitVersion") or "")
                 self.notebook.fail(NAMESPACES, None)
                 return _fetch_identity(self._cluster), version
             except ClusterError as error:
@@ -262,7 +262,7 @@ class Session:
 def _fetch_identity(cluster: Cluster) -> str:
     """Return what tells this cluster from all others; nothing when we may not know it."""
     try:
-        namespace: Obj = cluster.get(NAMESPACES, "kube-system")
+        namespace: Obj = cluster.get(NAMESPACES, "kube-system", repeat=False)
     except (Forbidden, NotFound):
         return ""
     return str(namespace["metadata"].get("uid") or "")

@@ -16,7 +16,7 @@ from rollouts.cluster.resources import (
     SERVICES,
 )
 from rollouts.engine import names
-from rollouts.engine.desired import TEMPLATE_REPLICAS
+from rollouts.engine.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
 from tests.mirror import objects
 
@@ -94,12 +94,13 @@ def test_everything_of_a_workload_is_read(cluster: models.Cluster) -> None:
     assert seen(cluster).strangers == ()
 
 
-def test_the_replicas_noted_from_the_template_are_read(cluster: models.Cluster) -> None:
+def test_what_was_noted_of_the_template_is_read(cluster: models.Cluster) -> None:
     told = objects.clique()
-    told["metadata"]["annotations"] = {TEMPLATE_REPLICAS: "5"}
+    told["metadata"]["annotations"] = {TEMPLATE_REPLICAS: "5", TEMPLATE_KEYS: "team,tier,"}
     mirror.store(cluster, PODCLIQUESETS, [objects.pod_clique_set()])
     mirror.store(cluster, PODCLIQUES, [told])
-    assert seen(cluster).observed.cliques[0].template_replicas == 5
+    (clique,) = seen(cluster).observed.cliques
+    assert (clique.template_replicas, clique.template_keys) == (5, ("team", "tier"))
 
 
 def test_other_workloads_namespaces_and_clusters_are_left_out(cluster: models.Cluster) -> None:
