@@ -1,0 +1,129 @@
+"""Plans made from a view that is behind: what is known is never spent twice, and all is well once the news is in.
+
+The controller sees its own writes, so all that is live is known to it. What it believes to be live may be gone, and
+what it believes to be available may be broken: that it cannot know, and the budget is that of what it knows.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rollouts.engine.actions import Create, Delete, Plan
+from rollouts.engine.workload import Workload
+from rollouts.engine.world import Behaviour
+from tests.engine.chance import (
+    AUTOMATIC,
+    GENTLE,
+    Count,
+    assert_all_there,
+    assert_within_budget,
+    clusters,
+    counts,
+    delete_clique,
+    finish,
+    workloads,
+)
+from tests.engine.late import LateCluster, place_of
+from tests.engine.simulated import Cluster, settled
+
+sometimes = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+DEEDS = [*GENTLE, delete_clique]
+
+
+@dataclass
+class Watch:
+    """A late controller at work, with every pass looked at."""
+
+    late: LateCluster
+    deleted: set[str] = field(default_factory=set)
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.late.cluster
+
+    def step(self, hear: int) -> Plan:
+        """Plan from what is known, carry it out, and hear a part of the news."""
+        known, there = self._count()
+        planned = self.late.plan()
+        self._assert_nothing_is_deleted_twice(planned)
+        refused = self.late.write(planned.actions)
+        known_after, there_after = (self._as_wanted(counted, known) for counted in self._count())
+        scaled_in = any(isinstance(one, Delete) and one.reason == "ScaledIn" for one in planned.actions)
+        assert_within_budget(self.cluster.workload, known, known_after, scaled_in=scaled_in)
+        for name, count in there_after.items():
+            before = there[name].live if name in there else 0
+            assert count.live <= max(before, count.wanted + count.budget.max_surge), (name, count)
+        self._assert_no_index_is_taken_twice()
+        self.late.fetch(refused)
+        self.late.hear(hear)
+        return planned
+
+    def _as_wanted(self, counted: dict[str, Count], known: dict[str, Count]) -> dict[str, Count]:
+        """Return counts beside what was wanted when the plan was made: somebody may have scaled meanwhile."""
+        return {
+            name: replace(count, wanted=known[name].wanted, budget=known[name].budget)
+            for name, count in counted.items()
+            if name in known
+        }
+
+    def _count(self) -> tuple[dict[str, Count], dict[str, Count]]:
+        """Return the counts of what is known, and of what is there."""
+        workload = self.cluster.workload
+        return counts(workload, self.late.known()), counts(workload, self.late.world.observed())
+
+    def _assert_nothing_is_deleted_twice(self, planned: Plan) -> None:
+        uids = [action.uid for action in planned.actions if isinstance(action, Delete)]
+        assert len({*uids}) == len(uids)
+        assert not self.deleted & {*uids}
+        self.deleted.update(uids)
+
+    def _assert_no_index_is_taken_twice(self) -> None:
+        taken = [(pod.clique, pod.index) for pod in self.late.world.pods.values() if not pod.leaving]
+        assert len({*taken}) == len(taken)
+
+    def run(self, passes: int, data: st.DataObject) -> None:
+        for _ in range(passes):
+            planned = self.step(data.draw(st.integers(0, 8)))
+            if not planned.actions and self.late.world.next_at is not None:
+                self.late.world.advance()
+
+
+@sometimes
+@given(workloads(AUTOMATIC), clusters(), st.data())
+def test_a_late_view_never_spends_twice_and_converges_when_it_catches_up(
+    start: Workload, behaviour: Behaviour, data: st.DataObject
+) -> None:
+    watch = Watch(LateCluster(settled(start, behaviour)))
+    for _ in range(data.draw(st.integers(1, 5))):
+        data.draw(st.sampled_from(DEEDS))(watch.cluster, data.draw)
+        watch.run(data.draw(st.integers(0, 12)), data)
+    watch.late.hear(None)
+    finish(watch.cluster)
+    assert_all_there(watch.cluster)
+    assert not any(unit.outdated for unit in watch.cluster.view.set_units())
+
+
+@sometimes
+@given(workloads(AUTOMATIC), clusters(), st.data())
+def test_creates_whose_answer_was_lost_are_refused_when_they_are_repeated(
+    start: Workload, behaviour: Behaviour, data: st.DataObject
+) -> None:
+    """Somebody stopped between a write and the note of it: the view is the same, so the plan is the same."""
+    watch = Watch(LateCluster(settled(start, behaviour)))
+    watch.cluster.update()
+    for _ in range(data.draw(st.integers(1, 4))):
+        watch.run(data.draw(st.integers(1, 8)), data)
+        planned = watch.late.plan()
+        lost = [action for action in planned.actions if isinstance(action, Create)]
+        watch.late.world.apply(lost)
+        before = {*watch.late.world.pods}
+        assert watch.late.plan() == planned
+        assert {place_of(one) for one in watch.late.write(planned.actions) if isinstance(one, Create)} == {
+            place_of(one) for one in lost
+        }
+        assert {*watch.late.world.pods} <= before
+        watch.late.fetch(lost)
+    watch.late.hear(None)
+    finish(watch.cluster)
+    assert_all_there(watch.cluster)
