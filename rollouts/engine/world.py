@@ -238,6 +238,9 @@ class World:
         if isinstance(thing, Pod):
             self._requests[name] = reading.read_requests(action.manifest["spec"])
         self._put(action.kind, thing)
+        if owner["uid"] in self._going:
+            # Whoever made it did not know that its owner is leaving; it goes too, or the owner would stay for ever.
+            self._expect(_Event.COLLECT, owner["name"], owner["uid"], self._behaviour.collect_seconds)
         return ""
 
     def _read(self, kind: Kind, manifest: Mapping[str, Any]) -> Thing:

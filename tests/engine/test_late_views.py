@@ -4,18 +4,18 @@ The controller sees its own writes, so all that is live is known to it. What it 
 what it believes to be available may be broken: that it cannot know, and the budget is that of what it knows.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rollouts.engine.actions import Create, Delete, Plan
+from rollouts.engine.observed import Observed
 from rollouts.engine.workload import Workload
-from rollouts.engine.world import Behaviour
+from rollouts.engine.world import Behaviour, World
 from tests.engine.chance import (
     AUTOMATIC,
     GENTLE,
-    Count,
     assert_all_there,
     assert_within_budget,
     clusters,
@@ -44,43 +44,41 @@ class Watch:
 
     def step(self, hear: int) -> Plan:
         """Plan from what is known, carry it out, and hear a part of the news."""
-        known, there = self._count()
-        planned = self.late.plan()
+        known, planned = self.late.known(), self.late.plan()
         self._assert_nothing_is_deleted_twice(planned)
+        self._assert_the_budget_is_kept(known, planned)
+        there = self.late.world.observed()
         refused = self.late.write(planned.actions)
-        known_after, there_after = (self._as_wanted(counted, known) for counted in self._count())
-        scaled_in = any(isinstance(one, Delete) and one.reason == "ScaledIn" for one in planned.actions)
-        assert_within_budget(self.cluster.workload, known, known_after, scaled_in=scaled_in)
-        for name, count in there_after.items():
-            before = there[name].live if name in there else 0
-            assert count.live <= max(before, count.wanted + count.budget.max_surge), (name, count)
-        self._assert_no_index_is_taken_twice()
+        self._assert_no_more_are_there_than_may_be(known, there)
         self.late.fetch(refused)
         self.late.hear(hear)
         return planned
 
-    def _as_wanted(self, counted: dict[str, Count], known: dict[str, Count]) -> dict[str, Count]:
-        """Return counts beside what was wanted when the plan was made: somebody may have scaled meanwhile."""
-        return {
-            name: replace(count, wanted=known[name].wanted, budget=known[name].budget)
-            for name, count in counted.items()
-            if name in known
-        }
-
-    def _count(self) -> tuple[dict[str, Count], dict[str, Count]]:
-        """Return the counts of what is known, and of what is there."""
+    def _assert_the_budget_is_kept(self, known: Observed, planned: Plan) -> None:
+        """Carry the plan out where nothing has happened that it does not know."""
+        believed = World(known, self.cluster.behaviour, self.late.world.now)
+        believed.apply(planned.actions)
         workload = self.cluster.workload
-        return counts(workload, self.late.known()), counts(workload, self.late.world.observed())
+        scaled_in = any(isinstance(one, Delete) and one.reason == "ScaledIn" for one in planned.actions)
+        after = counts(workload, believed.observed())
+        assert_within_budget(workload, counts(workload, known), after, scaled_in=scaled_in)
+
+    def _assert_no_more_are_there_than_may_be(self, known: Observed, there: Observed) -> None:
+        """By what was wanted as far as the plan knew; somebody may have scaled meanwhile."""
+        wanted = counts(self.cluster.workload, known)
+        before = counts(self.cluster.workload, there)
+        for name, count in counts(self.cluster.workload, self.late.world.observed()).items():
+            if name in wanted and name in before:
+                most = wanted[name].wanted + wanted[name].budget.max_surge
+                assert count.live <= max(before[name].live, most), (name, count)
+        taken = [(pod.clique, pod.index) for pod in self.late.world.pods.values() if not pod.leaving]
+        assert len({*taken}) == len(taken)
 
     def _assert_nothing_is_deleted_twice(self, planned: Plan) -> None:
         uids = [action.uid for action in planned.actions if isinstance(action, Delete)]
         assert len({*uids}) == len(uids)
         assert not self.deleted & {*uids}
         self.deleted.update(uids)
-
-    def _assert_no_index_is_taken_twice(self) -> None:
-        taken = [(pod.clique, pod.index) for pod in self.late.world.pods.values() if not pod.leaving]
-        assert len({*taken}) == len(taken)
 
     def run(self, passes: int, data: st.DataObject) -> None:
         for _ in range(passes):

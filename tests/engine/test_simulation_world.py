@@ -146,6 +146,15 @@ def test_an_owner_may_stay_until_all_it_owns_is_gone() -> None:
     assert world.observed() == replace(Observed(), gangs=world.observed().gangs)
 
 
+def test_what_is_made_under_an_owner_that_is_leaving_goes_with_it() -> None:
+    world = world_of(2, behaviour=replace(BEHAVIOUR, owners_go_last=True))
+    world.delete(Kind.CLIQUE, "w-0-a")
+    (leaving,) = world.observed().cliques
+    assert world.apply([pod("late", 2, leaving.uid)]) == ()
+    world.advance()
+    assert (world.observed().cliques, world.pods) == ((), {})
+
+
 def test_a_group_takes_its_cliques_and_their_pods_along() -> None:
     world = World(Observed(), BEHAVIOUR)
     metadata = {"name": "w-0-g", "labels": labels(), "ownerReferences": owner("PodCliqueSet", "w", "set-uid")}
