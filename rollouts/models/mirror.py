@@ -123,7 +123,7 @@ class Owned(Mirrored):
         indexes: ClassVar = [
             *Mirrored.Meta.indexes,
             models.Index(
-                fields=("cluster", "namespace", "workload"),
+                fields=("cluster", "namespace", "workload", "name"),
                 name="%(class)s_by_workload",
                 condition=models.Q(gone_at__isnull=True),
             ),
