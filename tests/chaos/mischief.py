@@ -18,9 +18,9 @@ from tests.apiserver import ApiServer
 from tests.chaos.proxy import Proxy
 from tests.controlling import BEAT, WATCHER, WORKER, Controller
 
-USUAL_SHARE = 0.03  # of requests that go wrong
+USUAL_SHARE = 0.04  # of requests that go wrong
 WORST_SHARE = 0.3
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 1.2
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 2.5
 SECONDS_AWAY = 0.7  # at most, for what was killed
 
 
@@ -36,16 +36,16 @@ class Mischief:
 
     def __post_init__(self) -> None:
         deeds: list[tuple[int, Callable[[], str]]] = [
-            (5, self.kill_worker),
-            (5, self.kill_part_of_a_worker),
-            (4, self.kill_watcher),
+            (3, self.kill_worker),
+            (6, self.kill_part_of_a_worker),
+            (3, self.kill_watcher),
             (2, self.kill_beat),
             (2, self.kill_redis),
             (1, self.lose_redis),
             (4, self.cut_connections),
             (1, self.restart_server),
             (4, self.drop_messages),
-            (3, self.worsen),
+            (4, self.worsen),
         ]
         self._deeds = [deed for weight, deed in deeds for _ in range(weight)]
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -29,6 +30,7 @@ class Story:
     generation: int = 0
     hash: str = ""
     clock: float = 0.0
+    title: str = field(default_factory=lambda: str(uuid4()))
 
     def __post_init__(self) -> None:
         self.set_image("v1")
@@ -88,7 +90,7 @@ class Story:
     def _metadata(self, name: str, labels: dict[str, str]) -> Obj:
         return {
             "name": name,
-            "uid": f"{name} of story {id(self)}",
+            "uid": f"{name} of {self.title}",
             "generation": self.generation,
             "creationTimestamp": CREATED,
             "labels": {names.PART_OF: "w", **labels},

@@ -23,6 +23,7 @@ from typing import Self
 
 from rollouts.cluster import Changed, Cluster, Deleted, Obj, Resource, Synced, Watch
 from rollouts.cluster.resources import PODCLIQUESETS
+from rollouts.engine import names
 from rollouts.engine.workload import Strategy
 from tests.engine.chance import Count
 from tests.scenarios.scene import WATCHED, Scene, Unit, units_of
@@ -181,8 +182,8 @@ class Witness:
 
     def assert_rules(self, name: str, since: int = 0) -> None:
         """Assert that every write since a moment kept within the budgets and replaced nothing that was current."""
-        judge = Judge(name, self.killed)
-        for step in self.steps(since):
+        judge = Judge(name, self.killed, since=since)
+        for step in self.steps():
             judge.look_at(step)
 
 
@@ -233,21 +234,32 @@ class Judge:
     name: str
     killed: set[str]
     lag: float = LAG
+    since: int = 0  # what was written up to this version is not judged
     deletions: int = 0  # of units, by whoever
     _lately: deque[Allowance] = field(default_factory=deque)
+    _counted: Mapping[str, Count] = field(default_factory=dict)  # after the last write
 
     def look_at(self, step: Step) -> None:
         """Assert that a write broke no rule."""
-        if not step.before.has(PODCLIQUESETS, self.name) or not step.after.has(PODCLIQUESETS, self.name):
+        if not self._concerns(step.event):
             return
-        before, after = step.before.counts(self.name), step.after.counts(self.name)
+        if not step.after.has(PODCLIQUESETS, self.name):
+            self._counted = {}
+            return
+        before, after = self._counted, step.after.counts(self.name)
+        self._counted = after
         self._remember(step.event.at, after)
         whole = step.after.workload(self.name).strategy is Strategy.REPLICA_RECREATE
         for component in before.keys() & after.keys():
             # Where the unit is the replica of the set, what that does to its components is its own affair.
-            if whole and component != self.name:
+            if step.event.version <= self.since or (whole and component != self.name):
                 continue
             self._judge(step, component, before[component], after[component])
+
+    def _concerns(self, event: Event) -> bool:
+        metadata = event.obj["metadata"]
+        is_set = event.resource is PODCLIQUESETS and metadata["name"] == self.name
+        return is_set or (metadata.get("labels") or {}).get(names.PART_OF) == self.name
 
     def _judge(self, step: Step, component: str, before: Count, after: Count) -> None:
         ceiling = max(one.ceilings.get(component, 0) for one in self._lately)
