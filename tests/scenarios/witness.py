@@ -262,7 +262,7 @@ class Judge:
         return is_set or (metadata.get("labels") or {}).get(names.PART_OF) == self.name
 
     def _judge(self, step: Step, component: str, before: Count, after: Count) -> None:
-        ceiling = max(one.ceilings.get(component, 0) for one in self._lately)
+        ceiling = max(one.ceilings[component] for one in self._lately if component in one.ceilings)
         assert after.live <= max(before.live, ceiling), self._accuse(step, component, before, after)
         if step.event.obj["metadata"]["uid"] in self.killed:
             return
@@ -271,7 +271,7 @@ class Judge:
 
     def _judge_loss(self, step: Step, component: str, before: Count, after: Count) -> None:
         units = units_of(step.before, self.name, component), units_of(step.after, self.name, component)
-        wanted = min(one.wanted.get(component, after.wanted) for one in self._lately)
+        wanted = min(one.wanted[component] for one in self._lately if component in one.wanted)
         left = {unit.index for unit in units[1]}
         gone = [unit for unit in units[0] if unit.index not in left]
         serving = {unit.index for unit in units[1] if unit.available}
@@ -279,7 +279,7 @@ class Judge:
         self.deletions += len(gone)
         # What scaling takes away is taken from the top, be it the last that serves.
         if any(unit.index < wanted for unit in lost):
-            floor = min(one.floors.get(component, 0) for one in self._lately)
+            floor = min(one.floors[component] for one in self._lately if component in one.floors)
             assert after.available >= min(before.available, floor), self._accuse(step, component, before, after)
         if component != self.name or step.after.workload(self.name).strategy is Strategy.REPLICA_RECREATE:
             wrong = [str(unit) for unit in gone if unit.index < wanted and not unit.outdated and unit.available]
