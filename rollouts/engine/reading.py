@@ -159,25 +159,34 @@ def patch_service(service: Service, patch: Obj) -> Service:
 
 
 def read_requests(pod_spec: Obj) -> Amounts:
-    """Return what a pod asks of its node: the requests, else the limits, of its containers."""
+    """Return what a pod asks of its node: the requests, else the limits, of its containers; what is no amount, nothing.
+
+    The cluster will not have such a pod; a simulation is not the place to say so.
+    """
     total: dict[str, float] = {}
     for container in pod_spec.get("containers") or ():
-        resources = container.get("resources") or {}
-        for resource, amount in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items():
-            total[resource] = total.get(resource, 0.0) + parse_quantity(amount)
+        resources = _mapping(container.get("resources"))
+        for resource, amount in {**_mapping(resources.get("limits")), **_mapping(resources.get("requests"))}.items():
+            total[resource] = total.get(resource, 0.0) + (parse_quantity(amount) or 0.0)
     return total
 
 
-def parse_quantity(text: str | float) -> float:
-    """Return the number that a quantity stands for.
+def _mapping(value: Any) -> Obj:
+    return value if isinstance(value, Mapping) else {}
 
-    >>> [parse_quantity(text) for text in ("2", "500m", "80Mi", 3)]
-    [2.0, 0.5, 83886080.0, 3.0]
+
+def parse_quantity(value: object) -> float | None:
+    """Return the number that a quantity stands for; None for anything that is not one.
+
+    >>> [parse_quantity(value) for value in ("2", "500m", "80Mi", 3, "much", None)]
+    [2.0, 0.5, 83886080.0, 3.0, None, None]
     """
-    if not isinstance(text, str):
-        return float(text)
+    text = str(value)
     suffix = text.lstrip("+-.0123456789")
-    return float(text.removesuffix(suffix)) * _SUFFIXES[suffix] if suffix in _SUFFIXES else float(text)
+    try:
+        return float(text.removesuffix(suffix)) * _SUFFIXES[suffix] if suffix in _SUFFIXES else float(text)
+    except ValueError:
+        return None
 
 
 def _template_replicas(metadata: Obj, former: int | None = None) -> int | None:

@@ -14,6 +14,7 @@ from typing import Final
 from rollouts.engine import names
 from rollouts.engine.hashing import compute_generation_hash, compute_template_hash
 from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
+from rollouts.engine.references import MOST_PODS
 from rollouts.engine.views import (
     ENDED,
     CliqueView,
@@ -152,7 +153,8 @@ class Shape:
             outdated += pod.template_hash != current
         if pods and not live:
             live = tuple([pod for pod in pods if not pod.leaving and pod.phase not in ENDED])
-        wanted = template.replicas if clique is None else clique.replicas
+        # A slip of somebody who scales it must not cost us more than a cluster can hold.
+        wanted = template.replicas if clique is None else min(clique.replicas, MOST_PODS)
         needed = min(template.min_available, wanted)
         is_live = clique is not None and not clique.leaving
         is_updating = clique is not None and self.is_updating(clique)

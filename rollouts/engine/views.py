@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar, dataclass_transform
 
 from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
+from rollouts.engine.references import MOST_PODS
 from rollouts.engine.workload import CliqueTemplate, GroupTemplate
 
 ENDED = frozenset({"Failed", "Succeeded"})
@@ -127,7 +128,7 @@ def view_group(
     is_updating: bool,
 ) -> GroupView:
     """Return a scaling group."""
-    wanted = template.replicas if group is None else group.replicas
+    wanted = template.replicas if group is None else min(group.replicas, MOST_PODS)
     needed = min(template.min_available, wanted)
     is_live = group is not None and not group.leaving
     available = complete = there = 0
