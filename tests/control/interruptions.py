@@ -4,9 +4,9 @@ Stands between the reconciler and a real cluster. `Killed` is no error that anyb
 writes nothing more, from then on the database refuses everything until the test lets the next process begin.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import Enum
 from typing import Any, cast
 
@@ -32,7 +32,8 @@ class Interrupted:
     """A cluster as the reconciler uses it; `is_due` is asked with the number and the name of every write."""
 
     def __init__(self, cluster: Cluster, way: Way, is_due: Callable[[int, str], bool]) -> None:
-        self.writes: list[str] = []
+        self.writes: list[str] = []  # that were sent
+        self.effective: list[str] = []  # that took effect
         self.interruptions = 0
         self.is_dead = False
         self._cluster = cluster
@@ -78,13 +79,14 @@ class Interrupted:
             is_due = self._is_due(len(self.writes), call)
             self.interruptions += is_due
             self.is_dead = is_due and self._way in (Way.KILLED_BEFORE, Way.KILLED_AFTER)
-        if not is_due:
-            return write()
-        if self._way in (Way.CUT_AFTER, Way.KILLED_AFTER):
-            write()
+        if not is_due or self._way in (Way.CUT_AFTER, Way.KILLED_AFTER):
+            answer = write()
+            self.effective.append(call)
+            if not is_due:
+                return answer
         raise Killed if self.is_dead else Unavailable("the connection was cut")
 
-    @contextmanager
+    @contextlib.contextmanager
     def one_process(self) -> Iterator[None]:
         """Run as one process: what is killed inside ends here, and until then writes nothing more anywhere."""
 
@@ -93,10 +95,6 @@ class Interrupted:
                 raise Killed
             return call(sql, params, many, context)
 
-        try:
-            with connection.execute_wrapper(execute):
-                yield
-        except Killed:
-            # What was open goes with the process, uncommitted.
-            connection.close()
+        with contextlib.suppress(Killed), connection.execute_wrapper(execute):
+            yield
         self.is_dead = False

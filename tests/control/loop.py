@@ -9,13 +9,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rollouts import mirror, models
-from rollouts.cluster import Cluster, Obj
+from rollouts.cluster import Cluster, Obj, Resource
 from rollouts.cluster.resources import NODES, PODCLIQUESETS, PODS
 from rollouts.engine.names import PART_OF
 from rollouts.outcomes import Outcome
 from rollouts.reconciler import take_pass
 
 SECONDS = 60.0
+
+
+def observe(cluster: Cluster, row: models.Cluster, namespace: str | None = None) -> dict[Resource, list[Obj]]:
+    """List everything into the mirror, and return it."""
+    seen: dict[Resource, list[Obj]] = {}
+    for resource in mirror.MIRRORED:
+        if resource != NODES:
+            listing = cluster.list(resource, namespace=namespace)
+            names = {(obj["metadata"]["namespace"], obj["metadata"]["name"]) for obj in listing.items}
+            mirror.store(row, resource, listing.items)
+            mirror.replace(row, resource, names, listing.resource_version)
+            seen[resource] = list(listing.items)
+    return seen
 
 
 @dataclass(slots=True)
@@ -37,13 +50,8 @@ class Loop:
         return f"here/{self.namespace}/{self.name}"
 
     def observe(self) -> None:
-        """List everything into the mirror."""
-        for resource in mirror.MIRRORED:
-            if resource != NODES:
-                listing = self.cluster.list(resource, namespace=self.namespace)
-                names = {(self.namespace, obj["metadata"]["name"]) for obj in listing.items}
-                mirror.store(self.row, resource, listing.items)
-                mirror.replace(self.row, resource, names, listing.resource_version)
+        """List everything there is in the namespace into the mirror; nothing of other namespaces may be in it."""
+        observe(self.cluster, self.row, self.namespace)
 
     def take_pass(self, now: float | None = None) -> Outcome:
         """Take one pass over what the mirror has."""
