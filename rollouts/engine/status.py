@@ -4,11 +4,11 @@ The last thing a plan decides, from the same views and steps as its actions. Pro
 next pass reads back what this one wrote. The invariants: a status is written only when it differs from the stored one;
 what others put into it stays; `rollingUpdateProgress` is always the same as `updateProgress`.
 
-Counted are pods that are neither leaving nor ended, and replicas with an index below the wanted number: surge is not
-counted among the replicas it stands in for.
+Counted is what is there and not leaving, originals and surge alike: whatever serves is capacity. So a count may pass
+the wanted number for a moment. Only a group below its minimum, and how far an update is, are asked of originals.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,12 +157,12 @@ def group_status(pen: Pen, step: GroupStep, group: Group, *, at_work: bool, term
     """Return the status of a PodCliqueScalingGroup."""
     view = step.view
     parts = [part for index, part in view.replicas.items() if index < view.wanted]
-    available = [part for part in parts if part.is_available]
+    available = [part for part in view.replicas.values() if part.is_available]
     status: Status = {
         **group.status,
         "observedGeneration": group.generation,
         "replicas": view.wanted,
-        "scheduledReplicas": sum(one.is_scheduled for one in parts),
+        "scheduledReplicas": sum(one.is_scheduled for one in view.replicas.values()),
         "availableReplicas": len(available),
         "updatedReplicas": sum(not part.is_outdated for part in available),
         "selector": f"{names.PART_OF}={pen.workload.name},{names.GROUP}={view.name}",
@@ -252,7 +252,7 @@ def set_status(
 ) -> Status:
     """Return the status of the set."""
     workload = pen.workload
-    available = shape.indices.intersection(tree.replicas) - tree.unavailable
+    available = tree.replicas.keys() - tree.unavailable
     updated = len(available - tree.outdated)
     status: Status = {
         **stored,
@@ -264,7 +264,7 @@ def set_status(
         "currentGenerationHash": pen.update.generation_hash,
     }
     _put_progress(status, _set_progress(pen, stored, shape, tree, steps))
-    wanted = _set_conditions(pen, len(available), tree, waits)
+    wanted = _set_conditions(pen, available, tree, waits)
     status["conditions"] = put_conditions(stored.get("conditions") or [], wanted)
     return status
 
@@ -321,10 +321,13 @@ def _updating_replicas(pen: Pen, steps: SetStep) -> list[Status]:
     ]
 
 
-def _set_conditions(pen: Pen, available: int, tree: Tree, waits: tuple[Wait, ...]) -> list[Condition]:
+def _set_conditions(pen: Pen, available: Set[int], tree: Tree, waits: tuple[Wait, ...]) -> list[Condition]:
     wanted = pen.workload.replicas
-    text = f"{available} of {wanted} replicas are available."
-    is_available = available >= wanted
+    originals = sum(index < wanted for index in available)
+    counted = min(len(available), wanted)
+    surge = f", {counted - originals} of them surge" if counted > originals else ""
+    text = f"{counted} of {wanted} replicas are available{surge}."
+    is_available = counted == wanted
     reason = "AllReplicasAvailable" if is_available else "ReplicasUnavailable"
     problem = next((wait for wait in waits if wait.is_problem and pen.update.is_under_way), None)
     if problem is None:
