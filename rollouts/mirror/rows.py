@@ -6,13 +6,15 @@ a blank means.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as default
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Final
 
 import orjson
 from django.db import models
+from django.db.models.fields import Field
 from django.db.models.options import Options
 
 from rollouts.cluster import Obj, Resource
@@ -42,7 +44,7 @@ class Table:
 
     model: type[Mirrored]
     read: Callable[[Obj], Row]  # the columns that only this kind has
-    notes: Mapping[str, Any] = field(default_factory=dict, hash=False)  # columns of our own, as they are in a new row
+    notes: Mapping[str, Any] = default(default_factory=dict, hash=False)  # columns of our own, as they are in a new row
 
     @cached_property
     def name(self) -> str:
@@ -50,17 +52,22 @@ class Table:
         return self._options.db_table
 
     @cached_property
-    def columns(self) -> tuple[str, ...]:
+    def fields(self) -> tuple["Field[Any, Any]", ...]:
         """All columns but the row's own number."""
-        return tuple(column.attname for column in self._options.concrete_fields if not column.primary_key)
+        return tuple(field for field in self._options.concrete_fields if not field.primary_key)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(field.attname for field in self.fields)
 
     @cached_property
     def limits(self) -> Mapping[str, int]:
         """The longest text that a column takes."""
         return {
-            column.attname: column.max_length
-            for column in self._options.concrete_fields
-            if isinstance(column, models.CharField) and column.max_length is not None
+            field.attname: field.max_length
+            for field in self.fields
+            if isinstance(field, models.CharField) and field.max_length is not None
         }
 
     @property

@@ -93,6 +93,7 @@ class Watcher:
         if standing is Standing.NEW:
             # Nobody had the lease: wake-ups may have been lost with whoever had it, or with what Redis held.
             self._announcer.wake_everything()
+            self._report.repeat()
         try:
             if self._session is None and standing is not Standing.UNKNOWN:
                 self._begin_session()

@@ -41,6 +41,10 @@ class Report:
         self._tell_redis(finding, account)
         self._tell_row(row, finding, account)
 
+    def repeat(self) -> None:
+        """Tell Redis again what it knew: it may have lost it."""
+        self._in_redis = None
+
     def _log(self, finding: Finding | None) -> None:
         if finding and (self._logged is None or finding.code != self._logged.code):
             logger.warning("Cluster %s cannot be mirrored: %s", self._name, finding)

@@ -6,6 +6,7 @@ there are is looked at again every few seconds, since a kubeconfig may be writte
 
 import signal
 import threading
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -30,15 +31,20 @@ class Command(BaseCommand):
         stopped = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopped.set())
+        try:
+            entries = cluster_entries()
+        except Misconfigured as error:
+            raise CommandError(str(error)) from error
         crew = _Crew()
         try:
             while not stopped.is_set():
-                crew.adjust(cluster_entries())
+                crew.adjust(entries)
                 for _ in range(_FLUSHES_A_LOOK):
                     stopped.wait(_FLUSH_SECONDS)
                     metrics.flush(redis_client())
-        except Misconfigured as error:
-            raise CommandError(str(error)) from error
+                # While the configuration is not in order, those that are at work stay.
+                with suppress(Misconfigured):
+                    entries = cluster_entries()
         finally:
             crew.adjust(())
 
