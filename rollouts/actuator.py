@@ -14,8 +14,8 @@ What can happen to a write, and what follows:
     denied     the cluster will not have it (Forbidden, Invalid, ...): everything else is still done, but no more of
                its like, once it is forbidden or has been denied often
     unknown    no answer (Unavailable), or not now (Unauthorized, Throttled): nothing more is sent. Names are a function
-               of what is there and everything else has preconditions, so sending it again is harmless; only of deletes
-               somebody must learn what became of them before budget is spent again.
+               of what is there and everything else has preconditions, so sending it again is harmless; only of pods
+               and deletes somebody must learn what became of them before the next plan (`is_momentous`).
 """
 
 import logging
@@ -78,6 +78,8 @@ DENIALS_TAKEN: Final = 16  # of one kind, before its like is not sent any more
 _WRITES_AT_ONCE: Final = 8 * WRITERS  # between two looks at the clock
 
 Version = tuple[Kind, str]
+Doubt = tuple[str, str, str]
+"""An object that was written, nobody knows with what effect: kind, name, and the uid if it was there before."""
 
 
 class Fate(Enum):
@@ -118,9 +120,9 @@ class Applied:
         return next((answer.error for answer in self.answers if answer.fate is Fate.UNKNOWN), None)
 
     @property
-    def in_doubt(self) -> list[Delete]:
-        """Deletes of which nobody knows whether they happened."""
-        return [answer.action for answer in self.of(Fate.UNKNOWN) if isinstance(answer.action, Delete)]
+    def in_doubt(self) -> list[Action]:
+        """What nobody knows of whether it happened, and somebody must."""
+        return [answer.action for answer in self.of(Fate.UNKNOWN) if is_momentous(answer.action)]
 
     def changes(self) -> Iterator[Changes]:
         """Yield everything that was learnt, by kind, for the mirror."""
@@ -163,10 +165,26 @@ def apply_status(cluster: Cluster, namespace: str, write: WriteStatus, version: 
     _Run(cluster, namespace, {(write.kind, write.name): version}, applied).carry_out([write])
 
 
-def find_out(cluster: Cluster, namespace: str, deletes: Sequence[Delete]) -> Applied:
-    """Learn what became of deletes; raises what keeps the cluster from answering."""
+def find_out(cluster: Cluster, namespace: str, doubts: Iterable[Doubt]) -> Applied:
+    """Learn what became of writes; raises what keeps the cluster from answering."""
     run = _Run(cluster, namespace, {}, Applied())
-    return Applied(list(_pool(os.getpid()).map(lambda delete: run.look(delete, Fate.DONE, None), deletes)))
+    objects = [Delete(Kind(kind), name, uid, reason="") for kind, name, uid in doubts]
+    return Applied(list(_pool(os.getpid()).map(lambda obj: run.look(obj, Fate.DONE, None), objects)))
+
+
+def is_momentous(action: Action) -> bool:
+    """Say whether a plan must not be made before it is known what became of this.
+
+    A delete that is not known of would be paid for twice. A pod that is not known of would come a second time: its name
+    follows from the pods of its index, and one of those may have gone meanwhile.
+    """
+    return isinstance(action, Delete) or (isinstance(action, Create) and action.kind is Kind.POD)
+
+
+def doubt_of(action: Action) -> Doubt:
+    """Return what it takes to find out about an action later."""
+    uid = action.uid if isinstance(action, Delete) else ""
+    return str(kind_of(action)), name_of(action), uid
 
 
 def kind_of(action: Action) -> Kind:

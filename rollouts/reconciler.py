@@ -6,14 +6,14 @@ of things, and nothing is remembered from one pass to the next but what is store
 
 The order makes every point between two lines a good one to be killed at:
 
-    1  deletes are noted as in doubt, and steps on the timeline, before anything is sent
+    1  deletes and pods are noted as in doubt, and steps on the timeline, before anything is sent
     2  the plan is carried out; whatever ends that, what was answered is stored, so the next pass sees its own writes
     3  the rollout's row follows the status, events and the change feed follow
 
-Killed after 1 or within 2, the next pass finds out what became of the deletes before it plans; creates have names that
-follow from what is there, everything else has preconditions. Killed within 3, the next pass reads the same status and
-puts the same on record. So the invariant of the engine holds whatever happens: an update never takes more than its
-budget, since no plan is made while a delete of ours is unaccounted for.
+Killed after 1 or within 2, the next pass finds out what became of them before it plans; everything else has names that
+are taken or preconditions. Killed within 3, the next pass reads the same status and puts the same on record. So the
+invariant of the engine holds whatever happens: an update never takes more than its budget, since no plan is made while
+a delete of ours is unaccounted for.
 """
 
 import time
@@ -25,10 +25,10 @@ from django.db import transaction
 
 from rollouts import actuator, events, feed, history, mirror, models
 from rollouts.actuator import Applied, Fate, Scene
-from rollouts.cluster import Cluster, ClusterError, Obj
+from rollouts.cluster import AlreadyExists, Cluster, ClusterError, Conflict, NotFound, Obj
 from rollouts.connections import redis_client, shared_cluster
 from rollouts.effective import Effective, compute_effective, list_overrides
-from rollouts.engine.actions import Action, Delete, Kind, Plan, WriteStatus
+from rollouts.engine.actions import Action, Kind, Plan, WriteStatus
 from rollouts.engine.conditions import STUCK, Condition, condition, find_condition, put_conditions
 from rollouts.engine.findings import Code, Finding
 from rollouts.engine.planner import plan
@@ -128,9 +128,9 @@ class _Pass:
     # The three things that a pass can be.
 
     def find_out(self) -> Outcome:
-        """Learn what became of deletes that an earlier pass has sent and not heard of."""
-        doubts = [Delete(Kind(kind), name, uid, reason="") for kind, name, uid in self.seen.in_doubt]
-        news = self._store(actuator.find_out(self.cluster, self._namespace, doubts), in_doubt=[])
+        """Learn what became of writes that an earlier pass has sent and not heard of."""
+        found = actuator.find_out(self.cluster, self._namespace, self.seen.in_doubt)
+        news = self._store(found, in_doubt=[])
         self._publish(news)
         return Again()
 
@@ -141,7 +141,7 @@ class _Pass:
         if status is not self.seen.observed.status:
             write = WriteStatus(Kind.SET, self._name, self.seen.uid, status)
             actuator.apply_status(self.cluster, self._namespace, write, self.seen.resource_version, applied)
-            self._publish(self._store(applied, in_doubt=[]))
+            self._publish(self._store(applied, in_doubt=None))
             events.tell(self.cluster, self.seen.manifest, [self._invalid(findings)], self.now)
         if applied.failure is not None:
             return Retry(str(applied.failure))
@@ -182,12 +182,12 @@ class _Pass:
 
     def _note(self, subject: history.Subject, decided: Plan, actions: Sequence[Action], status: Status) -> bool:
         """Write down what is about to be done, as far as a pass after this one must know; say if steps are among it."""
-        deletes = _deletes(actions)
-        if not deletes and not decided.moments:
+        momentous = _momentous(actions)
+        if not momentous and not decided.moments:
             return False
         with transaction.atomic():
-            if deletes:
-                self._doubt(deletes)
+            if momentous:
+                self._doubt(momentous)
             return history.note_steps(subject, decided, status, self.now)
 
     def _act(self, actions: Sequence[Action], applied: Applied) -> list[News]:
@@ -195,17 +195,15 @@ class _Pass:
         if not actions and not find_condition(self.seen.observed.status, WRITE_DENIED):
             return []
         scene = Scene(self._namespace, self.seen.observed, self.seen.resource_version)
-        deletes = _deletes(actions)
-        news: list[News] = []
-        in_doubt = deletes
+        momentous = _momentous(actions)
+        in_doubt: Sequence[Action] = momentous
         try:
             actuator.apply_plan(self.cluster, actions, scene, applied)
             in_doubt = applied.in_doubt
             self._tell_denial(applied)
         finally:
-            answered = {id(answer.action) for answer in applied.answers if answer.fate is not Fate.UNKNOWN}
-            in_doubt = [delete for delete in in_doubt if id(delete) not in answered]
-            news = self._store(applied, in_doubt if deletes else None)
+            # All of it, where the end came from elsewhere: the time limit, say.
+            news = self._store(applied, in_doubt if momentous else None)
         return news
 
     def _tell_denial(self, applied: Applied) -> None:
@@ -231,14 +229,14 @@ class _Pass:
             wanted = [condition(VALID, "False", events.INVALID_SPEC, text, at)]
         return _put(status, wanted, dropped=(VALID,))
 
-    def _store(self, applied: Applied, in_doubt: Sequence[Delete] | None) -> list[News]:
+    def _store(self, applied: Applied, in_doubt: Sequence[Action] | None) -> list[News]:
         news = mirror.store_all(self.row, applied.changes())
         if in_doubt is not None:
             self._doubt(in_doubt)
         return news
 
-    def _doubt(self, deletes: Sequence[Delete]) -> None:
-        noted = [[str(delete.kind), delete.name, delete.uid] for delete in deletes]
+    def _doubt(self, actions: Sequence[Action]) -> None:
+        noted = [actuator.doubt_of(action) for action in actions]
         models.Workload.objects.filter(pk=self.seen.workload_id, uid=self.seen.uid).update(in_doubt=noted)
 
     # The record.
@@ -295,10 +293,8 @@ class _Pass:
             return Retry(str(applied.failure))
         if news or applied.is_cut_short:
             return Again()
-        refused = [*applied.of(Fate.DENIED), *applied.of(Fate.OUTRUN)]
-        if refused:
-            # What was fetched was known already, or looking again at once would find the same.
-            return Retry(next((str(answer.error) for answer in refused if answer.error), "a write came to nothing"))
+        if (refused := _refusal(applied)) is not None:
+            return refused
         times = [at for at in (decided.look_again_at, effective.until) if at is not None]
         if not times:
             return Done()
@@ -306,9 +302,19 @@ class _Pass:
         return Wait(max(SHORTEST_WAIT, min(times) - self.now), problems[0].code if problems else "OverrideExpires")
 
 
-def _deletes(actions: Sequence[Action]) -> list[Delete]:
-    """Return the deletes that this pass may get to."""
-    return [action for action in actions[: actuator.WRITES_A_PASS] if isinstance(action, Delete)]
+def _momentous(actions: Sequence[Action]) -> list[Action]:
+    """Return what this pass may get to that the next one must know about."""
+    return [action for action in actions[: actuator.WRITES_A_PASS] if actuator.is_momentous(action)]
+
+
+def _refusal(applied: Applied) -> Outcome | None:
+    """Return what follows from writes that were not taken although the mirror has nothing to learn from it."""
+    errors = [answer.error for fate in (Fate.DENIED, Fate.OUTRUN) for answer in applied.of(fate) if answer.error]
+    for error in errors:
+        if isinstance(error, AlreadyExists) or not isinstance(error, Conflict | NotFound):
+            return Retry(str(error))
+    # Somebody was quicker, and the watcher too: what is known by now is worth another look.
+    return Wait(SHORTEST_WAIT, "Conflict") if errors else None
 
 
 def _newest_set(applied: Applied) -> Obj | None:

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 import pytest
 
 from rollouts import actuator
-from rollouts.actuator import Answer, Applied, Fate, Scene, apply_plan, compute_rounds, find_out
+from rollouts.actuator import Answer, Applied, Fate, Scene, apply_plan, compute_rounds, doubt_of, find_out, name_of
 from rollouts.cluster import Cluster, Forbidden, Invalid, NotFound, Obj, Resource, Unavailable
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESETS, PODS, SERVICES
 from rollouts.engine import names
@@ -211,11 +211,13 @@ def test_a_pod_that_is_gone_already_is_told_as_gone(cluster: Cluster, owner: Obj
     assert answer.gone["metadata"]["uid"] == pod["metadata"]["uid"]
 
 
-def test_what_became_of_deletes_can_be_found_out(cluster: Cluster, owner: Obj) -> None:
+def test_what_became_of_writes_can_be_found_out(cluster: Cluster, owner: Obj) -> None:
     there, gone = (cluster.create(PODS, make_pod(owner, name)) for name in ("there", "gone"))
     carry_out(cluster, owner, delete_of(gone), observed=observe(gone))
-    answers = find_out(cluster, owner["metadata"]["namespace"], [delete_of(there), delete_of(gone)]).answers
+    doubts = [doubt_of(action) for action in (delete_of(there), delete_of(gone), bare("never"))]
+    answers = find_out(cluster, owner["metadata"]["namespace"], doubts).answers
     assert answers[0].found is not None
+    assert (answers[2].found, answers[2].gone) == (None, None)
     assert answers[1].gone == {"metadata": {key: gone["metadata"][key] for key in ("namespace", "name", "uid")}}
 
 
@@ -456,7 +458,7 @@ def test_nothing_is_sent_after_a_write_without_an_answer() -> None:
     applied = apply_to(notes, bare("a"), *going(Kind.POD, "x", "y"), observed=observed)
     assert notes.calls == [("create", "a"), ("delete", "x")]
     assert isinstance(applied.failure, Unavailable)
-    assert [delete.name for delete in applied.in_doubt] == ["x"]
+    assert [name_of(action) for action in applied.in_doubt] == ["x"]
 
 
 def test_what_is_forbidden_is_not_asked_for_again_while_other_things_go_on() -> None:
