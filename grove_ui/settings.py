@@ -174,6 +174,8 @@ RECONCILE_LEASE_SECONDS = ENVIRONMENT.reconcile_lease_seconds
 CLUSTER_REQUEST_TIMEOUT = RECONCILE_LEASE_SECONDS / 6
 CELERY_TASK_SOFT_TIME_LIMIT = RECONCILE_LEASE_SECONDS / 2
 CELERY_TASK_TIME_LIMIT = RECONCILE_LEASE_SECONDS * 2 / 3
+# No copies of messages on their way: what is lost with a worker the sweep finds. Copies cost two round trips a message,
+# and putting them back while Redis is away ends the whole worker.
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600, "ack_emulation": False}
 
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
@@ -189,8 +191,8 @@ CELERY_TASK_DEFAULT_QUEUE = "reconcile"
 CELERY_TASK_QUEUES = [Queue("reconcile"), Queue("upkeep")]
 CELERY_TASK_ROUTES = {"rollouts.tasks.sweep": {"queue": "upkeep"}, "rollouts.tasks.resync": {"queue": "upkeep"}}
 CELERY_BEAT_SCHEDULE = {
-    # One that was not picked up before the next one is due has nothing left to add.
-    "sweep": {"task": "rollouts.tasks.sweep", "schedule": 1.0, "options": {"expires": 2.0}},
+    # One that nobody had time for is not made up for: those after it do the same.
+    "sweep": {"task": "rollouts.tasks.sweep", "schedule": 1.0, "options": {"expires": 10.0}},
     "resync": {"task": "rollouts.tasks.resync", "schedule": 300.0, "options": {"expires": 300.0}},
 }
 
@@ -217,6 +219,7 @@ LOGGING: dict[str, Any] = {
     "loggers": {
         # One line a second for the sweep and nothing else would drown the log.
         "celery.worker.strategy": {"level": "WARNING"},
+        "celery.worker.request": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},
         "uvicorn.access": {"level": "WARNING"},

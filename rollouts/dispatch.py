@@ -12,6 +12,7 @@ and wakes everything.
 import logging
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from celery import current_app
@@ -30,7 +31,9 @@ logger = logging.getLogger(__name__)
 
 RECONCILE: Final = "rollouts.tasks.reconcile"
 # So long a key that is due again at once goes on in the same worker, without a message; then others have their turn.
-TURN_SECONDS: Final = 2.0
+TURN_SECONDS: Final = 0.5
+# Together longer than a Redis takes to restart, and far shorter than a lease.
+_PAUSES_FOR_REDIS: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 1.6)
 _SERVER_SEEN: Final = "grove:queue:server"
 
 Reconcile = Callable[[Key], Outcome]
@@ -97,7 +100,8 @@ def run_turn(
     """Claim a key and run passes over it; a doubled message claims nothing and ends here."""
     turn_ends = time.monotonic() + turn_seconds
     while (claim := queue.claim(key)) is not None:
-        ended = _settle(queue, claim, _attempt(claim, reconcile))
+        outcome = _attempt(claim, reconcile)
+        ended = _insist(partial(_settle, queue, claim, outcome))
         if ended is Ended.LOST:
             logger.warning("%s: claim %d outlived its lease; what it found is looked at anew", key, claim.epoch)
         if ended is not Ended.DUE:
@@ -120,6 +124,20 @@ def _attempt(claim: Claim, reconcile: Reconcile) -> Outcome:
         outcome = Retry(f"{type(error).__name__}: {error}")
     metrics.observe_pass(type(outcome).__name__, time.monotonic() - started)
     return outcome
+
+
+def _insist(ask: Callable[[], Ended]) -> Ended:
+    """Ask until Redis answers: a restart of it should not cost a workload the rest of its lease.
+
+    Asked twice because an answer was lost, the queue says that the claim is gone; then the sweep sends what is due.
+    """
+    for pause in _PAUSES_FOR_REDIS:
+        try:
+            return ask()
+        except RedisError as error:
+            logger.info("Redis does not answer (%s); once more in %g s", type(error).__name__, pause)
+            time.sleep(pause)
+    return ask()
 
 
 def _settle(queue: WorkQueue, claim: Claim, outcome: Outcome) -> Ended:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
+from redis import ConnectionError as RedisConnectionError
 from redis import Redis
 
 from rollouts.dispatch import run_turn
@@ -126,6 +127,28 @@ def test_a_pass_that_raises_is_retried_and_told_with_its_story_once(
 def test_a_pass_over_its_time_limit_is_retried(world: World) -> None:
     world.turn(SoftTimeLimitExceeded())
     assert world.queue.depth().delayed == 1
+
+
+class _DeafQueue(WorkQueue):
+    """A queue whose Redis is away for some calls, after the first."""
+
+    deaf = 0
+
+    def _run(self, source: str, *arguments: str | int) -> Any:
+        if self.deaf < 0:
+            self.deaf += 1
+            raise RedisConnectionError
+        answer = super()._run(source, *arguments)
+        self.deaf = -3 if self.deaf == 0 else self.deaf
+        return answer
+
+
+def test_the_end_of_a_pass_waits_for_a_redis_that_restarts(
+    world: World, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rollouts.dispatch._PAUSES_FOR_REDIS", (0, 0, 0))
+    world.turn(Done(), queue=_DeafQueue(redis, lease_ms=LEASE_MS, clock=lambda: world.moment))
+    assert (world.passes, world.queue.depth()) == (1, EMPTY)
 
 
 class _Crash(BaseException):

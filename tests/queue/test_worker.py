@@ -88,6 +88,19 @@ def test_a_redis_that_comes_back_empty_has_every_workload_looked_at_again(instal
     wait_until(lambda: all(installation.ended(key) for key in keys), SECONDS_TO_ANSWER)
 
 
+def test_a_redis_that_restarts_during_a_pass_costs_seconds_and_not_the_lease(installation: Installation) -> None:
+    key = "sandbox/default/waits-for-us"
+    installation.start_worker(lease_seconds=1200)
+    installation.start_beat()
+    _wake(installation, key)
+    wait_until(lambda: installation.begun(key) == 1, SECONDS_TO_ANSWER)
+    installation.server.kill()
+    installation.server.start()
+    installation.release(key)  # it may have noticed nothing
+    wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
+    wait_until(lambda: installation.queue.depth().flying == 0, SECONDS_TO_ANSWER)
+
+
 def test_a_pass_over_its_time_limit_ends_and_is_tried_again(installation: Installation) -> None:
     key = "sandbox/default/hangs-once"
     installation.start_worker()
@@ -105,6 +118,32 @@ def test_a_poisoned_workload_is_retried_and_the_others_go_on(installation: Insta
     wait_until(lambda: installation.ended(healthy) == 1, SECONDS_TO_ANSWER)
     wait_until(lambda: installation.ended(poisoned) == 1, SECONDS_TO_ANSWER)
     assert installation.begun(poisoned) == 3
+
+
+def test_a_backlog_does_not_keep_the_sweep_waiting(installation: Installation) -> None:
+    backlog = [f"sandbox/default/slow-{number}" for number in range(400)]
+    installation.start_worker(lease_seconds=120)
+    installation.start_beat()
+    _wake(installation, *backlog)
+    installation.queue.add_after("sandbox/default/later", 1)
+    wait_until(lambda: installation.queue.depth().delayed == 0, SECONDS_TO_ANSWER)
+    assert installation.queue.depth().ready > 1
+
+
+def test_workloads_that_never_rest_leave_the_others_their_turn(installation: Installation) -> None:
+    restless = [f"sandbox/default/slow-{number}-for-ever" for number in range(2)]
+    quiet = "sandbox/default/plain"
+    installation.start_worker(lease_seconds=120)
+    installation.start_beat()
+    _wake(installation, *restless)
+    wait_until(lambda: all(installation.ended(key) for key in restless), SECONDS_TO_ANSWER)
+    _wake(installation, quiet)
+    wait_until(lambda: installation.ended(quiet) == 1, SECONDS_TO_ANSWER)
+    reached = [installation.ended(key) for key in restless]
+    wait_until(
+        lambda: all(installation.ended(key) > before for key, before in zip(restless, reached, strict=True)),
+        SECONDS_TO_ANSWER,
+    )
 
 
 def _children(pid: int) -> list[int]:

@@ -15,7 +15,7 @@ django.setup()
 
 from rollouts import reconciler  # noqa: E402
 from rollouts.connections import redis_client  # noqa: E402
-from rollouts.outcomes import Done, Outcome  # noqa: E402
+from rollouts.outcomes import Again, Done, Outcome  # noqa: E402
 from tests.queue.toy_names import AT_ONCE, BEGUN, CLASHED, ENDED, RELEASED  # noqa: E402
 
 __all__ = ["app"]
@@ -32,7 +32,7 @@ def toy_reconcile(key: str) -> Outcome:
     finally:
         redis.decr(AT_ONCE.format(key))
     redis.incr(ENDED.format(key))
-    return Done()
+    return Again() if key.endswith("-for-ever") else Done()
 
 
 def _do(redis: Redis, key: str, begun: int) -> None:
@@ -42,6 +42,8 @@ def _do(redis: Redis, key: str, begun: int) -> None:
     if behaviour == "waits" and begun == 1:
         while not redis.exists(RELEASED.format(key)):
             time.sleep(0.01)
+    if behaviour == "slow":
+        time.sleep(0.1)
     if behaviour == "raises" and begun <= 2:
         raise ValueError("poisoned")
 
