@@ -9,7 +9,7 @@ builds anew where an old pod still runs.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Set
 
 from rollouts.engine.observed import Clique, Gang, Group, Observed, Pod, Service
 from rollouts.engine.quiet import is_quiet
@@ -30,34 +30,50 @@ def arrange(shape: Shape, observed: Observed) -> Tree:
         *_place_cliques(shape, observed.cliques, found),
         *_place_pods(shape, observed.pods, found),
     ]
-    replicas = {index: shape.replica(index, found) for index in sorted(found.indices)}
-    return _note_traits(shape, replicas, tuple(sorted(strangers)))
+    return _build_tree(shape, found, tuple(sorted(strangers)))
 
 
-def rearrange(shape: Shape, tree: Tree, seen: Mapping[int, Replica], gone: Set[int]) -> Tree:
-    """Return a tree in which some replicas are as they are seen now, and some are gone."""
-    part = _note_traits(shape, seen, tree.strangers)
-    replicas = {**tree.replicas, **seen}
-    for index in gone:
+def rearrange(tree: Tree, part: Tree, touched: Set[int]) -> Tree:
+    """Return a tree in which the replicas that were touched are as in the part, or gone if they are not in it."""
+    replicas = {**tree.replicas, **part.replicas}
+    for index in touched - part.replicas.keys():
         replicas.pop(index, None)
-    if not seen.keys() <= tree.replicas.keys():
+    if not part.replicas.keys() <= tree.replicas.keys():
         replicas = dict(sorted(replicas.items()))
-    traits = {name: getattr(tree, name).difference(seen, gone) | getattr(part, name) for name in TRAITS}
+    traits = {name: _renew(getattr(tree, name), getattr(part, name), touched) for name in TRAITS}
     return Tree(replicas, tree.strangers, **traits)
 
 
-def _note_traits(shape: Shape, replicas: Mapping[int, Replica], strangers: tuple[Stranger, ...]) -> Tree:
-    """Return a tree of replicas, with those that stand out."""
-    return Tree(
-        replicas,
-        strangers,
-        unavailable=frozenset([index for index, one in replicas.items() if not one.is_available]),
-        outdated=frozenset([index for index, one in replicas.items() if one.is_outdated]),
-        incomplete=frozenset([index for index, one in replicas.items() if not one.is_complete]),
-        begun=frozenset([index for index, one in replicas.items() if one.is_begun]),
-        frameless=frozenset([index for index, one in replicas.items() if not one.has_live_frame]),
-        restless=frozenset([index for index, one in replicas.items() if not is_quiet(shape, one)]),
-    )
+def _renew(before: frozenset[int], now: frozenset[int], touched: Set[int]) -> frozenset[int]:
+    """Return who has a trait when of those that were touched just these have it now; mostly they are the same."""
+    return before if before & touched == now else (before - touched) | now
+
+
+def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> Tree:
+    """Return the tree of what was found.
+
+    All there is to say about a replica is said while it is at hand: to come back to each of thousands takes longer.
+    """
+    replicas: dict[int, Replica] = {}
+    traits: dict[str, list[int]] = {name: [] for name in TRAITS}
+    unavailable, outdated, incomplete, finishing, begun, frameless, restless = traits.values()
+    for index in sorted(found.indices):
+        replicas[index] = replica = shape.replica(index, found)
+        if not replica.is_available:
+            unavailable.append(index)
+        if replica.is_outdated:
+            outdated.append(index)
+        if not replica.is_complete:
+            incomplete.append(index)
+        if replica.is_finishing:
+            finishing.append(index)
+        if replica.is_begun:
+            begun.append(index)
+        if not replica.has_live_frame:
+            frameless.append(index)
+        if not is_quiet(shape, replica):
+            restless.append(index)
+    return Tree(replicas, strangers, **{name: frozenset(indices) for name, indices in traits.items()})
 
 
 # Each puts what belongs to the workload among what is found, and yields the rest.

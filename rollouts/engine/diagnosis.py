@@ -124,7 +124,7 @@ class Examiner:
         if update.selected is None and not update.held_by:
             return
         busy = None if update.held_by else update.selected
-        others = [one.name for one in tree.replicas.values() if one.index != busy and one.is_outdated]
+        others = [tree.replicas[index].name for index in sorted(tree.outdated) if index != busy]
         if others and update.held_by:
             yield self._held_wait(tree, others, [wait for index in update.held_by for wait in inside.get(index, ())])
         elif others:

@@ -6,7 +6,7 @@ one for a workload never needs another.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -138,10 +138,12 @@ class Shape:
             views.append(self.clique_view(name, self.cliques[clique], found.cliques.get(name), pods))
         return view_group_replica(part, index, tuple(views))
 
-    def clique_view(self, name: str, template: CliqueTemplate, clique: Clique | None, of: Iterable[Pod]) -> CliqueView:
+    def clique_view(
+        self, name: str, template: CliqueTemplate, clique: Clique | None, pods: Sequence[Pod]
+    ) -> CliqueView:
         """Return a clique with its pods counted."""
         current = self.hashes[template.name]
-        pods = live = tuple(of)
+        live = pods
         available = scheduled = gated = outdated = 0
         for pod in pods:
             if pod.leaving or pod.phase in ENDED:
@@ -152,7 +154,7 @@ class Shape:
             gated += pod.gated
             outdated += pod.template_hash != current
         if pods and not live:
-            live = tuple([pod for pod in pods if not pod.leaving and pod.phase not in ENDED])
+            live = [pod for pod in pods if not pod.leaving and pod.phase not in ENDED]
         # A slip of somebody who scales it must not cost us more than a cluster can hold.
         wanted = template.replicas if clique is None else min(clique.replicas, MOST_PODS)
         needed = min(template.min_available, wanted)

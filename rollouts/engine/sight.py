@@ -9,7 +9,7 @@ from collections.abc import Set
 
 from rollouts.engine.arrange import arrange, rearrange
 from rollouts.engine.shape import Shape
-from rollouts.engine.views import Replica, Tree
+from rollouts.engine.views import Tree
 from rollouts.engine.world import NOWHERE, World
 
 
@@ -48,8 +48,6 @@ class Sight:
         self._changed.update(self._tree.replicas)
 
     def _look_at(self, touched: Set[int]) -> None:
-        seen: dict[int, Replica] = {}
-        for index in touched:
-            seen |= arrange(self.shape, self._world.observed_replica(index)).replicas
-        self._tree = rearrange(self.shape, self._tree, seen, touched - seen.keys())
+        part = arrange(self.shape, self._world.observed_replicas(touched))
+        self._tree = rearrange(self._tree, part, touched)
         self._changed.update(touched)

@@ -21,7 +21,7 @@ from rollouts.engine.reading import read_requests
 from rollouts.engine.roller import Unit
 from rollouts.engine.shape import make_shape
 from rollouts.engine.sight import Sight
-from rollouts.engine.units import group_units, pod_units, set_units
+from rollouts.engine.units import group_units, set_units
 from rollouts.engine.views import Replica
 from rollouts.engine.workload import Strategy, Workload
 from rollouts.engine.world import Behaviour, Refusal, World
@@ -157,8 +157,9 @@ class Counter:
         """Count everything once."""
         self._sight = sight
         self._workload = sight.shape.workload
-        self._units: dict[int, Unit] = {}  # replicas of the set
-        self._of_replica: dict[int, dict[str, Tally]] = {}
+        self._of_replica: dict[int, dict[str, Tally]] = {}  # its components
+        self._shares: dict[int, Tally] = {}  # what each replica counts for in the tally of the set
+        self._none = Tally(self._workload.name, Kind.SET, self._workload.replicas, 0, 0, 0, 0)
         self.tallies: dict[str, Tally] = {}
         self.count()
 
@@ -166,31 +167,51 @@ class Counter:
         """Look at what happened since the last call; return the tallies that changed, by name."""
         tree = self._sight.look()
         changed: dict[str, Tally] = {}
-        touched = self._sight.take_changed()
-        for index in touched:
-            before = self._of_replica.pop(index, {})
-            after = self._look_at(index, tree.replicas.get(index))
+        former = total = self.tallies.get(self._workload.name, self._none)
+        for index in self._sight.take_changed():
+            replica = tree.replicas.get(index)
+            before, after = self._of_replica.pop(index, {}), self._look_at(index, replica)
             changed |= {name: tally for name, tally in after.items() if before.get(name) != tally}
             changed |= {name: _none_of(tally) for name, tally in before.items() if name not in after}
-        if touched:
-            total = _tally(self._workload.name, Kind.SET, self._workload.replicas, self._units.values())
-            changed |= {total.component: total} if self.tallies.get(total.component) != total else {}
+            total = _shift(total, self._shares.pop(index, self._none), self._share(index, replica))
+        if total != former or not self.tallies:
+            changed[total.component] = total
         self.tallies |= changed
         return [changed[name] for name in sorted(changed)]
 
     def _look_at(self, index: int, replica: Replica | None) -> dict[str, Tally]:
-        self._units.pop(index, None)
         if replica is None:
             return {}
-        whole = self._workload.strategy is Strategy.REPLICA_RECREATE
-        (self._units[index],) = set_units([replica], whole=whole, wanted=self._workload.replicas)
         self._of_replica[index] = found = {tally.component: tally for tally in _tallies(replica)}
         return found
+
+    def _share(self, index: int, replica: Replica | None) -> Tally:
+        if replica is None:
+            return self._none
+        whole = self._workload.strategy is Strategy.REPLICA_RECREATE
+        units = set_units([replica], whole=whole, wanted=self._workload.replicas)
+        self._shares[index] = share = _tally(self._workload.name, Kind.SET, self._workload.replicas, units)
+        return share
+
+
+def _shift(total: Tally, before: Tally, after: Tally) -> Tally:
+    """Return a tally in which one share is as it is now and not as it was before."""
+    return Tally(
+        total.component,
+        total.kind,
+        total.wanted,
+        live=total.live + after.live - before.live,
+        available=total.available + after.available - before.available,
+        surge=total.surge + after.surge - before.surge,
+        outdated=total.outdated + after.outdated - before.outdated,
+    )
 
 
 def _tallies(replica: Replica) -> Iterator[Tally]:
     for clique in replica.cliques:
-        yield _tally(clique.name, Kind.CLIQUE, clique.wanted if clique.is_live else 0, pod_units(clique))
+        wanted = clique.wanted if clique.is_live else 0
+        surge = sum(pod.index >= wanted for pod in clique.live)
+        yield Tally(clique.name, Kind.CLIQUE, wanted, len(clique.live), clique.available, surge, clique.outdated)
     for group in replica.groups:
         yield _tally(group.name, Kind.GROUP, group.wanted if group.is_live else 0, group_units(group))
 

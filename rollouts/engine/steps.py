@@ -121,7 +121,7 @@ def _is_settled(shape: Shape, tree: Tree) -> bool:
     """Whether just the wanted replicas are there, all of them to stay."""
     if shape.workload.strategy is Strategy.REPLICA_RECREATE and tree.outdated:
         return False
-    return tree.replicas.keys() == shape.indices and not tree.frameless
+    return not tree.frameless and tree.has_just(shape.workload.replicas)
 
 
 def _choose_replica_parts(shape: Shape, replica: Replica, update: Update) -> ReplicaStep:

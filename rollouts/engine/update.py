@@ -97,7 +97,7 @@ def _decide_turn(shape: Shape, tree: Tree, former: Progress) -> Turn:
     if not former.is_open:
         # Left behind by OnDelete, or found when we came: to be rolled by whoever rolls now.
         return Turn.START if tree.outdated else Turn.NONE
-    is_done = tree.replicas.keys() == shape.indices and not tree.incomplete
+    is_done = not tree.incomplete and tree.has_just(shape.workload.replicas)
     return Turn.END if is_done else Turn.WORK
 
 
@@ -108,8 +108,9 @@ def _select(shape: Shape, tree: Tree, former: Progress) -> tuple[int | None, tup
     so it costs nothing, and the update is perhaps its repair. From one that serves nothing is taken while another is
     down that no update will bring back: that would be a second one down.
     """
-    missing = shape.indices.difference(tree.replicas)
-    waiting = (tree.incomplete & shape.indices) | missing
+    wanted = shape.workload.replicas
+    missing = tree.missing(wanted)
+    waiting = (tree.incomplete - tree.beyond(wanted)) | missing
     begun = waiting & (tree.begun | former.updating.keys())
     due = begun | (waiting & tree.outdated)
     due |= {index for index in waiting - due if index not in missing and _is_due(tree.replicas[index], shape)}

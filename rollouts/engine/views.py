@@ -10,8 +10,9 @@ workload of a thousand pods costs little more than looking at each pod.
                     the PodCliques of its groups, and by PodCliques in no group while anything is in it
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TypeVar, dataclass_transform
 
 from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
@@ -46,8 +47,8 @@ class CliqueView:
     wanted: int  # how many pods it is to have
     # How many available pods make it available; one that was scaled below its minimum needs only what it has.
     needed: int
-    pods: tuple[Pod, ...]  # all of them, by index
-    live: tuple[Pod, ...]  # those that are neither leaving nor ended
+    pods: Sequence[Pod]  # all of them, by index
+    live: Sequence[Pod]  # those that are neither leaving nor ended
     available: int
     scheduled: int
     gated: int
@@ -62,6 +63,11 @@ class CliqueView:
     def is_outdated(self) -> bool:
         """Whether a pod of it is of another template than the current one."""
         return self.outdated > 0
+
+    @property
+    def is_anything_scheduled(self) -> bool:
+        """Whether any of its pods has a node."""
+        return self.scheduled > 0
 
     @property
     def is_label_outdated(self) -> bool:
@@ -84,6 +90,7 @@ class GroupReplica:
     is_available: bool
     is_outdated: bool
     is_leaving: bool
+    is_anything_scheduled: bool
 
     @property
     def is_scheduled(self) -> bool:
@@ -93,12 +100,13 @@ class GroupReplica:
 
 def view_group_replica(name: str, index: int, cliques: tuple[CliqueView, ...]) -> GroupReplica:
     """Return a replica of a scaling group."""
-    available, outdated, leaving = True, False, True
+    available, outdated, leaving, scheduled = True, False, True, False
     for view in cliques:
         available = available and view.is_available
         outdated = outdated or view.outdated > 0 or view.is_label_outdated
         leaving = leaving and not view.is_live
-    return GroupReplica(name, index, cliques, available, outdated, leaving)
+        scheduled = scheduled or view.scheduled > 0
+    return GroupReplica(name, index, cliques, available, outdated, leaving, scheduled)
 
 
 @_view
@@ -117,6 +125,7 @@ class GroupView:
     is_available: bool  # there with enough available replicas, extra ones as well
     is_outdated: bool  # any of its replicas is
     is_complete: bool  # it has just its wanted replicas, all of them available and of the current template
+    is_anything_scheduled: bool
 
 
 def view_group(
@@ -132,16 +141,17 @@ def view_group(
     needed = min(template.min_available, wanted)
     is_live = group is not None and not group.leaving
     available = complete = there = 0
-    outdated = False
+    outdated = scheduled = False
     for index, part in replicas.items():
         available += part.is_available
+        scheduled = scheduled or part.is_anything_scheduled
         outdated = outdated or part.is_outdated
         there += not part.is_leaving
         complete += part.is_available and not part.is_outdated and not part.is_leaving and index < wanted
     # fmt: off
     return GroupView(
         name, template, group, is_live, wanted, needed, replicas, is_updating,
-        is_live and available >= needed, outdated, is_live and complete == there == wanted,
+        is_live and available >= needed, outdated, is_live and complete == there == wanted, scheduled,
     )
     # fmt: on
 
@@ -159,6 +169,8 @@ class Replica:
     is_available: bool
     is_outdated: bool
     is_complete: bool  # each of its components is
+    is_finishing: bool  # any of its components is complete
+    is_anything_scheduled: bool  # any of its pods has a node
     is_begun: bool  # the update of a component has begun and not ended
     has_live_frame: bool  # anything that holds its contents is there to stay: service, groups, cliques in no group
 
@@ -174,11 +186,6 @@ class Replica:
         """All its cliques."""
         yield from self.cliques
         yield from self.members
-
-    @property
-    def is_anything_scheduled(self) -> bool:
-        """Whether any of its pods has a node."""
-        return any(view.scheduled for view in self.all_cliques)
 
     @property
     def is_emptied(self) -> bool:
@@ -215,19 +222,27 @@ def view_replica(
     gangs: Mapping[str, Gang],
 ) -> Replica:
     """Return a replica of the set."""
-    available, outdated, complete, begun = True, False, True, False
+    available, outdated, complete = True, False, True
+    finishing = scheduled = begun = False
     framed = service is not None and not service.leaving
     components: tuple[CliqueView | GroupView, ...] = (*cliques, *groups)
     for view in components:
         available = available and view.is_available
         outdated = outdated or view.is_outdated
         complete = complete and view.is_complete
+        finishing = finishing or view.is_complete
+        scheduled = scheduled or view.is_anything_scheduled
         begun = begun or view.is_updating
         framed = framed or view.is_live
     if not outdated and not complete:
         # What a PodClique still promises to nobody counts for nothing.
         outdated = any(view.is_label_outdated for view in cliques) and _has_contents(cliques, groups)
-    return Replica(name, index, service, cliques, groups, gangs, available, outdated, complete, begun, framed)
+    # fmt: off
+    return Replica(
+        name, index, service, cliques, groups, gangs,
+        available, outdated, complete, finishing, scheduled, begun, framed,
+    )
+    # fmt: on
 
 
 def _has_contents(cliques: Iterable[CliqueView], groups: Iterable[GroupView]) -> bool:
@@ -237,7 +252,7 @@ def _has_contents(cliques: Iterable[CliqueView], groups: Iterable[GroupView]) ->
     )
 
 
-TRAITS = ("unavailable", "outdated", "incomplete", "begun", "frameless", "restless")
+TRAITS = ("unavailable", "outdated", "incomplete", "finishing", "begun", "frameless", "restless")
 """What a replica of the set may stand out by; a tree has the indices of those that do."""
 
 
@@ -245,13 +260,28 @@ TRAITS = ("unavailable", "outdated", "incomplete", "begun", "frameless", "restle
 class Tree:
     """Everything there is of a workload, in its place."""
 
-    replicas: Mapping[int, Replica]  # those of which anything exists, by index and in its order
+    replicas: dict[int, Replica]  # those of which anything exists, by index and in its order
     strangers: tuple[tuple[str, str], ...]  # the name of what fits nowhere, and why
 
     # Which replicas stand out, so that nobody has to go through all of them to see it.
     unavailable: frozenset[int]
     outdated: frozenset[int]
     incomplete: frozenset[int]
+    finishing: frozenset[int]  # a component of it is complete, or all are
     begun: frozenset[int]
     frameless: frozenset[int]  # have no live frame
     restless: frozenset[int]  # are not quiet
+
+    def beyond(self, wanted: int) -> frozenset[int]:
+        """Return the replicas with an index beyond the wanted number."""
+        return frozenset(takewhile(lambda index: index >= wanted, reversed(self.replicas)))
+
+    def missing(self, wanted: int) -> frozenset[int]:
+        """Return the wanted replicas of which nothing exists."""
+        if len(self.replicas) - len(self.beyond(wanted)) == wanted:
+            return frozenset()
+        return frozenset(range(wanted)) - self.replicas.keys()
+
+    def has_just(self, wanted: int) -> bool:
+        """Whether the wanted replicas are there and no others."""
+        return len(self.replicas) == wanted and not self.beyond(wanted)

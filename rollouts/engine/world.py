@@ -119,22 +119,19 @@ class World:
 
     def observed(self) -> Observed:
         """Return what is there now."""
-        tables = self._tables
+        return self._observe({kind: table.values() for kind, table in self._tables.items()})
+
+    def observed_replicas(self, indices: Iterable[int]) -> Observed:
+        """Return what is there of some replicas of the set, without looking at the others."""
+        found: dict[Kind, list[Any]] = {kind: [] for kind in self._tables}
+        for index in indices:
+            for kind, name in self._of_replica.get(index, ()):
+                found[kind].append(self._tables[kind][name])
+        return self._observe(found)
+
+    def _observe(self, found: Mapping[Kind, Iterable[Any]]) -> Observed:
         return Observed(
             status=self.status,
-            cliques=tuple(tables[Kind.CLIQUE].values()),
-            groups=tuple(tables[Kind.GROUP].values()),
-            gangs=tuple(tables[Kind.GANG].values()),
-            services=tuple(tables[Kind.SERVICE].values()),
-            pods=tuple(tables[Kind.POD].values()),
-        )
-
-    def observed_replica(self, index: int) -> Observed:
-        """Return what is there of one replica of the set, without looking at the others."""
-        found: dict[Kind, list[Any]] = {kind: [] for kind in self._tables}
-        for kind, name in self._of_replica.get(index, ()):
-            found[kind].append(self._tables[kind][name])
-        return Observed(
             cliques=tuple(found[Kind.CLIQUE]),
             groups=tuple(found[Kind.GROUP]),
             gangs=tuple(found[Kind.GANG]),

@@ -240,5 +240,5 @@ def test_only_the_replica_to_which_something_happened_is_touched() -> None:
     assert world.touched_since(mark) == set()
     world.advance()
     assert world.touched_since(mark) == {0}
-    assert world.observed_replica(0).pods == world.observed().pods
-    assert world.observed_replica(1) == Observed()
+    assert world.observed_replicas([0]).pods == world.observed().pods
+    assert world.observed_replicas([1]) == Observed()
