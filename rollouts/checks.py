@@ -4,6 +4,7 @@ A pass over a workload is bounded on every side (see the settings); these checks
 keep out the Celery and Redis features that the queue must not rest on.
 """
 
+import sqlite3
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
+from django.db import connection
 from redis import RedisError
 
 from rollouts.connections import redis_client
 
 # The broker redelivers after its visibility timeout; well before that the sweep has put every expired lease right.
 _LEASES_IN_A_VISIBILITY_TIMEOUT = 10
+_OLDEST_SQLITE = (3, 35, 0)
 
 
 @register()
@@ -81,5 +84,19 @@ def redis_never_evicts(app_configs: Sequence[AppConfig] | None, **_: Any) -> lis
             f"Redis has maxmemory-policy {policy}: under memory pressure it would drop parts of the queue.",
             hint="Set maxmemory-policy to noeviction in the configuration of that Redis.",
             id="rollouts.E004",
+        )
+    ]
+
+
+@register()
+def sqlite_is_recent_enough(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
+    """The mirror's writes return the rows they changed, which SQLite learned in 3.35."""
+    if connection.vendor != "sqlite" or sqlite3.sqlite_version_info >= _OLDEST_SQLITE:
+        return []
+    return [
+        Error(
+            f"SQLite is {sqlite3.sqlite_version}, and the mirror needs 3.35 or newer.",
+            hint="Use a Python with a newer SQLite, or PostgreSQL by DATABASE_URL.",
+            id="rollouts.E005",
         )
     ]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from django.core.checks import run_checks
+from django.db import connection
 from pytest_django.fixtures import Settings
 from redis import Redis
 
@@ -50,3 +51,10 @@ def test_a_redis_that_evicts_is_found_and_ours_does_not(redis: Redis) -> None:
         assert _findings() == ["rollouts.E004"]
     finally:
         redis_client().config_set("maxmemory-policy", "noeviction")
+
+
+def test_a_sqlite_that_cannot_return_what_it_changed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    if connection.vendor != "sqlite":
+        pytest.skip("about SQLite only")
+    monkeypatch.setattr("sqlite3.sqlite_version_info", (3, 34, 1))
+    assert _findings() == ["rollouts.E005"]
