@@ -84,7 +84,6 @@ class Shape:
         self.groups = {group.name: group for group in workload.groups}
         self.group_of = {name: group.name for group in workload.groups for name in group.clique_names}
         self.standalone = tuple(clique for clique in workload.cliques if clique.name not in self.group_of)
-        self.indices = frozenset(range(workload.replicas))  # of the replicas that are wanted
         self.prefixes = _Prefixes(workload.name)
 
     @cached_property

@@ -8,7 +8,7 @@ Counted is what is there and not leaving, originals and surge alike: whatever se
 the wanted number for a moment. Only a group below its minimum, and how far an update is, are asked of originals.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -252,13 +252,13 @@ def set_status(
 ) -> Status:
     """Return the status of the set."""
     workload = pen.workload
-    available = tree.replicas.keys() - tree.unavailable
-    updated = len(available - tree.outdated)
+    available = len(tree.replicas) - len(tree.unavailable)
+    updated = len(tree.replicas) - len(tree.unavailable | tree.outdated)
     status: Status = {
         **stored,
         "observedGeneration": workload.generation,
         "replicas": workload.replicas,
-        "availableReplicas": len(available),
+        "availableReplicas": available,
         "updatedReplicas": 0 if pen.update.turn is Turn.START else updated,
         "hpaPodSelector": f"{names.MANAGED_BY}={names.OPERATOR},{names.PART_OF}={workload.name}",
         "currentGenerationHash": pen.update.generation_hash,
@@ -279,7 +279,8 @@ def _set_progress(
         )
     if former is None:
         return None
-    originals = [replica for index, replica in tree.replicas.items() if index < pen.workload.replicas]
+    finishing = sorted(tree.finishing - tree.beyond(pen.workload.replicas))
+    originals = [tree.replicas[index] for index in finishing]
     cliques = [view.name for replica in originals for view in replica.cliques if view.is_complete]
     groups = [view.name for replica in originals for view in replica.groups if view.is_complete]
     progress: Status = {**former, **_totals(shape, cliques, groups)}
@@ -321,10 +322,10 @@ def _updating_replicas(pen: Pen, steps: SetStep) -> list[Status]:
     ]
 
 
-def _set_conditions(pen: Pen, available: Set[int], tree: Tree, waits: tuple[Wait, ...]) -> list[Condition]:
+def _set_conditions(pen: Pen, available: int, tree: Tree, waits: tuple[Wait, ...]) -> list[Condition]:
     wanted = pen.workload.replicas
-    originals = sum(index < wanted for index in available)
-    counted = min(len(available), wanted)
+    originals = available - len(tree.beyond(wanted) - tree.unavailable)
+    counted = min(available, wanted)
     surge = f", {counted - originals} of them surge" if counted > originals else ""
     text = f"{counted} of {wanted} replicas are available{surge}."
     is_available = counted == wanted
