@@ -2,6 +2,7 @@
 
 import base64
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -95,3 +96,10 @@ def test_a_sweep_wakes_everything_once_for_each_run_of_the_redis_server(redis: R
     redis.set("grove:queue:server", "another run")
     dispatch.sweep()
     assert dispatch.open_queue().depth().ready == 2
+
+
+def test_any_thread_can_wake(redis: Redis) -> None:
+    thread = threading.Thread(target=dispatch.wake, args=(KEYS,))
+    thread.start()
+    thread.join()
+    assert _messages(redis) == KEYS

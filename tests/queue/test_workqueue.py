@@ -179,3 +179,14 @@ def test_a_redis_that_lost_everything_takes_no_end_of_an_earlier_claim(queue: Wo
     assert again.epoch == claim.epoch  # the count began anew; the token tells them apart
     assert queue.done(claim) is Ended.LOST
     assert queue.done(again) is Ended.FREE
+
+
+def test_two_sweeps_at_once_find_nothing_twice(redis: Redis) -> None:
+    moment = 1_000_000
+    one, two = (WorkQueue(redis, lease_ms=1_000, clock=lambda: moment) for _ in range(2))
+    one.add(["lost", "flown"])
+    _claim(one, "flown")
+    one.add_after("delayed", 5)
+    moment += 60_000
+    assert sorted(one.sweep()) == ["delayed", "flown", "lost"]
+    assert two.sweep() == []
