@@ -27,7 +27,7 @@ from tests.engine.chance import (
 from tests.engine.late import LateCluster, place_of
 from tests.engine.simulated import Cluster, settled
 
-sometimes = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+sometimes = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 DEEDS = [*GENTLE, delete_clique]
 
 

@@ -5,6 +5,7 @@ somebody made them say. What cannot be used is reported or passed over, never ra
 """
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -73,14 +74,21 @@ def test_a_workload_of_any_manifest_that_can_be_read_is_planned(manifest: Any) -
         simulate(few, cluster.world.observed(), few)
 
 
-def small_workload(strategy: Strategy) -> Workload:
-    return workload(clique("a", 2, 1), clique("l", 1), group("g", ("l",), 2), replicas=2, strategy=strategy)
+@cache
+def _running(strategy: Strategy) -> Cluster:
+    parts = (clique("a", 2, 1), clique("l", 1), group("g", ("l",), 2))
+    return settled(workload(*parts, replicas=2, strategy=strategy))
+
+
+def running(strategy: Strategy) -> Cluster:
+    """Return a small set all running under a strategy."""
+    return _running(strategy).fork()
 
 
 @often
 @given(st.sampled_from(list(Strategy)), st.data())
 def test_no_status_raises(strategy: Strategy, data: st.DataObject) -> None:
-    cluster = settled(small_workload(strategy))
+    cluster = running(strategy)
     seen = cluster.world.observed()
     odd = replace(
         seen,
@@ -113,7 +121,7 @@ def test_what_a_container_asks_for_may_be_nonsense(odd: dict[str, Any]) -> None:
 
 
 def test_whoever_scales_a_component_beyond_all_clusters_gets_what_a_cluster_can_hold() -> None:
-    cluster = settled(small_workload(Strategy.ROLLING_RECREATE))
+    cluster = running(Strategy.ROLLING_RECREATE)
     for kind, name in ((Kind.CLIQUE, "w-0-a"), (Kind.GROUP, "w-1-g")):
         cluster.world.scale(kind, name, 2**31 - 1)
     shape = make_shape(cluster.workload)
@@ -154,7 +162,7 @@ def drawn(one: Any, draw: Any) -> Any:
 def test_objects_that_contradict_each_other_are_planned_around_and_strangers_left_alone(
     strategy: Strategy, data: st.DataObject
 ) -> None:
-    cluster = settled(small_workload(strategy))
+    cluster = running(strategy)
     seen = cluster.world.observed()
 
     def some(things: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ available, so the last one finds none. The design has it so; here it is named at
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -183,9 +184,14 @@ class Scene:
     halfway: tuple[str, ...] = ()
 
     def open(self) -> tuple[Cluster, Wait]:
-        cluster = self.start()
+        cluster = _started(self).fork()
         wait = next(one for one in cluster.plan().waits if one.code == self.code)
         return cluster, wait
+
+
+@cache
+def _started(scene: Scene) -> Cluster:
+    return scene.start()
 
 
 def gated_surge() -> Cluster:
