@@ -30,7 +30,7 @@ def patching() -> Iterator[pytest.MonkeyPatch]:
         yield patch
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 @given(workloads(), st.data())
 def test_no_replica_that_needs_anything_is_passed_over(
     patching: pytest.MonkeyPatch, start: Workload, data: st.DataObject

@@ -286,7 +286,7 @@ def _disturb(world: World, data: st.DataObject) -> None:
             world.change(unit.key, leaving=True, available=False)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60)
 @given(worlds(), st.data())
 def test_whatever_happens_availability_and_surge_stay_within_the_budget(world: World, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 25))):
@@ -301,7 +301,7 @@ def test_whatever_happens_availability_and_surge_stay_within_the_budget(world: W
         assert _indices_are_unique(world)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 @given(worlds())
 def test_every_rollout_whose_units_become_available_ends_complete_and_without_holes(world: World) -> None:
     for _ in run(world):
@@ -310,7 +310,6 @@ def test_every_rollout_whose_units_become_available_ends_complete_and_without_ho
     assert is_complete(world.units, world.wanted, REPLICAS), world.text()
 
 
-@settings(max_examples=100, deadline=None)
 @given(worlds())
 def test_planning_twice_changes_nothing(world: World) -> None:
     world.apply(world.step())
@@ -319,7 +318,6 @@ def test_planning_twice_changes_nothing(world: World) -> None:
     assert not {removal.unit.key for removal in again.delete} & {unit.key for unit in leaving}
 
 
-@settings(max_examples=100, deadline=None)
 @given(worlds())
 def test_without_an_update_only_scaling_deletes(world: World) -> None:
     step = world.step(rolling=False)

@@ -39,7 +39,7 @@ def assert_nothing_is_missed(cluster: Cluster, sight: Sight) -> None:
     assert planned == plan(cluster.workload, seen, cluster.world.now)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20)
 @given(workloads(), clusters(), st.data())
 def test_nothing_that_happens_is_missed(start: Workload, behaviour: Behaviour, data: st.DataObject) -> None:
     cluster = settled(start, behaviour)
