@@ -135,3 +135,11 @@ def test_replicas_replaced_whole_are_in_the_progress_and_one_that_is_scaled_out_
     for _ in cluster.passes():
         seen.update(updating(cluster))
     assert seen == {0, 1, 2}
+
+
+def test_one_that_waits_gives_up_its_surge_to_the_one_it_waits_for() -> None:
+    cluster = settled(workload(clique("a", 2, budget=(0, 1)), strategy=Strategy.ROLLING_UPDATE))
+    give_room(cluster, 4)
+    cluster.update().run_until(lambda cluster: cluster.view.pods_text("w-0-a", "a") == "0* 1* 2s?")
+    cluster.edit(replicas=2).run_until(lambda cluster: cluster.view.set_text() == "0* 1")
+    assert updating(cluster) == [0]
