@@ -1,6 +1,7 @@
 """The watcher as a process: killed, doubled, on several clusters at once, on a database that is made anew."""
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,6 +163,24 @@ def test_a_database_made_anew_is_complete_again_by_itself(
         create_set(east, "three")
         wait_until(lambda: len(workloads(controller)) == 3, SECONDS, controller.last_words)
         assert controller.of(WATCHER)[0].pid == watcher
+
+
+def test_a_database_that_breaks_every_connection_loses_nothing(
+    sandboxes: tuple[SandboxProcess, SandboxProcess], tmp_path: Path
+) -> None:
+    if not os.environ.get("DATABASE_URL"):
+        pytest.skip("about PostgreSQL only")
+    east, _ = sandboxes
+    with running_controller(tmp_path / "c", renamed(east, "east"), workers=0, beats=0) as controller:
+        wait_until(lambda: states(controller) == {"east": (True, "")}, SECONDS, controller.last_words)
+        for number in range(20):
+            create_set(east, f"set-{number}")
+            ask(
+                controller,
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+            )
+        wait_until(lambda: len(workloads(controller)) == 20, SECONDS, controller.last_words)
 
 
 def drop_database(controller: Controller) -> None:
