@@ -67,7 +67,9 @@ class Effective:
 
 def list_overrides(cluster: str) -> list[Override]:
     """Return what is on record for a cluster, also what has run out."""
-    return [_read(row) for row in StrategyOverride.objects.filter(cluster__in=("", cluster))]
+    # Every pass asks this; put together by hand it costs a third.
+    statement = "SELECT * FROM rollouts_strategyoverride WHERE cluster = '' OR cluster = %s"
+    return [_read(row) for row in StrategyOverride.objects.raw(statement, [cluster])]
 
 
 def compute_effective(manifest: Obj, overrides: Iterable[Override], now: float, *, cluster: str) -> Effective:

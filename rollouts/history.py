@@ -15,12 +15,12 @@ a rollout of any length leaves a bounded number of steps and samples.
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F, Max, QuerySet
 
 from rollouts import metrics
@@ -75,52 +75,61 @@ class _Told:
     why: str  # what it is stuck on
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """What a pass put on record."""
+class Book:
+    """The history of one workload, open for one pass."""
 
-    newest: Rollout | None  # the newest rollout of the workload
-    changed: bool
+    def __init__(self, subject: Subject, now: float) -> None:
+        self._subject = subject
+        self._now = now
+        self._newest: Rollout | None = None
+        self._is_read = False
 
+    @property
+    def newest(self) -> Rollout | None:
+        """The newest rollout of the workload."""
+        if not self._is_read:
+            self._newest, self._is_read = _newest(self._subject), True
+        return self._newest
 
-# ---- before a pass acts
-
-
-def note_steps(subject: Subject, plan: Plan, status: Status, now: float) -> bool:
-    """Write down what a plan is about to do, once; `status` is the one that it will leave behind."""
-    told = _tell(subject, status)
-    moments = [moment for moment in plan.moments if moment.reason not in _OF_THE_ROW]
-    if told is None or not moments:
-        return False
-    with transaction.atomic():
-        rollout = _find(subject, told) or _begin(subject, told)
-        _add_steps(rollout, _make_steps(plan, moments), _moment(now))
-    return True
-
-
-# ---- after it
-
-
-def record(subject: Subject, statuses: Iterable[Status], now: float) -> Recorded:
-    """Let the newest rollout of a workload follow its status.
-
-    Given the status that the pass found and the one that it left behind: between the two an update may have ended and
-    another begun.
-    """
-    newest = _newest(subject)
-    changed = False
-    for status in statuses:
-        told = _tell(subject, status)
-        if told is None or (newest is not None and _agrees(newest, told)):
-            continue
+    def note_steps(self, plan: Plan, status: Status) -> bool:
+        """Write down what a plan is about to do, once; `status` is the one that it will leave behind."""
+        told = _tell(self._subject, status)
+        moments = [moment for moment in plan.moments if moment.reason not in _OF_THE_ROW]
+        if told is None or not moments:
+            return False
         with transaction.atomic():
-            rollout = newest if newest is not None and _is_same(newest, told) else _find(subject, told)
-            if rollout is None and (newest is None or told.started >= newest.started):
-                rollout = newest = _begin(subject, told)
-                changed = True
-            if rollout is not None:
-                changed |= _follow(rollout, told, now)
-    return Recorded(newest, changed)
+            rollout = self._find(told) or self._begin(told)
+            _add_steps(rollout, _make_steps(plan, moments), _moment(self._now))
+        return True
+
+    def record(self, statuses: Iterable[Status]) -> bool:
+        """Let the newest rollout follow the status; return whether it had something to learn.
+
+        Given the status that the pass found and the one that it left behind: between the two an update may have ended
+        and another begun.
+        """
+        changed = False
+        for status in statuses:
+            told = _tell(self._subject, status)
+            if told is None or (self.newest is not None and _agrees(self.newest, told)):
+                continue
+            with transaction.atomic():
+                rollout = self._find(told)
+                if rollout is None and (self.newest is None or told.started >= self.newest.started):
+                    rollout = self._begin(told)
+                    changed = True
+                if rollout is not None:
+                    changed |= _follow(rollout, told, self._now)
+        return changed
+
+    def _find(self, told: _Told) -> Rollout | None:
+        if self.newest is None or _is_same(self.newest, told):
+            return self.newest
+        return _rollouts(self._subject).filter(to_hash=told.to_hash, started=told.started).first()
+
+    def _begin(self, told: _Told) -> Rollout:
+        self._newest = _begin(self._subject, told, self.newest)
+        return self._newest
 
 
 def close_all(cluster: str, namespace: str, name: str, now: float, *, but: str = "") -> bool:
@@ -137,21 +146,22 @@ def close_all(cluster: str, namespace: str, name: str, now: float, *, but: str =
 def sample(rollout: Rollout, counts: Counts, now: float) -> bool:
     """Keep the counts if they have changed; those of one moment become one, with the fewest that were available."""
     at = _moment(float(int(now)))
-    last = rollout.samples.order_by("at").last()
-    values = {name: getattr(counts, name) for name in counts.__slots__}
-    if last is not None and all(getattr(last, name) == value for name, value in values.items()):
+    last = _last_sample(rollout)
+    if last is None:
+        _put_sample(rollout, at, counts)
+        return True
+    former = Counts(last.desired, last.available, last.updated, last.surge, last.floor)
+    if former == counts:
         return False
     apart = 1.0 if rollout.ended else max(1.0, (at - rollout.started).total_seconds() / SAMPLES_DENSE)
-    if last is None or (at - last.at).total_seconds() >= apart:
-        fresh = Sample(rollout=rollout, at=at, **values)
-        Sample.objects.bulk_create(
-            [fresh], update_conflicts=True, unique_fields=("rollout", "at"), update_fields=tuple(values)
-        )
+    if (at - last.at).total_seconds() >= apart:
+        _put_sample(rollout, at, counts)
         return True
     if not rollout.ended:
-        values["available"] = min(last.available, counts.available)
-        values["surge"] = max(last.surge, counts.surge)
-    return bool(rollout.samples.filter(pk=last.pk).update(**values))
+        available, surge = min(former.available, counts.available), max(former.surge, counts.surge)
+        counts = replace(counts, available=available, surge=surge)
+    _put_sample(rollout, last.at, counts)
+    return counts != former
 
 
 # ---- what the status tells
@@ -196,17 +206,8 @@ def _rollouts(subject: Subject) -> QuerySet[Rollout]:
     )
 
 
-def _newest(subject: Subject) -> Rollout | None:
-    return _rollouts(subject).order_by("-started", "-id").first()
-
-
-def _find(subject: Subject, told: _Told) -> Rollout | None:
-    return _rollouts(subject).filter(to_hash=told.to_hash, started=told.started).first()
-
-
-def _begin(subject: Subject, told: _Told) -> Rollout:
+def _begin(subject: Subject, told: _Told, former: Rollout | None) -> Rollout:
     """Add the row of a rollout, with its revision and its first step, and end the one before."""
-    former = _newest(subject)
     from_hash = ""
     if former is not None:
         from_hash = former.from_hash if former.to_hash == told.to_hash else former.to_hash
@@ -358,14 +359,13 @@ def _add_steps(rollout: Rollout, steps: Sequence[Step], at: datetime) -> None:
     for step in steps:
         step.rollout, step.at = rollout, at
         step.fingerprint = step.fingerprint or _fingerprint(step.reason, step.component, step.text, at.isoformat())
-    marks = [step.fingerprint for step in steps]
-    known = {step.fingerprint: step for step in rollout.steps.filter(fingerprint__in=marks)}
+    known = _known_steps(rollout, [step.fingerprint for step in steps])
     again = [step.pk for step in known.values() if (at - step.at).total_seconds() > SECONDS_TO_REPEAT]
     if again:
         Step.objects.filter(pk__in=again).update(count=F("count") + 1, at=at)
     fresh = [step for step in steps if step.fingerprint not in known]
     if fresh:
-        room = max(0, STEPS_KEPT - rollout.steps.count())
+        room = max(0, STEPS_KEPT - _count_steps(rollout))
         Step.objects.bulk_create(fresh[:room], ignore_conflicts=True)
         _count_only(rollout, fresh[room:], at)
 
@@ -391,3 +391,44 @@ def _fingerprint(*told: str) -> str:
 
 def _moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
+
+
+# ---- what almost every pass of a rollout asks and says, in words that need not be put together each time
+
+
+def _newest(subject: Subject) -> Rollout | None:
+    statement = (
+        "SELECT * FROM rollouts_rollout WHERE cluster = %s AND namespace = %s AND name = %s AND workload_uid = %s"
+        " ORDER BY started DESC, id DESC LIMIT 1"
+    )
+    found = Rollout.objects.raw(statement, [subject.cluster, subject.namespace, subject.name, subject.uid])
+    return next(iter(found), None)
+
+
+def _last_sample(rollout: Rollout) -> Sample | None:
+    statement = "SELECT * FROM rollouts_sample WHERE rollout_id = %s ORDER BY at DESC LIMIT 1"
+    return next(iter(Sample.objects.raw(statement, [rollout.pk])), None)
+
+
+def _put_sample(rollout: Rollout, at: datetime, counts: Counts) -> None:
+    statement = (
+        "INSERT INTO rollouts_sample (rollout_id, at, desired, available, updated, surge, floor)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (rollout_id, at) DO UPDATE SET desired = excluded.desired,"
+        " available = excluded.available, updated = excluded.updated, surge = excluded.surge, floor = excluded.floor"
+    )
+    numbers = (counts.desired, counts.available, counts.updated, counts.surge, counts.floor)
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [rollout.pk, connection.ops.adapt_datetimefield_value(at), *numbers])
+
+
+def _known_steps(rollout: Rollout, marks: Sequence[str]) -> dict[str, Step]:
+    places = ", ".join(["%s"] * len(marks))
+    statement = f"SELECT * FROM rollouts_step WHERE rollout_id = %s AND fingerprint IN ({places})"  # noqa: S608
+    return {step.fingerprint: step for step in Step.objects.raw(statement, [rollout.pk, *marks])}
+
+
+def _count_steps(rollout: Rollout) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT COUNT(*) FROM rollouts_step WHERE rollout_id = %s", [rollout.pk])
+        number: int = cursor.fetchone()[0]
+        return number

@@ -18,7 +18,8 @@ a delete of ours is unaccounted for.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from django.db import transaction
@@ -85,24 +86,40 @@ def take_pass(cluster: Cluster, row: models.Cluster, key: str, now: float) -> Ou
     if seen.in_doubt:
         return one.find_out()
     effective = compute_effective(seen.manifest, list_overrides(row.name), now, cluster=row.name)
-    findings = _find_faults(seen, effective)
-    workload = parse_workload(effective.manifest)
+    workload, findings = _read_effective(seen, effective)
     if isinstance(workload, Unreadable):
         return one.refuse(findings or workload.findings)
-    if findings and not _is_known(seen):
-        return one.refuse(findings)
-    return one.carry_out(workload, effective, findings)
-
-
-def _find_faults(seen: Seen, effective: Effective) -> tuple[Finding, ...]:
-    """Return what is wrong with a stored set; what only scaling has brought about is not."""
-    errors = validate_create(effective.manifest).errors
-    return tuple(error for error in errors if error.code not in _BY_SCALING) if _is_known(seen) else errors
+    if not _is_known(seen):
+        return one.refuse(findings) if findings else one.carry_out(workload, effective, ())
+    # What only scaling has brought about is nobody's fault.
+    return one.carry_out(workload, effective, [fault for fault in findings if fault.code not in _BY_SCALING])
 
 
 def _is_known(seen: Seen) -> bool:
     """Say whether the set has been acted on before: then its pods are kept alive as long as it can be read."""
     return bool(read_progress(seen.observed.status).generation_hash)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spec:
+    """A stored spec, which is the same as long as the generation is."""
+
+    uid: str
+    generation: int
+    manifest: Obj = field(compare=False)
+
+
+def _read_effective(seen: Seen, effective: Effective) -> tuple[Workload | Unreadable, tuple[Finding, ...]]:
+    """Return the workload with the strategy in force, and what is wrong with it."""
+    if effective.manifest is not seen.manifest:
+        return parse_workload(effective.manifest), validate_create(effective.manifest).errors
+    return _read_spec(_Spec(seen.uid, seen.manifest["metadata"].get("generation") or 0, seen.manifest))
+
+
+@lru_cache(maxsize=256)
+def _read_spec(spec: _Spec) -> tuple[Workload | Unreadable, tuple[Finding, ...]]:
+    """Read a spec, once for the many passes that are made with it."""
+    return parse_workload(spec.manifest), validate_create(spec.manifest).errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +171,12 @@ class _Pass:
         decided = plan(workload, self.seen.observed, self.now)
         before = self.seen.observed.status
         actions, status = self._decide_writes(decided, findings)
-        subject = self._subject(workload)
-        is_noted = self._note(subject, decided, actions, status)
+        book = history.Book(self._subject(workload), self.now)
+        is_noted = self._note(book, decided, actions, status)
         applied = Applied()
         news = self._act(actions, applied)
         after = _status_after(applied, before)
-        is_recorded = self._record(subject, before, after)
+        is_recorded = self._record(book, workload, before, after)
         told = self._choose_events(decided, before, after, applied)
         if findings and status is not before:
             told.append(self._invalid(findings))
@@ -180,7 +197,7 @@ class _Pass:
         others = tuple(action for action in decided.actions if action is not planned)
         return (*others, WriteStatus(Kind.SET, self._name, self.seen.uid, status)), status
 
-    def _note(self, subject: history.Subject, decided: Plan, actions: Sequence[Action], status: Status) -> bool:
+    def _note(self, book: history.Book, decided: Plan, actions: Sequence[Action], status: Status) -> bool:
         """Write down what is about to be done, as far as a pass after this one must know; say if steps are among it."""
         momentous = _momentous(actions)
         if not momentous and not decided.moments:
@@ -188,7 +205,7 @@ class _Pass:
         with transaction.atomic():
             if momentous:
                 self._doubt(momentous)
-            return history.note_steps(subject, decided, status, self.now)
+            return book.note_steps(decided, status)
 
     def _act(self, actions: Sequence[Action], applied: Applied) -> list[News]:
         """Carry out the plan and store what was answered, whatever ends it."""
@@ -253,12 +270,11 @@ class _Pass:
             template=self.seen.manifest["spec"]["template"],
         )
 
-    def _record(self, subject: history.Subject, before: Status, after: Status) -> bool:
-        recorded = history.record(subject, (before, after), self.now)
-        newest = recorded.newest
-        if newest is None or (newest.ended is not None and not recorded.changed):
+    def _record(self, book: history.Book, workload: Workload, before: Status, after: Status) -> bool:
+        changed = book.record((before, after))
+        if book.newest is None or (book.newest.ended is not None and not changed):
             return False
-        return history.sample(newest, count_pods(subject.workload, self.seen.observed), self.now) or recorded.changed
+        return history.sample(book.newest, count_pods(workload, self.seen.observed), self.now) or changed
 
     def _choose_events(self, decided: Plan, before: Status, after: Status, applied: Applied) -> list[Event]:
         """Return what to tell on the set; nothing of a plan whose status was not taken, as that is planned anew."""

@@ -13,7 +13,7 @@ from rollouts.engine.hashing import compute_generation_hash
 from rollouts.engine.names import CLIQUE
 from rollouts.engine.times import render_time
 from rollouts.headcount import Counts
-from rollouts.history import Recorded, Subject
+from rollouts.history import Book, Subject
 from rollouts.models import Revision, Rollout, Sample, Step
 from tests.engine.manifests import small, workload_of
 
@@ -57,9 +57,9 @@ def updating(
     return {"currentGenerationHash": hash_of(image), "updateProgress": progress, "conditions": conditions}
 
 
-def see(image: str, *statuses: dict[str, Any], now: float = CREATED + 1000, uid: str = "u1") -> Recorded:
-    """Put on record what a pass over a set with this image has found and left."""
-    return history.record(subject(image, uid), statuses, now)
+def see(image: str, *statuses: dict[str, Any], now: float = CREATED + 1000, uid: str = "u1") -> bool:
+    """Put on record what a pass over a set with this image has found and left; return whether that was news."""
+    return Book(subject(image, uid), now).record(statuses)
 
 
 def outcomes() -> list[tuple[str, str]]:
@@ -78,7 +78,8 @@ def reasons(rollout: Rollout | None = None) -> list[str]:
 
 
 def test_nothing_is_on_record_before_there_is_a_status() -> None:
-    assert see("one", {}) == Recorded(None, changed=False)
+    assert not see("one", {})
+    assert Book(subject(), CREATED).newest is None
 
 
 def test_the_first_deployment_is_a_rollout_from_nothing_since_the_creation() -> None:
@@ -94,7 +95,7 @@ def test_the_first_deployment_is_a_rollout_from_nothing_since_the_creation() -> 
 
 def test_a_deployment_that_is_incomplete_again_later_stays_ended() -> None:
     see("one", deployed(complete=CREATED + 50))
-    assert not see("one", deployed()).changed
+    assert not see("one", deployed())
     assert outcomes() == [("one", "Complete")]
 
 
@@ -163,8 +164,8 @@ def test_two_updates_within_a_second_are_two_rollouts() -> None:
 def test_an_older_status_changes_nothing() -> None:
     see("two", updating("two", CREATED + 100))
     see("three", updating("three", CREATED + 130))
-    assert not see("three", updating("two", CREATED + 100)).changed
-    assert not see("three", deployed()).changed
+    assert not see("three", updating("two", CREATED + 100))
+    assert not see("three", deployed())
     assert outcomes() == [("two", "Superseded"), ("three", "")]
 
 
@@ -219,7 +220,7 @@ def test_a_set_of_the_same_name_ends_what_was_open_of_the_former() -> None:
 def test_other_workloads_are_left_alone() -> None:
     see("two", updating("two", CREATED + 100))
     other = replace(subject("one", "u9"), name="other")
-    history.record(other, [deployed()], CREATED + 200)
+    Book(other, CREATED + 200).record([deployed()])
     history.close_all("west", "web", "chat", CREATED + 150)
     assert {row.outcome for row in Rollout.objects.all()} == {""}
 
@@ -269,14 +270,14 @@ CREATES: Final = Moment("PodsCreated", "chat-0-frontend", "Pods of chat-0-fronte
 
 def note(plan: Plan, at: float) -> None:
     """Write down the steps of a plan."""
-    history.note_steps(subject(), plan, updating("one", CREATED + 100), at)
+    Book(subject(), at).note_steps(plan, updating("one", CREATED + 100))
 
 
 def test_a_step_is_noted_with_its_rollout_before_anything_else_is() -> None:
     note(a_plan(CREATES), CREATED + 101)
     (row,) = Rollout.objects.all()
     assert reasons(row) == ["UpdateStarted", "PodsCreated"]
-    assert not see("one", updating("one", CREATED + 100)).changed
+    assert not see("one", updating("one", CREATED + 100))
     assert Revision.objects.count() == 1
 
 
@@ -331,9 +332,8 @@ COUNTS: Final = Counts(desired=9, available=9, updated=0, surge=0, floor=8)
 @pytest.fixture
 def rollout() -> Rollout:
     """An update under way."""
-    newest = see("two", updating("two", CREATED + 100)).newest
-    assert newest is not None
-    return newest
+    see("two", updating("two", CREATED + 100))
+    return Rollout.objects.get()
 
 
 def samples() -> list[tuple[float, int, int, int]]:
