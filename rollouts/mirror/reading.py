@@ -47,7 +47,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Owners:
+class Owners:
     """Who is there to own something: uids by name, and the uids of those that will be collected themselves."""
 
     set_uid: str
@@ -59,11 +59,11 @@ class _Owners:
 def read(cluster: models.Cluster, namespace: str, name: str) -> Seen | None:
     """Return a workload with everything there is of it; None when there is no such workload."""
     whose = (cluster.pk, namespace, name)
-    pods = _fetch(models.Pod, _POD, whose)
-    cliques = _fetch(models.Clique, _CLIQUE, whose)
-    groups = _fetch(models.ScalingGroup, _GROUP, whose)
-    gangs = _fetch(models.Gang, _GANG, whose)
-    services = _fetch(models.Service, _SERVICE, whose)
+    pods = _fetch(models.Pod, POD, whose)
+    cliques = _fetch(models.Clique, CLIQUE, whose)
+    groups = _fetch(models.ScalingGroup, GROUP, whose)
+    gangs = _fetch(models.Gang, GANG, whose)
+    services = _fetch(models.Service, SERVICE, whose)
     for number, uid, leaving, version, text, in_doubt in _fetch(models.Workload, _SET, whose, belongs="name"):
         manifest = orjson.loads(text)
         manifest["metadata"]["resourceVersion"] = str(version)
@@ -71,11 +71,11 @@ def read(cluster: models.Cluster, namespace: str, name: str) -> Seen | None:
         strangers: list[Stranger] = []
         observed = Observed(
             status=manifest.get("status") or {},
-            cliques=tuple(_cliques(cliques, owners, strangers)),
-            groups=tuple(_groups(groups, owners, strangers)),
-            gangs=tuple(_gangs(gangs, owners, strangers)),
-            services=tuple(_services(services, owners, strangers)),
-            pods=tuple(_pods(pods, owners, strangers)),
+            cliques=tuple(read_cliques(cliques, owners, strangers)),
+            groups=tuple(read_groups(groups, owners, strangers)),
+            gangs=tuple(read_gangs(gangs, owners, strangers)),
+            services=tuple(read_services(services, owners, strangers)),
+            pods=tuple(read_pods(pods, owners, strangers)),
         )
         return Seen(
             workload_id=number,
@@ -95,20 +95,20 @@ _Rows = Sequence[tuple[Any, ...]]
 
 # Each query names its columns in the order in which the functions below unpack them.
 _SET: Final = ("id", "uid", "leaving", "resource_version", "manifest", "in_doubt")
-_GROUP: Final = (
+GROUP: Final = (
     *("owner_uid", "name", "uid", "resource_version", "generation", "created", "template", "replica", "replicas"),
     *("template_replicas", "leaving", "status"),
 )
-_CLIQUE: Final = (
+CLIQUE: Final = (
     *("owner_uid", "name", "uid", "resource_version", "generation", "created", "template", "replica", "group"),
     *("group_replica", "template_hash", "replicas", "template_replicas", "leaving", "status", "template_keys"),
 )
-_POD: Final = (
+POD: Final = (
     *("owner_uid", "name", "uid", "clique", "index", "template_hash", "created", "node", "phase", "ready", "leaving"),
     *("gated", "message", "failing", "gone_by"),
 )
-_GANG: Final = ("owner_uid", "name", "uid", "resource_version", "replica", "leaving", "pod_groups", "status")
-_SERVICE: Final = ("owner_uid", "name", "uid", "replica", "leaving", "publish_not_ready_addresses")
+GANG: Final = ("owner_uid", "name", "uid", "resource_version", "replica", "leaving", "pod_groups", "status")
+SERVICE: Final = ("owner_uid", "name", "uid", "replica", "leaving", "publish_not_ready_addresses")
 
 
 def _fetch(
@@ -134,7 +134,7 @@ def _select(model: type[models.Mirrored], columns: tuple[str, ...], belongs: str
     )
 
 
-def _find_owners(set_uid: str, groups: _Rows, cliques: _Rows) -> _Owners:
+def _find_owners(set_uid: str, groups: _Rows, cliques: _Rows) -> Owners:
     """Return who is there, and which groups and PodCliques go because their own owner is another one."""
     doomed = {row[2] for row in groups if row[0] != set_uid}
     group_uids = {row[1]: row[2] for row in groups}
@@ -144,10 +144,11 @@ def _find_owners(set_uid: str, groups: _Rows, cliques: _Rows) -> _Owners:
         owner = group_uids.get(row[8], "") if row[8] else set_uid
         if row[0] != owner or owner in doomed:
             doomed.add(row[2])
-    return _Owners(set_uid, group_uids, clique_uids, frozenset(doomed))
+    return Owners(set_uid, group_uids, clique_uids, frozenset(doomed))
 
 
-def _groups(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterator[Group]:
+def read_groups(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Group]:
+    """Yield the scaling groups of the workload among these rows."""
     for owner, name, uid, version, generation, created, template, replica, *rest in rows:
         if _is_ours(name, owner, replica, strangers):
             replicas, noted, leaving, status = rest
@@ -159,7 +160,8 @@ def _groups(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterator
             )
 
 
-def _cliques(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterator[Clique]:
+def read_cliques(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Clique]:
+    """Yield the PodCliques of the workload among these rows."""
     doomed, parse = owners.doomed, orjson.loads
     for owner, name, uid, version, generation, created, template, replica, group, part, *rest in rows:
         if _is_ours(name, owner, min(replica, part) if group else replica, strangers):
@@ -171,7 +173,8 @@ def _cliques(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterato
             )
 
 
-def _pods(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterator[Pod]:
+def read_pods(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Pod]:
+    """Yield the pods of the workload among these rows."""
     cliques, doomed = owners.cliques, owners.doomed
     for owner, name, uid, clique, index, template_hash, created, node, phase, ready, leaving, *rest in rows:
         if not _is_ours(name, owner, index if clique else -1, strangers):
@@ -184,7 +187,8 @@ def _pods(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterator[P
         )
 
 
-def _gangs(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterator[Gang]:
+def read_gangs(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Gang]:
+    """Yield the gangs of the workload among these rows."""
     for owner, name, uid, version, replica, leaving, pod_groups, status in rows:
         if _is_ours(name, owner, replica, strangers):
             groups = {clique: (least, tuple(pods)) for clique, (least, pods) in orjson.loads(pod_groups).items()}
@@ -192,7 +196,8 @@ def _gangs(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterator[
             yield Gang(name, uid, str(version), replica, leaves, groups, orjson.loads(status))
 
 
-def _services(rows: _Rows, owners: _Owners, strangers: list[Stranger]) -> Iterator[Service]:
+def read_services(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Service]:
+    """Yield the services of the workload among these rows."""
     for owner, name, uid, replica, leaving, publish in rows:
         if _is_ours(name, owner, replica, strangers):
             yield Service(name, uid, replica, leaving == 1 or owner != owners.set_uid, publish == 1)
