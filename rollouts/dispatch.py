@@ -101,6 +101,7 @@ def run_turn(
     turn_ends = time.monotonic() + turn_seconds
     while (claim := queue.claim(key)) is not None:
         outcome = _attempt(claim, reconcile)
+        _log(claim, outcome)
         ended = _insist(partial(_settle, queue, claim, outcome))
         if ended is Ended.LOST:
             logger.warning("%s: claim %d outlived its lease; what it found is looked at anew", key, claim.epoch)
@@ -119,8 +120,8 @@ def _attempt(claim: Claim, reconcile: Reconcile) -> Outcome:
     except SoftTimeLimitExceeded:
         outcome = Retry("the pass took longer than its time limit")
     except Exception as error:
-        # The whole story once, not with every attempt.
-        logger.warning("%s: the pass raised", claim.key, exc_info=claim.attempt == 1)
+        if claim.attempt == 1:  # the whole story once, not with every attempt
+            logger.warning("%s: the pass raised", claim.key, exc_info=True)
         outcome = Retry(f"{type(error).__name__}: {error}")
     metrics.observe_pass(type(outcome).__name__, time.monotonic() - started)
     return outcome
@@ -140,18 +141,23 @@ def _insist(ask: Callable[[], Ended]) -> Ended:
     return ask()
 
 
+def _log(claim: Claim, outcome: Outcome) -> None:
+    """Say what went wrong, if something did."""
+    match outcome:
+        case Retry(error):
+            logger.warning("%s: attempt %d failed: %s", claim.key, claim.attempt, error)
+        case Stop(error, reason):
+            logger.warning("%s: left alone until it changes (%s): %s", claim.key, reason, error)
+
+
 def _settle(queue: WorkQueue, claim: Claim, outcome: Outcome) -> Ended:
     """End the flight as the pass came out."""
     match outcome:
-        case Done():
+        case Done() | Stop():
             return queue.done(claim)
         case Again():
             return queue.done(claim, again=True)
         case Wait(after_seconds):
             return queue.wait(claim, max(0, round(after_seconds * 1000)))
-        case Retry(error):
-            logger.warning("%s: attempt %d failed: %s", claim.key, claim.attempt, error)
+        case Retry():
             return queue.back_off(claim)
-        case Stop(error, reason):
-            logger.warning("%s: left alone until it changes (%s): %s", claim.key, reason, error)
-            return queue.done(claim)

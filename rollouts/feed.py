@@ -9,6 +9,7 @@ Writing never fails: without Redis nobody is shown anything live, and that is no
 
 import json
 import logging
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -51,10 +52,8 @@ class Reading:
     missed: bool
 
 
-class _Away:
-    """Whether Redis was away at the last try, so that it is said once and not with every change."""
-
-    said: bool = False
+# Set while Redis is away, so that it is said once and not with every change.
+_away = threading.Event()
 
 
 def publish(redis: Redis, changes: Iterable[Change]) -> None:
@@ -67,11 +66,11 @@ def publish(redis: Redis, changes: Iterable[Change]) -> None:
             for change in merged:
                 pipeline.xadd(_STREAM, {"change": _render(change)}, maxlen=_ENTRIES_KEPT, approximate=True)
             pipeline.execute()
-        _Away.said = False
+        _away.clear()
     except RedisError as error:
-        if not _Away.said:
+        if not _away.is_set():
             logger.warning("Live pages stand still: Redis does not answer (%s)", type(error).__name__)
-        _Away.said = True
+        _away.set()
 
 
 def latest_id(redis: Redis) -> str:

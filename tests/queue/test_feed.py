@@ -79,10 +79,8 @@ def test_a_reader_of_a_feed_that_was_lost_learns_that_it_missed_something(redis:
     assert feed.read(redis, last).missed
 
 
-def test_telling_a_redis_that_is_away_is_said_once_and_raises_nothing(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(feed._Away, "said", False)
+def test_telling_a_redis_that_is_away_is_said_once_and_raises_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    feed._away.clear()
     nowhere: Redis = Redis.from_url("unix:///nonexistent/redis.sock")
     with caplog.at_level(logging.WARNING):
         feed.publish(nowhere, [Change("sandbox", "workload", KEY)])
