@@ -108,7 +108,7 @@ def test_pods_replaced_one_at_a_time_break_no_rule() -> None:
     for index in range(3):
         story.replace(index)
     story.judge()
-    assert list(tell_deeds(iter(story.steps()), "w", "w-0-a"))[3:] == ["-0", "+0", "-1", "+1", "-2", "+2"]
+    assert list(tell_deeds(story.steps(), "w", "w-0-a"))[3:] == ["-0", "+0", "-1", "+1", "-2", "+2"]
 
 
 def test_a_deletion_before_the_last_replacement_is_ready_is_seen() -> None:

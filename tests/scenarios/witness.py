@@ -16,7 +16,7 @@ allowed as well, and nothing else is.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -201,20 +201,21 @@ def replay(events: list[Event]) -> Iterator[Step]:
         scene = after
 
 
-def tell_deeds(steps: Iterator[Step], name: str, component: str) -> Iterator[str]:
+def tell_deeds(steps: Iterable[Step], name: str, component: str) -> Iterator[str]:
     """Say which units of a component come and go."""
-    known: dict[int, Unit] | None = None
     for step in steps:
-        if not step.after.has(PODCLIQUESETS, name):
+        if not (step.before.has(PODCLIQUESETS, name) and step.after.has(PODCLIQUESETS, name)):
             continue
-        found = {unit.index: unit for unit in units_of(step.after, name, component)}
-        for index, unit in sorted((known or {}).items()):
-            if index not in found or not unit.identity & found[index].identity:
-                yield f"-{unit}"
-        for index, unit in sorted(found.items()):
-            if known is not None and (index not in known or not unit.identity & known[index].identity):
-                yield f"+{unit}"
-        known = found
+        before, after = (
+            {unit.index: unit for unit in units_of(scene, name, component)} for scene in (step.before, step.after)
+        )
+        yield from (f"-{unit}" for index, unit in sorted(before.items()) if not _is_same(unit, after.get(index)))
+        yield from (f"+{unit}" for index, unit in sorted(after.items()) if not _is_same(unit, before.get(index)))
+
+
+def _is_same(unit: Unit, other: Unit | None) -> bool:
+    """Say whether something of a unit is in the other one."""
+    return other is not None and bool(unit.identity & other.identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +226,7 @@ class Allowance:
     floors: Mapping[str, int]  # by component, the fewest units that may be available
     ceilings: Mapping[str, int]  # by component, the most units that may be there
     wanted: Mapping[str, int]
+    whole: bool  # the unit of an update is the replica of the set, whatever that does to its components
 
 
 @dataclass
@@ -248,13 +250,12 @@ class Judge:
             return
         before, after = self._counted, step.after.counts(self.name)
         self._counted = after
-        self._remember(step.event.at, after)
         whole = step.after.workload(self.name).strategy is Strategy.REPLICA_RECREATE
+        self._remember(step.event.at, after, whole=whole)
+        is_whole = any(one.whole for one in self._lately)
         for component in before.keys() & after.keys():
-            # Where the unit is the replica of the set, what that does to its components is its own affair.
-            if step.event.version <= self.since or (whole and component != self.name):
-                continue
-            self._judge(step, component, before[component], after[component])
+            if step.event.version > self.since and (component == self.name or not is_whole):
+                self._judge(step, component, before[component], after[component])
 
     def _concerns(self, event: Event) -> bool:
         metadata = event.obj["metadata"]
@@ -287,13 +288,13 @@ class Judge:
                 f"{wrong} of {component} were current and wanted; {self._accuse(step, component, before, after)}"
             )
 
-    def _remember(self, at: float, found: Mapping[str, Count]) -> None:
+    def _remember(self, at: float, found: Mapping[str, Count], *, whole: bool) -> None:
         floors = {name: count.wanted - count.budget.max_unavailable for name, count in found.items()}
         ceilings = {name: count.wanted + count.budget.max_surge for name, count in found.items()}
         wanted = {name: count.wanted for name, count in found.items()}
         last = self._lately[-1] if self._lately else None
-        if last is None or (last.floors, last.ceilings) != (floors, ceilings):
-            self._lately.append(Allowance(at, floors, ceilings, wanted))
+        if last is None or (last.floors, last.ceilings, last.whole) != (floors, ceilings, whole):
+            self._lately.append(Allowance(at, floors, ceilings, wanted, whole))
         # One that was replaced by the next more than the lag ago has had its time.
         while len(self._lately) > 1 and self._lately[1].at < at - self.lag:
             self._lately.popleft()
