@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from django.db import Error as DatabaseError
-from django.db.models import Count, Exists, F, OuterRef
+from django.db.models import Count, Exists, F, OuterRef, Q
 from redis import RedisError
 
 from rollouts import heartbeats
@@ -112,12 +112,15 @@ def _stuck_surges() -> Iterator[Gauge]:
 
 
 def _outdated_pods() -> Iterator[Gauge]:
-    """Count from the status of PodCliques, of those workloads only where something is left to update."""
+    """Count from the status of PodCliques, of those workloads only where something is left to update.
+
+    While an update is under way, surge makes up the number of updated replicas; under OnDelete updates end at once.
+    """
     behind = Workload.objects.filter(
+        Q(update_ended_at=None) | Q(updated_replicas__lt=F("replicas")),
         cluster=OuterRef("cluster"),
         namespace=OuterRef("namespace"),
         name=OuterRef("workload"),
-        updated_replicas__lt=F("replicas"),
     )
     found: Counter[Labels] = Counter()
     for cluster, status in Clique.objects.filter(Exists(behind)).values_list("cluster__name", "status").iterator():

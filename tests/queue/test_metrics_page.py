@@ -146,6 +146,16 @@ def test_outdated_pods_are_counted_where_an_update_is_behind(prometheus: Client,
     assert seen["grove_ui_workloads", "sandbox"] == 2
 
 
+def test_outdated_pods_are_counted_too_while_surge_makes_up_for_them(
+    prometheus: Client, cluster: models.Cluster
+) -> None:
+    rolling = _workload(cluster, "rolling", replicas=2, updated_replicas=2, update_ended_at=None)
+    _clique(rolling, replicas=3, updated=2)
+    done = _workload(cluster, "done", replicas=2, updated_replicas=2, update_ended_at=1.0)
+    _clique(done, replicas=3, updated=1)  # its status is not read: nothing is left to update there
+    assert _scrape(prometheus)["grove_ui_outdated_pods", "sandbox"] == 1
+
+
 def test_a_surge_that_does_not_come_up_is_counted_by_its_reason(prometheus: Client, cluster: models.Cluster) -> None:
     _workload(cluster, "a", stuck_reason="SurgeUnschedulable")
     _workload(cluster, "b", stuck_reason="WaitingForReady")
