@@ -246,7 +246,7 @@ def invalid(stage: Stage) -> None:
     assert "maxUnavailable" in told_of(stage, name)["InvalidSpec"]
     path = "/spec/template/cliques/0/updateStrategy/maxSurge"
     mended = [{"op": "replace", "path": path, "value": 1}]
-    stage.cluster.patch_json(PODCLIQUESETS, name, mended, namespace=stage.namespace)
+    stage.patch_json(name, mended)
     stage.settle(name)
     stage.settle(other)
 

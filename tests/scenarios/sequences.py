@@ -201,7 +201,7 @@ def interrupted_pods(stage: Stage) -> None:
     assert interrupted.progress(name)["updateStartedAt"] >= started
     stage.settle_updated(name)
     deeds = stage.witness.deeds(name, "w-0-a", again)
-    assert deeds.index("-3s") < max(deeds.index(f"+{index}") for index in range(3))
+    assert deeds.index("-3s") < max(deeds.index(f"+{index}") for index in range(3)), deeds
     assert stage.witness.fewest(name, "w-0-a", mark) == 3
     stage.witness.assert_rules(name, mark)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from rollouts.cluster import Cluster, NotFound, Obj
+from rollouts.cluster import Cluster, NotFound, Obj, Resource
 from rollouts.cluster.resources import (
     NAMESPACES,
     NODES,
@@ -72,7 +72,9 @@ class Stage:
         prepared["metadata"]["namespace"] = self.namespace
         for clique in prepared["spec"]["template"]["cliques"]:
             self._place(clique["spec"]["podSpec"], one_a_node=one_a_node)
-        name: str = self.cluster.create(PODCLIQUESETS, prepared)["metadata"]["name"]
+        created = self.cluster.create(PODCLIQUESETS, prepared)
+        self._hear_of(PODCLIQUESETS, created)
+        name: str = created["metadata"]["name"]
         return name
 
     def _place(self, pod_spec: Obj, *, one_a_node: bool) -> None:
@@ -89,14 +91,7 @@ class Stage:
 
     def settle(self, name: str, seconds: float = DEADLINE) -> Scene:
         """Wait until the workload is complete and the controller says so."""
-        self.witness.wait(lambda scene: scene.has(PODCLIQUESETS, name), f"{name} is seen")
-        version = self.cluster.get(PODCLIQUESETS, name, namespace=self.namespace)["metadata"]["generation"]
-
-        def is_there(scene: Scene) -> bool:
-            is_seen = scene.get(PODCLIQUESETS, name)["metadata"]["generation"] >= version
-            return bool(is_seen and scene.is_complete(name))
-
-        return self.witness.wait(is_there, f"{name} is complete", seconds)
+        return self.witness.wait(lambda scene: scene.is_complete(name), f"{name} is complete", seconds)
 
     def settle_updated(self, name: str, seconds: float = DEADLINE) -> Scene:
         """Wait until the workload is complete with nothing outdated left."""
@@ -107,7 +102,19 @@ class Stage:
 
     def patch(self, name: str, patch: Obj) -> None:
         """Edit the set."""
-        self.cluster.patch_merge(PODCLIQUESETS, name, patch, namespace=self.namespace)
+        self._hear_of(PODCLIQUESETS, self.cluster.patch_merge(PODCLIQUESETS, name, patch, namespace=self.namespace))
+
+    def patch_json(self, name: str, operations: list[Obj]) -> None:
+        """Edit the set where lists are concerned."""
+        answer = self.cluster.patch_json(PODCLIQUESETS, name, operations, namespace=self.namespace)
+        self._hear_of(PODCLIQUESETS, answer)
+
+    def _hear_of(self, kind: Resource, written: Obj) -> None:
+        """Wait until the witness knows of an edit, so that what is asked next is asked about what came of it."""
+        name, version = written["metadata"]["name"], int(written["metadata"]["resourceVersion"])
+        self.witness.wait(
+            lambda scene: int(scene.get(kind, name)["metadata"]["resourceVersion"]) >= version, f"{name} is edited"
+        )
 
     def change(self, name: str, *cliques: str, tag: str = "") -> None:
         """Change the template of cliques, or of all, in one edit."""
@@ -122,7 +129,7 @@ class Stage:
             for index, clique in enumerate(template["cliques"])
             if not cliques or clique["name"] in cliques
         ]
-        self.cluster.patch_json(PODCLIQUESETS, name, operations, namespace=self.namespace)
+        self.patch_json(name, operations)
 
     def switch(self, name: str, strategy: str, **budget: Any) -> None:
         """Change the strategy of the set."""
@@ -135,12 +142,13 @@ class Stage:
     def scale_clique(self, clique: str, replicas: int) -> None:
         """Change how many pods a PodClique is to have, as an autoscaler would."""
         patch = {"spec": {"replicas": replicas}}
-        self.cluster.patch_merge(PODCLIQUES, clique, patch, namespace=self.namespace)
+        self._hear_of(PODCLIQUES, self.cluster.patch_merge(PODCLIQUES, clique, patch, namespace=self.namespace))
 
     def scale_group(self, group: str, replicas: int) -> None:
         """Change how many replicas a scaling group is to have, as an autoscaler would."""
         patch = {"spec": {"replicas": replicas}}
-        self.cluster.patch_merge(PODCLIQUESCALINGGROUPS, group, patch, namespace=self.namespace)
+        answer = self.cluster.patch_merge(PODCLIQUESCALINGGROUPS, group, patch, namespace=self.namespace)
+        self._hear_of(PODCLIQUESCALINGGROUPS, answer)
 
     def kill(self, pod: Obj) -> None:
         """Delete a pod, as somebody who is not the controller."""
