@@ -183,6 +183,7 @@ class Scene:
         return (
             self.is_complete(name)
             and not self.outdated(name)
+            and not self.surge(name)
             and self.status(name).get("updatedReplicas", 0) == replicas
         )
 
@@ -207,6 +208,22 @@ class Scene:
                 return f"{component}: {count.live} live, {count.available} available, {count.wanted} wanted"
         moving = [pod["metadata"]["name"] for pod in self.all(PODS, name) if is_leaving(pod) or is_gated(pod)]
         return f"on their way: {moving}" if moving else ""
+
+    def surge(self, name: str) -> list[str]:
+        """Return the pods and group replicas beyond the wanted indices: surge, or what scaling in has left there."""
+        view = self.view(name)
+        pods = [
+            pod.name
+            for clique in view.cliques.values()
+            for pod in view.pods[clique.name]
+            if not clique.group and pod.index >= clique.replicas
+        ]
+        parts = [
+            clique.name
+            for clique in view.cliques.values()
+            if clique.group and clique.group_replica >= view.groups[clique.group].replicas
+        ]
+        return pods + parts
 
 
 def units_of(scene: Scene, name: str, component: str) -> list[Unit]:

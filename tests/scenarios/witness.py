@@ -323,7 +323,7 @@ def describe(scene: Scene) -> str:
         ]
         try:
             lines += [f"  {component}: {units(scene, name, component)}" for component in scene.counts(name)]
-            lines.append(f"  not settled: {scene.why_not_settled(name) or 'it is'}")
+            lines.append(f"  not settled: {scene.why_not_settled(name) or 'it is'}; outdated: {scene.outdated(name)}")
         except (AssertionError, KeyError) as error:
             lines.append(f"  cannot be counted: {error!r}")
     return "\n".join(lines)
