@@ -86,17 +86,21 @@ class Watcher:
         self._stopped.set()
 
     def _turn(self) -> None:
+        if self._session is None and time.monotonic() < self._not_before:
+            return
         standing = self._leadership.claim()
         if standing is Standing.STANDING_BY:
             self._end_session()
+            self._report.repeat()
             return
         if standing is Standing.NEW:
-            # Nobody had the lease: wake-ups may have been lost with whoever had it, or with what Redis held.
-            self._announcer.wake_everything()
             self._report.repeat()
         try:
             if self._session is None and standing is not Standing.UNKNOWN:
                 self._begin_session()
+            elif standing is Standing.NEW:
+                # The lease was lost under us: by a Redis that has lost more than that, wake-ups for example.
+                self._announcer.wake_everything()
             if self._session is not None:
                 self._look_after(self._session)
         except DatabaseError as error:
@@ -114,8 +118,6 @@ class Watcher:
     # Sessions
 
     def _begin_session(self) -> None:
-        if time.monotonic() < self._not_before:
-            return
         row = mirror.ensure_cluster(self._name, self._source)
         try:
             cluster = self._connect()
@@ -147,7 +149,7 @@ class Watcher:
     def _look_after(self, session: Session) -> None:
         account = session.notebook.read()
         self._report.tell(session.row, explain(account.failures), account)
-        if account.is_complete:
+        if session.is_complete:
             self._failures = 0
         if session.is_obsolete or self._is_lost(session, account):
             self._end_session()
@@ -157,17 +159,14 @@ class Watcher:
 
     def _is_lost(self, session: Session, account: Account) -> bool:
         """Say whether the database no longer has what was written: it was made anew, or rows were dropped."""
-        if not account.is_complete:
-            return False
-        is_complete = models.Cluster.objects.filter(pk=session.row.pk).values_list("complete", flat=True).first()
-        if not is_complete:
+        expected = session.is_complete
+        row = models.Cluster.objects.filter(pk=session.row.pk).values_list("complete", flat=True).first()
+        if row is None or (expected and not row):
             return True
-        if not self._is_time("count"):
+        if not expected or not self._is_time("count"):
             return False
-        # News may be on its way to the database: only what is missing twice is missing.
-        missing = frozenset(
-            resource for resource in account.counts if _count(session, resource) < account.counts[resource]
-        )
+        # News may be on its way: only what is missing twice is missing.
+        missing = frozenset(resource for resource, heard in account.counts.items() if _count(session, resource) < heard)
         lost, self._doubted = missing & self._doubted, missing
         return bool(lost)
 
@@ -183,5 +182,5 @@ _PERIODS: Final = {"count": _COUNT_SECONDS, "purge": _PURGE_SECONDS}
 
 
 def _count(session: Session, resource: Resource) -> int:
-    rows = mirror.MIRRORED[resource].model.objects.filter(cluster=session.row)
-    return rows.count()
+    """Count the rows of a kind, tombstones too: a worker may have heard of an end before we do."""
+    return mirror.MIRRORED[resource].model.everything.filter(cluster=session.row).count()

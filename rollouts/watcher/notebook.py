@@ -19,7 +19,6 @@ class Account:
     counts: Mapping[Resource, int]  # objects by kind, as far as they are in the database
     failures: Mapping[Resource, ClusterError]  # kinds that cannot be heard just now
     words: int  # how often anything was heard
-    is_complete: bool  # every kind was listed to its end
 
 
 class Notebook:
@@ -75,5 +74,4 @@ class Notebook:
                 counts={resource: len(keys) for resource, keys in self._keys.items()},
                 failures=dict(self._failures),
                 words=self._words,
-                is_complete=len(self._synced) == len(self._keys),
             )

@@ -42,8 +42,9 @@ class Report:
         self._tell_row(row, finding, account)
 
     def repeat(self) -> None:
-        """Tell Redis again what it knew: it may have lost it."""
+        """Tell everything again: Redis may have lost it, another watcher may have told something else meanwhile."""
         self._in_redis = None
+        self._on_row = None
 
     def _log(self, finding: Finding | None) -> None:
         if finding and (self._logged is None or finding.code != self._logged.code):

@@ -86,6 +86,7 @@ class Session:
         self._highest: dict[Resource, int] = {}
         self._stopped = threading.Event()
         self._obsolete = threading.Event()
+        self._completed = threading.Event()
         self._listeners = [
             threading.Thread(target=self._listen, args=pair, name=f"{row.name} {pair[0]}")
             for pair in self._watches.items()
@@ -96,6 +97,11 @@ class Session:
     def is_obsolete(self) -> bool:
         """Whether it is over, and another one has to begin from the lists."""
         return self._obsolete.is_set()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every kind has been listed, and the cluster's row says so."""
+        return self._completed.is_set()
 
     def start(self) -> None:
         """Begin."""
@@ -227,6 +233,7 @@ class Session:
         rows = models.Cluster.objects.filter(pk=self.row.pk)
         if not self._insist(rows.update, complete=True):
             raise IntegrityError
+        self._completed.set()
         self._announcer.wake_everything()
         self._announcer.tell_of_cluster()
         logger.info("Cluster %s is mirrored", self.row.name)

@@ -118,14 +118,18 @@ def test_counts_and_signs_of_life_are_told(cluster: Cluster, namespace: str, hea
 def test_changes_wake_their_workload_and_what_changes_nothing_wakes_nobody(
     cluster: Cluster, namespace: str, heard: Heard
 ) -> None:
-    owner = create_set(cluster, namespace)
-    cluster.create(PODS, owned_pod(namespace, "one", owner))
-    wait_until(lambda: shown(namespace) == ["one"], SECONDS)
+    create_set(cluster, namespace, "one")
+    create_set(cluster, namespace, "two")
+    one, two = f"east/{namespace}/one", f"east/{namespace}/two"
+    wait_until(lambda: one in heard.woken and two in heard.woken, SECONDS)
     heard.woken.clear()
-    cluster.patch_merge(PODS, "one", {"metadata": {"annotations": {"seen": "yes"}}}, namespace=namespace)
-    cluster.create(PODS, owned_pod(namespace, "two", owner))
-    wait_until(lambda: shown(namespace) == ["one", "two"], SECONDS)
-    wait_until(lambda: heard.woken == [f"east/{namespace}/my"], SECONDS, lambda: str(heard.woken))
+    # What one has to say is heard before what two has to say: both are told by the same watch.
+    touched = {"metadata": {"managedFields": [{}]}}
+    version = cluster.patch_merge(PODCLIQUESETS, "one", touched, namespace=namespace)["metadata"]["resourceVersion"]
+    cluster.patch_merge(PODCLIQUESETS, "two", {"spec": {"replicas": 2}}, namespace=namespace)
+    wait_until(lambda: two in heard.woken, SECONDS)
+    assert heard.woken == [two]
+    assert models.Workload.objects.get(namespace=namespace, name="one").resource_version == int(version)
 
 
 def test_pods_of_others_are_not_mirrored(cluster: Cluster, namespace: str, heard: Heard) -> None:
@@ -162,7 +166,7 @@ def test_wake_ups_wait_for_redis_and_then_everything_is_woken(cluster: Cluster, 
     heard.woken.clear()
     heard.is_redis_away = True
     create_set(cluster, namespace, "loud")
-    wait_until(lambda: models.Workload.objects.filter(namespace=namespace).count() == 2, SECONDS)
+    wait_until(lambda: heard.refused > 0, SECONDS)
     assert heard.woken == []
     heard.is_redis_away = False
     wait_until(lambda: {f"east/{namespace}/quiet", f"east/{namespace}/loud"} <= set(heard.woken), SECONDS)
@@ -250,13 +254,34 @@ def test_a_cluster_that_never_answers_is_said(redis: Redis, tmp_path: Path) -> N
     assert not is_complete("away")
 
 
+def test_a_dropped_row_of_a_cluster_that_is_away_comes_back_with_its_trouble(redis: Redis, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(kubeconfig_to_nowhere())
+    with watching("away", partial(Cluster, kubeconfig(config), patience=EAGER), redis):
+        wait_until(lambda: trouble("away")[0] == "Unreachable", SECONDS)
+        models.Cluster.objects.all().delete()
+        wait_until(lambda: trouble("away")[0] == "Unreachable", SECONDS)
+
+
+def test_whoever_leads_again_tells_again_how_the_cluster_is(
+    cluster: Cluster, sandbox: SandboxProcess, heard: Heard, redis: Redis
+) -> None:
+    lease = redis.get("grove:leader:east")
+    assert lease is not None
+    redis.set("grove:leader:east", "another watcher", px=700)
+    models.Cluster.objects.update(trouble_code="Unreachable", trouble="as the other one had it", complete=True)
+    wait_until(lambda: redis.get("grove:leader:east") == lease, SECONDS)
+    wait_until(lambda: trouble("east") == ("", ""), SECONDS)
+
+
 def test_a_configuration_that_cannot_be_used_is_said_and_tried_again(
     sandbox: SandboxProcess, redis: Redis, tmp_path: Path
 ) -> None:
     config = tmp_path / "config"
-    with watching("late", lambda: Cluster(kubeconfig(config), patience=EAGER), redis):
+    with watching("late", lambda: Cluster(kubeconfig(config), patience=EAGER), redis) as listening:
         wait_until(lambda: trouble("late")[0] == "Misconfigured", SECONDS)
         assert "does not exist" in trouble("late")[1]
+        assert listening.woken == []
         shutil.copy(sandbox.kubeconfig, config)
         wait_until(lambda: is_complete("late"), SECONDS)
         wait_until(lambda: trouble("late") == ("", ""), SECONDS)

@@ -24,10 +24,12 @@ class Heard:
     woken: list[str] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     is_redis_away: bool = False
+    refused: int = 0  # wake-ups while Redis was away
 
     def wake(self, keys: Iterable[str]) -> bool:
         """Take wake-ups as the queue does."""
         if self.is_redis_away:
+            self.refused += 1
             return False
         self.woken += keys
         return True
