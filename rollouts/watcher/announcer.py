@@ -87,15 +87,18 @@ class Announcer:
             keys, self._keys = self._keys, set()
             changes, self._changes = self._changes, []
             everything, self._everything = self._everything, False
-        if changes:
-            self._publish(changes)
         try:
+            if changes:
+                self._publish(changes)
             if everything:
                 keys |= _list_keys(self._cluster)
             if not keys or self._wake(keys):
                 return True
         except DatabaseError as error:
             logger.warning("The workloads of %s cannot be read (%s); trying again", self._cluster, type(error).__name__)
+        except Exception:
+            # Whatever it is: without this thread nobody would be woken any more.
+            logger.exception("The workloads of %s cannot be woken; trying again", self._cluster)
         finally:
             if everything:
                 connection.close()

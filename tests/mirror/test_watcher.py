@@ -124,7 +124,7 @@ def test_changes_wake_their_workload_and_what_changes_nothing_wakes_nobody(
     wait_until(lambda: one in heard.woken and two in heard.woken, SECONDS)
     heard.woken.clear()
     # What one has to say is heard before what two has to say: both are told by the same watch.
-    touched = {"metadata": {"managedFields": [{}]}}
+    touched: Obj = {"metadata": {"managedFields": [{}]}}
     version = cluster.patch_merge(PODCLIQUESETS, "one", touched, namespace=namespace)["metadata"]["resourceVersion"]
     cluster.patch_merge(PODCLIQUESETS, "two", {"spec": {"replicas": 2}}, namespace=namespace)
     wait_until(lambda: two in heard.woken, SECONDS)
@@ -170,6 +170,13 @@ def test_wake_ups_wait_for_redis_and_then_everything_is_woken(cluster: Cluster, 
     assert heard.woken == []
     heard.is_redis_away = False
     wait_until(lambda: {f"east/{namespace}/quiet", f"east/{namespace}/loud"} <= set(heard.woken), SECONDS)
+
+
+def test_a_failure_to_tell_is_no_reason_to_stop_waking(cluster: Cluster, namespace: str, heard: Heard) -> None:
+    heard.failures = [RuntimeError("what nobody thought of")]
+    create_set(cluster, namespace)
+    wait_until(lambda: f"east/{namespace}/my" in heard.woken, SECONDS)
+    assert heard.failures == []
 
 
 def test_a_lost_lease_wakes_everything_once_more(cluster: Cluster, namespace: str, heard: Heard, redis: Redis) -> None:

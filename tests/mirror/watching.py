@@ -25,6 +25,7 @@ class Heard:
     changes: list[Change] = field(default_factory=list)
     is_redis_away: bool = False
     refused: int = 0  # wake-ups while Redis was away
+    failures: list[Exception] = field(default_factory=list)  # to be met by those who publish, one each
 
     def wake(self, keys: Iterable[str]) -> bool:
         """Take wake-ups as the queue does."""
@@ -36,6 +37,8 @@ class Heard:
 
     def publish(self, changes: Sequence[Change]) -> None:
         """Take changes as the feed does."""
+        if self.failures:
+            raise self.failures.pop()
         self.changes += changes
 
 
