@@ -1,12 +1,11 @@
 """Carries a plan out: writes to the cluster in the order of the plan, many at once, each with its preconditions.
 
-Before it: `engine.planner`, whose actions are ordered so that stopping after any of them does no harm. After it: the
-reconciler, which stores every answer in the mirror, so that the next pass sees what this one wrote.
+Before it: `engine.planner`, whose actions are ordered so that stopping after any of them does no harm. After it:
+`course`, which goes on from the answers, and the reconciler, which stores every one of them in the mirror.
 
-The invariants: the stages of a plan (creates, patches, deletes, gates, statuses) follow each other, and only statuses
-that tell of no delete go along with the stage before them; of a replica of the set that is deleted whole, the parts go
-in the order of the plan; nothing is written to an object that is not the one the plan has seen (uid) or, where it
-matters, not as the plan has seen it (resourceVersion).
+The invariants: the stages of a plan (creates, patches, deletes, gates, statuses) follow each other; of a replica of the
+set that is deleted whole, the parts go in the order of the plan; nothing is written to an object that is not the one
+the plan has seen (uid) or, where it matters, not as the plan has seen it (resourceVersion).
 
 What can happen to a write, and what follows:
 
@@ -161,11 +160,6 @@ def apply_plan(cluster: Cluster, actions: Sequence[Action], scene: Scene, applie
     applied.is_cut_short = len(actions) > WRITES_A_PASS
 
 
-def apply_status(cluster: Cluster, namespace: str, write: WriteStatus, version: str, applied: Applied) -> None:
-    """Write one status."""
-    _Run(cluster, namespace, {(write.kind, write.name): version}, applied).carry_out([write])
-
-
 def find_out(cluster: Cluster, namespace: str, doubts: Iterable[Doubt]) -> Applied:
     """Learn what became of writes; raises what keeps the cluster from answering."""
     run = _Run(cluster, namespace, {}, Applied())
@@ -206,27 +200,12 @@ def name_of(action: Action) -> str:
 
 def _parts(actions: Sequence[Action], observed: Observed) -> Iterator[Sequence[Action]]:
     """Cut a plan into parts that are carried out one after the other, the actions within a part all at once."""
-    for stage in _stages(actions):
+    for _, members in groupby(actions, type):
+        stage = [*members]
         deletes = [action for action in stage if isinstance(action, Delete)]
         for part in compute_rounds(deletes, observed) if deletes else [stage]:
             for start in range(0, len(part), _WRITES_AT_ONCE):
                 yield part[start : start + _WRITES_AT_ONCE]
-
-
-def _stages(actions: Sequence[Action]) -> list[list[Action]]:
-    """Return the stages of a plan.
-
-    Statuses tell what was found, not what is done about it, so they need not wait for the stage before: unless it
-    deletes, since what was chosen to be deleted is told as well, or changes the very objects whose status it is.
-    """
-    stages: list[list[Action]] = [[*members] for _, members in groupby(actions, type)]
-    if len(stages) > 1 and isinstance(stages[-1][0], WriteStatus) and not any(map(_is_before_status, actions)):
-        stages[-2:] = [stages[-2] + stages[-1]]
-    return stages
-
-
-def _is_before_status(action: Action) -> bool:
-    return isinstance(action, Delete) or (isinstance(action, Patch) and action.kind in (Kind.CLIQUE, Kind.GROUP))
 
 
 def compute_rounds(deletes: Sequence[Delete], observed: Observed) -> list[list[Delete]]:

@@ -85,6 +85,11 @@ class Book:
         self._is_read = False
 
     @property
+    def workload(self) -> Workload:
+        """The workload whose history it is."""
+        return self._subject.workload
+
+    @property
     def newest(self) -> Rollout | None:
         """The newest rollout of the workload."""
         if not self._is_read:
@@ -243,7 +248,9 @@ def _follow(rollout: Rollout, told: _Told, now: float) -> bool:
         return False
     if told.ended is not None:
         text = f"The update of {rollout.name} to {rollout.to_hash} has ended."
-        return _end(rollout, Outcome.COMPLETE, told.ended, text)
+        # The status tells whole seconds; within that one the clock of the pass says more.
+        is_now = 0 <= now - told.ended.timestamp() < 1
+        return _end(rollout, Outcome.COMPLETE, _moment(now) if is_now else told.ended, text)
     if told.is_stuck == (rollout.outcome == Outcome.STUCK):
         return False
     at = told.since or _moment(now)

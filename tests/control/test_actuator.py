@@ -363,9 +363,6 @@ class Notes:
     def patch_merge(self, _resource: Resource, name: str, _patch: Obj, **_place: Any) -> Obj:
         return self._note("patch", name)
 
-    def update(self, _resource: Resource, obj: Obj, **_options: Any) -> Obj:
-        return self._note("update", obj["metadata"]["name"])
-
     def _note(self, verb: str, name: str) -> Obj:
         with self._lock:
             self.calls.append((verb, name))
@@ -447,28 +444,6 @@ def test_stages_follow_each_other() -> None:
     patches = [Patch(Kind.CLIQUE, name, "u", "", {}) for name in ("p", "q")]
     apply_to(notes, bare("a"), bare("b"), *patches, *going(Kind.POD, "x", "y"), observed=observed)
     assert [verb for verb, _ in notes.calls] == ["create"] * 2 + ["patch"] * 2 + ["delete"] * 2
-
-
-def test_statuses_go_along_with_what_they_do_not_tell_of() -> None:
-    together = threading.Barrier(2, timeout=10)
-
-    def answer(_name: str) -> Obj:
-        together.wait()
-        return {"metadata": {"uid": "u", "resourceVersion": "1"}}
-
-    notes = Notes(answer)
-    status = WriteStatus(Kind.CLIQUE, "c", "u", {})
-    applied = apply_to(notes, bare("a"), status, observed=Observed(cliques=(clique_in("c", 0),)))
-    assert len(applied.of(Fate.DONE)) == 2
-
-
-@pytest.mark.parametrize("first", [Delete(Kind.POD, "x", "u-x", "Outdated"), Patch(Kind.CLIQUE, "c", "u", "", {})])
-def test_statuses_wait_for_deletes_and_for_changes_of_the_same_objects(first: Action) -> None:
-    notes = Notes()
-    observed = Observed(pods=pods(("x", "c", "old")), cliques=(clique_in("c", 0),))
-    statuses = [WriteStatus(Kind.CLIQUE, "c", "u", {}), WriteStatus(Kind.SET, "chat", "u", {})]
-    apply_to(notes, first, *statuses, observed=observed)
-    assert [verb for verb, _ in notes.calls[1:]] == ["update", "update"]
 
 
 def test_nothing_is_sent_after_a_write_without_an_answer() -> None:

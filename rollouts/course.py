@@ -1,0 +1,174 @@
+"""The writes of one pass, round by round: plan, write, go on from the answers, until nothing is left to write.
+
+Before it: the reconciler, with a workload as the mirror has it. After it: `actuator`, which carries out what a round
+decides. A pod is replaced by a delete, a create, a reference in its gang and an open gate, each possible once the one
+before is answered; so a round follows the other on the answers themselves, and the mirror is told once, at the end.
+
+Statuses tell what is found, and nobody acts on them sooner than on the next pass. So they are planned on with as if
+they were written, and written once, in the end. The exception is the beginning of an update, which must stand in the
+cluster before anything is replaced for it.
+
+The invariants: `note` has heard of a round before anything of it is sent; nothing is decided on a view that an answer
+has shown to be out of date; what others do meanwhile is seen soon, since after a moment no new round is begun.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from rollouts.actuator import Answer, Applied, Fate, Scene, apply_plan, kind_of
+from rollouts.cluster import Cluster
+from rollouts.engine.actions import Action, Kind, Moment, Plan, WriteStatus
+from rollouts.engine.observed import Clique, Group, Observed
+from rollouts.engine.planner import plan
+from rollouts.engine.workload import Workload
+from rollouts.mirror import Seen
+from rollouts.mirror.folding import fold
+
+Status = Mapping[str, Any]
+Key = tuple[Kind, str]
+T = TypeVar("T", Clique, Group)
+
+ROUNDS: Final = 16
+SECONDS: Final = 1.0  # after which no new round is begun
+
+
+@dataclass(frozen=True, slots=True)
+class Bearings:
+    """What a course is steered by."""
+
+    workload: Workload
+    now: float
+    # Hears of each round before it is sent: the plan, its writes without statuses, the set's status as it will be.
+    note: Callable[[Plan, Sequence[Action], Status], None]
+    # Puts into the set's status what is to be said besides the plan, given all answers so far.
+    judge: Callable[[Status, Applied], Status]
+
+
+class Course:
+    """A workload on its way through one pass."""
+
+    def __init__(self, cluster: Cluster, seen: Seen, bearings: Bearings) -> None:
+        metadata = seen.manifest["metadata"]
+        self.applied = Applied()  # everything that was sent, and what became of it
+        self.observed = seen.observed  # as it is by now
+        self.moments: list[Moment] = []
+        self.decided = Plan((), (), (), (), None)  # by the last round
+        self.is_unfinished = False  # more could have been written
+        self._cluster = cluster
+        self._namespace: str = metadata["namespace"]
+        self._name: str = metadata["name"]
+        self._uid = seen.uid
+        self._version = seen.resource_version
+        self._bearings = bearings
+        self._stored: dict[Key, Any] = {(Kind.SET, self._name): seen.observed.status}  # statuses in the cluster
+        self._told: dict[Key, WriteStatus] = {}  # statuses that are planned on with
+
+    def run(self) -> None:
+        """Go on until nothing is left to write, or somebody has to look anew."""
+        deadline = time.monotonic() + SECONDS
+        for _ in range(ROUNDS):
+            self.decided = plan(self._bearings.workload, self.observed, self._bearings.now)
+            moves = [action for action in self.decided.actions if not isinstance(action, WriteStatus)]
+            is_told = self._tell(action for action in self.decided.actions if isinstance(action, WriteStatus))
+            self.moments += self.decided.moments
+            self._bearings.note(self.decided, moves, self.observed.status)
+            if any(moment.reason == "UpdateStarted" for moment in self.decided.moments):
+                if not self._write_statuses(goes_on=True):
+                    return
+            elif moves:
+                if not self._write(moves):
+                    return
+            elif not is_told:
+                self._write_statuses()
+                return
+            if time.monotonic() > deadline:
+                break
+        self.is_unfinished = True
+        self._write_statuses(only_set=True)
+
+    def _write(self, moves: Sequence[Action]) -> bool:
+        """Carry out what a round decided; return whether the next one can be planned on the answers."""
+        answers, is_cut_short = self._send(moves)
+        fates = {answer.fate for answer in answers}
+        if fates & {Fate.UNKNOWN, Fate.OUTRUN}:
+            return False
+        self._take_in(answers)
+        if Fate.DENIED in fates:
+            self._write_statuses()
+            return False
+        if is_cut_short:
+            self.is_unfinished = True
+            self._write_statuses(only_set=True)
+        return not is_cut_short
+
+    def _send(self, actions: Sequence[Action]) -> tuple[list[Answer], bool]:
+        sent = Applied()
+        try:
+            apply_plan(self._cluster, actions, Scene(self._namespace, self.observed, self._version), sent)
+        finally:
+            self.applied.answers += sent.answers
+        return sent.answers, sent.is_cut_short
+
+    def _take_in(self, answers: Sequence[Answer]) -> None:
+        """Go on from what was answered."""
+        self.observed = fold(self.observed, self._uid, Applied([*answers]).changes())
+        for answer in answers:
+            if kind_of(answer.action) is Kind.SET and answer.found is not None:
+                self._version = answer.found["metadata"]["resourceVersion"]
+                self.observed = replace(self.observed, status=answer.found.get("status") or {})
+        # An answer brings the status that is stored, not the one that is planned on with.
+        self.observed = _with_statuses(self.observed, self._told.values())
+
+    # Statuses.
+
+    def _tell(self, writes: Iterable[WriteStatus]) -> bool:
+        """Plan on with statuses as if they were written."""
+        news = list(writes)
+        stored = {(Kind.CLIQUE, one.name): one.status for one in self.observed.cliques} if news else {}
+        stored |= {(Kind.GROUP, one.name): one.status for one in self.observed.groups} if news else {}
+        for write in news:
+            key = (write.kind, write.name)
+            self._stored.setdefault(key, stored.get(key))
+            self._told[key] = write
+        self.observed = _with_statuses(self.observed, news)
+        return bool(news)
+
+    def _write_statuses(self, *, only_set: bool = False, goes_on: bool = False) -> bool:
+        """Write the statuses that differ from what is stored; return whether all of them were taken."""
+        key = (Kind.SET, self._name)
+        writes = [] if only_set else [one for at, one in self._told.items() if at != key and self._is_news(one)]
+        status = self._bearings.judge(self.observed.status, self.applied)
+        if status != self._stored[key]:
+            writes.append(WriteStatus(Kind.SET, self._name, self._uid, status))
+        answers = self._send(writes)[0] if writes else []
+        if goes_on:
+            for answer in answers:
+                if isinstance(answer.action, WriteStatus):
+                    self._told.pop((answer.action.kind, answer.action.name), None)
+            self._take_in(answers)
+            self._stored = {key: self.observed.status}
+        return all(answer.fate is Fate.DONE for answer in answers)
+
+    def _is_news(self, write: WriteStatus) -> bool:
+        return bool(write.status != self._stored[write.kind, write.name])
+
+
+def _with_statuses(observed: Observed, writes: Iterable[WriteStatus]) -> Observed:
+    """Return what is observed with other statuses."""
+    by_kind: dict[Kind, dict[str, Any]] = {}
+    for write in writes:
+        by_kind.setdefault(write.kind, {})[write.name] = write.status
+    if Kind.SET in by_kind:
+        (status,) = by_kind[Kind.SET].values()
+        observed = replace(observed, status=status)
+    if Kind.CLIQUE in by_kind:
+        observed = replace(observed, cliques=_put_statuses(observed.cliques, by_kind[Kind.CLIQUE]))
+    if Kind.GROUP in by_kind:
+        observed = replace(observed, groups=_put_statuses(observed.groups, by_kind[Kind.GROUP]))
+    return observed
+
+
+def _put_statuses(objects: tuple[T, ...], statuses: dict[str, Any]) -> tuple[T, ...]:
+    return tuple(replace(one, status=statuses[one.name]) if one.name in statuses else one for one in objects)
