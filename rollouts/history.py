@@ -16,7 +16,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -103,7 +103,7 @@ class Book:
         if told is None or not moments:
             return False
         with transaction.atomic():
-            rollout = self._find(told) or self._begin(told)
+            rollout = self.newest if self.newest is not None and self._is_on_record(told) else self._begin(told)
             _add_steps(rollout, _make_steps(plan, moments), _moment(self._now))
         return True
 
@@ -119,18 +119,17 @@ class Book:
             if told is None or (self.newest is not None and _agrees(self.newest, told)):
                 continue
             with transaction.atomic():
-                rollout = self._find(told)
-                if rollout is None and (self.newest is None or told.started >= self.newest.started):
-                    rollout = self._begin(told)
+                if not self._is_on_record(told):
+                    self._begin(told)
                     changed = True
-                if rollout is not None:
-                    changed |= _follow(rollout, told, self._now)
+                if self.newest is not None and _is_same(self.newest, told):
+                    changed |= _follow(self.newest, told, self._now)
         return changed
 
-    def _find(self, told: _Told) -> Rollout | None:
-        if self.newest is None or _is_same(self.newest, told):
-            return self.newest
-        return _rollouts(self._subject).filter(to_hash=told.to_hash, started=told.started).first()
+    def _is_on_record(self, told: _Told) -> bool:
+        """Say whether the newest rollout is the one that is told of, or came after it."""
+        newest = self.newest
+        return newest is not None and (_is_same(newest, told) or told.started < _second(newest.started))
 
     def _begin(self, told: _Told) -> Rollout:
         self._newest = _begin(self._subject, told, self.newest)
@@ -199,7 +198,7 @@ def _agrees(rollout: Rollout, told: _Told) -> bool:
 
 
 def _is_same(rollout: Rollout, told: _Told) -> bool:
-    return rollout.to_hash == told.to_hash and rollout.started == told.started
+    return rollout.to_hash == told.to_hash and _second(rollout.started) == told.started
 
 
 # ---- rollouts
@@ -216,24 +215,27 @@ def _begin(subject: Subject, told: _Told, former: Rollout | None) -> Rollout:
     from_hash = ""
     if former is not None:
         from_hash = former.from_hash if former.to_hash == told.to_hash else former.to_hash
-    strategy = str(subject.workload.strategy)
+    strategy, started = str(subject.workload.strategy), told.started
+    if former is not None and _second(former.started) == started:
+        # There and back within the second: the status cannot tell the two apart, their order can.
+        started = former.started + timedelta(milliseconds=1)
     rollout, is_new = Rollout.objects.get_or_create(
         cluster=subject.cluster,
         workload_uid=subject.uid,
         to_hash=told.to_hash,
-        started=told.started,
+        started=started,
         defaults={
             "namespace": subject.namespace,
             "name": subject.name,
             "from_hash": from_hash,
             "strategy": strategy,
-            "observed_at": told.started,
+            "observed_at": started,
         },
     )
     if is_new:
         begins = f"An update of {subject.name} to {told.to_hash} begins ({strategy})."
         text = begins if former is not None else f"{subject.name} is deployed with {told.to_hash}."
-        _add_steps(rollout, [Step(reason="UpdateStarted", component=subject.name, text=text)], told.started)
+        _add_steps(rollout, [Step(reason="UpdateStarted", component=subject.name, text=text)], started)
         was_there = _ensure_revision(subject, told)
         for other in _rollouts(subject).filter(ended=None).exclude(pk=rollout.pk):
             outcome = Outcome.ROLLED_BACK if was_there and other.to_hash != told.to_hash else Outcome.SUPERSEDED
@@ -398,6 +400,10 @@ def _fingerprint(*told: str) -> str:
 
 def _moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
+
+
+def _second(moment: datetime) -> datetime:
+    return moment.replace(microsecond=0)
 
 
 # ---- what almost every pass of a rollout asks and says, in words that need not be put together each time

@@ -161,6 +161,14 @@ def test_two_updates_within_a_second_are_two_rollouts() -> None:
     assert outcomes() == [("one", "Complete"), ("two", "Superseded"), ("three", "")]
 
 
+def test_there_and_back_within_a_second_are_three_rollouts() -> None:
+    see("one", deployed(complete=CREATED))
+    see("two", updating("two", CREATED))
+    see("one", updating("two", CREATED), updating("one", CREATED))
+    see("one", updating("one", CREATED, ended=CREATED + 3))
+    assert outcomes() == [("one", "Complete"), ("two", "RolledBack"), ("one", "Complete")]
+
+
 def test_an_older_status_changes_nothing() -> None:
     see("two", updating("two", CREATED + 100))
     see("three", updating("three", CREATED + 130))
