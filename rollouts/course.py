@@ -20,8 +20,10 @@ from typing import Any, Final, TypeVar
 from rollouts.actuator import Answer, Applied, Fate, Scene, apply_plan, kind_of
 from rollouts.cluster import Cluster
 from rollouts.engine.actions import Action, Kind, Moment, Plan, WriteStatus
+from rollouts.engine.arrange import arrange
 from rollouts.engine.observed import Clique, Group, Observed
-from rollouts.engine.planner import plan
+from rollouts.engine.planner import plan_tree
+from rollouts.engine.shape import make_shape
 from rollouts.engine.workload import Workload
 from rollouts.mirror import Seen
 from rollouts.mirror.folding import fold
@@ -62,6 +64,7 @@ class Course:
         self._uid = seen.uid
         self._version = seen.resource_version
         self._bearings = bearings
+        self._shape = make_shape(bearings.workload)
         self._stored: dict[Key, Any] = {(Kind.SET, self._name): seen.observed.status}  # statuses in the cluster
         self._told: dict[Key, WriteStatus] = {}  # statuses that are planned on with
 
@@ -69,7 +72,7 @@ class Course:
         """Go on until nothing is left to write, or somebody has to look anew."""
         deadline = time.monotonic() + SECONDS
         for _ in range(ROUNDS):
-            self.decided = plan(self._bearings.workload, self.observed, self._bearings.now)
+            self.decided = self._plan()
             moves = [action for action in self.decided.actions if not isinstance(action, WriteStatus)]
             is_told = self._tell(action for action in self.decided.actions if isinstance(action, WriteStatus))
             self.moments += self.decided.moments
@@ -87,6 +90,10 @@ class Course:
                 break
         self.is_unfinished = True
         self._write_statuses(only_set=True)
+
+    def _plan(self) -> Plan:
+        tree = arrange(self._shape, self.observed)
+        return plan_tree(self._shape, tree, self.observed.status, self._bearings.now)
 
     def _write(self, moves: Sequence[Action]) -> bool:
         """Carry out what a round decided; return whether the next one can be planned on the answers."""

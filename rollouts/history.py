@@ -108,10 +108,9 @@ class Book:
         return True
 
     def record(self, statuses: Iterable[Status]) -> bool:
-        """Let the newest rollout follow the status; return whether it had something to learn.
+        """Let the newest rollout follow statuses in the order in which they were in force; say if there was news.
 
-        Given the status that the pass found and the one that it left behind: between the two an update may have ended
-        and another begun.
+        A pass tells the one that it found before anything else, and in the end those that it has written.
         """
         changed = False
         for status in statuses:

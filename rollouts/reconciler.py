@@ -134,7 +134,7 @@ class _Pass:
         self._namespace: str = seen.manifest["metadata"]["namespace"]
         self._name: str = seen.manifest["metadata"]["name"]
         self._doubts: list[actuator.Doubt] = []  # noted by this pass
-        self._is_noted = False  # there are new steps on the timeline
+        self._is_noted = False  # there is something new on the timeline
 
     # The three things that a pass can be.
 
@@ -162,7 +162,9 @@ class _Pass:
 
     def carry_out(self, workload: Workload, effective: Effective, findings: Sequence[Finding]) -> Outcome:
         """Act, and put on record what came of it."""
+        before = self._seen.observed.status
         book = history.Book(self._subject(workload), self._now)
+        self._is_noted = book.record([before])  # what an earlier pass did not get to
         bearings = Bearings(
             workload=workload,
             now=self._now,
@@ -171,13 +173,13 @@ class _Pass:
         )
         course = Course(self._cluster, self._seen, bearings)
         news = self._act(course)
-        statuses = [self._seen.observed.status, *_statuses(course.applied)]
-        is_recorded = self._record(book, course, statuses)
-        told = self._choose_events(course, statuses[0], statuses[-1])
-        if findings and find_condition(statuses[0], VALID).get("message") != _sentence(findings):
+        statuses = _statuses(course.applied)
+        self._record(book, course, statuses)
+        told = self._choose_events(course, before, statuses[-1] if statuses else before)
+        if findings and find_condition(before, VALID).get("message") != _sentence(findings):
             told.append(self._invalid(findings))
         events.tell(self._cluster, self._seen.manifest, told, self._now)
-        self._publish(news, timeline=self._is_noted or is_recorded)
+        self._publish(news, timeline=self._is_noted)
         return self._conclude(course, effective, news)
 
     # Acting.
@@ -238,12 +240,10 @@ class _Pass:
             template=self._seen.manifest["spec"]["template"],
         )
 
-    def _record(self, book: history.Book, course: Course, statuses: Sequence[Status]) -> bool:
-        changed = book.record(statuses)
-        if book.newest is None or (book.newest.ended is not None and not changed):
-            return False
-        counts = count_pods(book.workload, course.observed)
-        return history.sample(book.newest, counts, self._now) or changed
+    def _record(self, book: history.Book, course: Course, statuses: Sequence[Status]) -> None:
+        self._is_noted |= book.record(statuses)
+        if book.newest is not None and (book.newest.ended is None or self._is_noted):
+            self._is_noted |= history.sample(book.newest, count_pods(book.workload, course.observed), self._now)
 
     def _choose_events(self, course: Course, before: Status, after: Status) -> list[Event]:
         """Return what to tell on the set; nothing of what the set's status did not take, as that is planned anew."""
