@@ -22,13 +22,14 @@ from types import TracebackType
 from typing import Self
 
 from rollouts.cluster import Changed, Cluster, Deleted, Obj, Resource, Synced, Watch
-from rollouts.cluster.resources import PODCLIQUESETS
+from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODCLIQUESETS, PODS
 from rollouts.engine import names
 from rollouts.engine.workload import Strategy
 from tests.engine.chance import Count
-from tests.scenarios.scene import WATCHED, Scene, Unit, units_of
+from tests.scenarios.scene import WATCHED, Scene, Unit, is_leaving, is_ready, units_of
 
 LAG = 3.0
+_COUNTED = (PODCLIQUESETS, PODCLIQUESCALINGGROUPS, PODCLIQUES, PODS)
 DEADLINE = 90.0
 
 
@@ -243,7 +244,7 @@ class Judge:
 
     def look_at(self, step: Step) -> None:
         """Assert that a write broke no rule."""
-        if not self._concerns(step.event):
+        if not self._concerns(step):
             return
         if not step.after.has(PODCLIQUESETS, self.name):
             self._counted = {}
@@ -257,10 +258,14 @@ class Judge:
             if step.event.version > self.since and (component == self.name or not is_whole):
                 self._judge(step, component, before[component], after[component])
 
-    def _concerns(self, event: Event) -> bool:
-        metadata = event.obj["metadata"]
+    def _concerns(self, step: Step) -> bool:
+        """Say whether a write is about the workload and about anything that is counted."""
+        event, metadata = step.event, step.event.obj["metadata"]
         is_set = event.resource is PODCLIQUESETS and metadata["name"] == self.name
-        return is_set or (metadata.get("labels") or {}).get(names.PART_OF) == self.name
+        if event.resource not in _COUNTED or not (is_set or _part_of(event.obj) == self.name):
+            return False
+        former = step.before.tables[event.resource].get(metadata["name"])
+        return event.gone or former is None or _gist(former) != _gist(event.obj)
 
     def _judge(self, step: Step, component: str, before: Count, after: Count) -> None:
         ceiling = max(one.ceilings[component] for one in self._lately if component in one.ceilings)
@@ -306,6 +311,16 @@ class Judge:
         return (
             f"{component}: {before} → {after} by the {deed} of {of} (version {event.version})\n{describe(step.after)}"
         )
+
+
+def _part_of(obj: Obj) -> str:
+    return str((obj["metadata"].get("labels") or {}).get(names.PART_OF, ""))
+
+
+def _gist(obj: Obj) -> tuple[object, ...]:
+    """Return what of an object is counted."""
+    metadata = obj["metadata"]
+    return metadata["uid"], metadata.get("generation"), metadata.get("labels"), is_leaving(obj), is_ready(obj)
 
 
 def describe(scene: Scene) -> str:
