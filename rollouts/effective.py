@@ -27,6 +27,8 @@ MAX_UNAVAILABLE: Final = "maxUnavailable"
 MAX_SURGE: Final = "maxSurge"
 _BUDGET: Final = {MAX_UNAVAILABLE: DEFAULT_MAX_UNAVAILABLE, MAX_SURGE: DEFAULT_MAX_SURGE}
 _LISTS: Final = ("cliques", "podCliqueScalingGroups")
+# Digits; Python reads no number of thousands of them, and one such record must not stop the passes of all workloads.
+_LONGEST_NUMBER: Final = 20
 
 Part = tuple[str, str]
 """A part of a strategy: the name of a clique or scaling group, empty for the set itself, and the field."""
@@ -245,4 +247,6 @@ def parse_budget(value: IntOrPercent | None) -> IntOrPercent | None:
     >>> parse_budget("2"), parse_budget("25%"), parse_budget(3), parse_budget(None)
     (2, '25%', 3, None)
     """
-    return int(value) if isinstance(value, str) and value.isdecimal() else value
+    if isinstance(value, str) and value.isdecimal() and len(value) <= _LONGEST_NUMBER:
+        return int(value)
+    return value
