@@ -36,6 +36,7 @@ Row = dict[str, Any]
 
 _GROVE: Final = "grove.io/"
 _LARGEST_INT: Final = 2**31 - 1
+_LARGEST_VERSION: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def make_row(table: Table, obj: Obj) -> Row:
 def version_of(obj: Obj) -> int:
     """Return the resourceVersion as the number that it is; 0 when it is not told."""
     text = obj["metadata"].get("resourceVersion")
-    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else 0
+    return min(int(text), _LARGEST_VERSION) if isinstance(text, str) and text.isascii() and text.isdigit() else 0
 
 
 def _digest(row: Row) -> int:
@@ -154,7 +155,7 @@ def _clique(obj: Obj) -> Row:
         "group": group,
         "group_replica": group_replica if group else -1,
         "template_hash": labels.get(names.TEMPLATE_HASH, ""),
-        "template_keys": _text(_mapping(obj["metadata"].get("annotations")).get(TEMPLATE_KEYS)),
+        "template_keys": _clean(_text(_mapping(obj["metadata"].get("annotations")).get(TEMPLATE_KEYS))),
         **_scaled(obj, spec),
         "status": _json(_mapping(obj.get("status"))),
     }
@@ -172,11 +173,11 @@ def _scaled(obj: Obj, spec: Mapping[str, Any]) -> Row:
 
 
 def _gang(obj: Obj) -> Row:
-    groups = _mapping(obj.get("spec")).get("podgroups") or ()
+    groups = _mappings(_mapping(obj.get("spec")).get("podgroups"))
     pod_groups = {
         _text(group.get("name")): [
             _int(group.get("minReplicas")),
-            [_text(reference.get("name")) for reference in group.get("podReferences") or ()],
+            [_text(reference.get("name")) for reference in _mappings(group.get("podReferences"))],
         ]
         for group in groups
     }
@@ -196,7 +197,7 @@ def _pod(obj: Obj) -> Row:
     spec, status, labels = _mapping(obj.get("spec")), _mapping(obj.get("status")), _labels(obj)
     ready = _conditions(status).get("Ready", {})
     is_ready = ready.get("status") == "True"
-    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    containers = [*_mappings(status.get("initContainerStatuses")), *_mappings(status.get("containerStatuses"))]
     reason, message = ("", "") if is_ready else _why_not_ready(status, containers)
     return {
         **_owned(obj, "PodClique"),
@@ -209,13 +210,13 @@ def _pod(obj: Obj) -> Row:
         "phase": _text(status.get("phase")),
         "ready": is_ready,
         "ready_since": parse_time(ready.get("lastTransitionTime")),
-        "gated": any(gate.get("name") == names.GATE for gate in spec.get("schedulingGates") or ()),
+        "gated": any(gate.get("name") == names.GATE for gate in _mappings(spec.get("schedulingGates"))),
         "gone_by": parse_time(obj["metadata"].get("deletionTimestamp")),
         "failing": not is_ready and _has_failed(status),
         "reason": reason,
         "message": _clean(message),
         "restarts": sum(_int(container.get("restartCount")) for container in containers),
-        "images": _clean(" ".join(_text(container.get("image")) for container in spec.get("containers") or ())),
+        "images": _clean(" ".join(_text(container.get("image")) for container in _mappings(spec.get("containers")))),
     }
 
 
@@ -255,7 +256,7 @@ def _owned(obj: Obj, *kinds: str) -> Row:
 
 
 def _controller(obj: Obj) -> Mapping[str, Any]:
-    owners: Iterable[Mapping[str, Any]] = obj["metadata"].get("ownerReferences") or ()
+    owners = _mappings(obj["metadata"].get("ownerReferences"))
     return next((owner for owner in owners if owner.get("controller")), {})
 
 
@@ -268,10 +269,10 @@ def _pod_index(labels: Mapping[str, str], spec: Mapping[str, Any]) -> int:
 
 def _has_failed(status: Mapping[str, Any]) -> bool:
     """Say whether a container runs without being ready, or one, init containers included, has ended with an error."""
-    containers = status.get("containerStatuses") or ()
+    containers = _mappings(status.get("containerStatuses"))
     if any(container.get("started") and not container.get("ready") for container in containers):
         return True
-    return any(map(_ended_badly, (*containers, *(status.get("initContainerStatuses") or ()))))
+    return any(map(_ended_badly, (*containers, *_mappings(status.get("initContainerStatuses")))))
 
 
 def _ended_badly(container: Mapping[str, Any]) -> bool:
@@ -297,7 +298,7 @@ def _why_not_ready(status: Mapping[str, Any], containers: Iterable[Mapping[str, 
 
 
 def _conditions(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {_text(condition.get("type")): condition for condition in status.get("conditions") or ()}
+    return {_text(condition.get("type")): condition for condition in _mappings(status.get("conditions"))}
 
 
 def _if_true(condition: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -310,6 +311,10 @@ def _labels(obj: Obj) -> Mapping[str, str]:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str:

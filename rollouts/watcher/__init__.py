@@ -73,7 +73,11 @@ class Watcher:
         self._announcer.start()
         try:
             while not self._stopped.is_set():
-                self._turn()
+                try:
+                    self._turn()
+                except Exception:
+                    logger.exception("The watcher of %s has failed; trying again", self._name)
+                    self._fail("it has failed")
                 self._stopped.wait(_TURN_SECONDS)
         finally:
             self._end_session()
@@ -106,10 +110,6 @@ class Watcher:
         except DatabaseError as error:
             # A session that is at work waits for the database itself.
             self._fail(f"the database does not answer ({type(error).__name__})")
-        except Exception:
-            logger.exception("The watcher of %s has failed; beginning anew", self._name)
-            self._end_session()
-            self._fail("it has failed")
         finally:
             # Others need it meanwhile. And a file that was deleted stays open for those who have it open: only by
             # opening it again do we see that the database is another one.

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple, ParamSpec, TypeVar
+from typing import Final, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError, connection
 from django.db.models import Max
@@ -32,6 +32,7 @@ from rollouts.cluster import (
     NotFound,
     Obj,
     Patience,
+    Regained,
     Resource,
     Synced,
     Watch,
@@ -51,6 +52,8 @@ _SELECTORS: Final[Mapping[Resource, str]] = {PODS: OURS, SERVICES: OURS}
 _OBJECTS_AT_ONCE: Final = 500
 # Beyond that, who listens waits for who writes: the server keeps the rest.
 _LONGEST_QUEUE: Final = 2000
+_IDLE_SECONDS: Final = 1.0
+_IDENTITY_SECONDS: Final = 60.0  # between two looks at whom we talk to
 _DATABASE_PATIENCE: Final = Patience(first_pause=0.1, longest_pause=2.0)
 
 T = TypeVar("T")
@@ -84,6 +87,9 @@ class Session:
         }
         # No list of a kind can be older than what was known of it before the list was asked for.
         self._highest: dict[Resource, int] = {}
+        self._identity = row.identity
+        self._identified_at = 0.0  # monotonic
+        self._unstored: set[int] = set()  # objects of the batch, by id(), that the database refused
         self._stopped = threading.Event()
         self._obsolete = threading.Event()
         self._completed = threading.Event()
@@ -144,21 +150,43 @@ class Session:
     def _introduce(self) -> None:
         """Find out whom we talk to, before anything of it is mixed with what is known."""
         identity, version = self._identify()
-        row = self.row
-        if identity and row.identity not in ("", identity):
-            logger.warning("Cluster %s is another one than before; its mirror is dropped", row.name)
-            self._insist(mirror.forget, row)
-        told = {"identity": identity or row.identity, "version": version, "url": self._cluster.url}
-        self._insist(models.Cluster.objects.filter(pk=row.pk).update, **told)
-        self._highest = {resource: self._insist(_highest_version, row, resource) for resource in mirror.MIRRORED}
+        if self._is_another(identity):
+            self._insist(mirror.forget, self.row)
+        self._identity = identity or self._identity
+        told = {"identity": self._identity, "version": version, "url": self._cluster.url}
+        self._insist(models.Cluster.objects.filter(pk=self.row.pk).update, **told)
+        self._highest = {resource: self._insist(_highest_version, self.row, resource) for resource in mirror.MIRRORED}
+
+    def _make_sure(self, batch: Sequence[_Heard]) -> None:
+        """Ask again whom we talk to when news comes after a gap, and now and then: somebody may have moved in there."""
+        is_gap = any(isinstance(heard.note, Synced | Regained) for heard in batch)
+        if not self.is_complete or not (is_gap or time.monotonic() - self._identified_at > _IDENTITY_SECONDS):
+            return
+        if self._is_another(self._identify()[0]):
+            self._begin_anew()
+
+    def _is_another(self, identity: str) -> bool:
+        """Say whether it is another cluster than the one that the mirror is of."""
+        if not identity or self._identity in ("", identity):
+            return False
+        logger.warning("Cluster %s is another one than before; its mirror is dropped", self.row.name)
+        return True
+
+    def _begin_anew(self) -> NoReturn:
+        """Drop the mirror, and end this session in favour of another one."""
+        self._insist(mirror.forget, self.row)
+        self._obsolete.set()
+        raise _StoppedError
 
     def _identify(self) -> tuple[str, str]:
         """Return the cluster's identity, as far as we may know it, and its version; wait until it answers."""
         for attempt in itertools.count():
             try:
                 version = str(self._cluster.version(repeat=False).get("gitVersion") or "")
+                identity = _fetch_identity(self._cluster)
                 self.notebook.fail(NAMESPACES, None)
-                return _fetch_identity(self._cluster), version
+                self._identified_at = time.monotonic()
+                return identity, version  # noqa: TRY300 (the whole of it may fail)
             except ClusterError as error:
                 self.notebook.fail(NAMESPACES, error)
                 self._pause(compute_pause(self._cluster.patience, attempt, error.retry_after))
@@ -167,8 +195,8 @@ class Session:
     def _next_batch(self) -> list[_Heard]:
         """Wait for news, and return it with all that has come in meanwhile."""
         batch: list[_Heard] = []
+        heard = self._next()
         with suppress(queue.Empty):
-            heard = self._queue.get()
             while heard is not None:
                 batch.append(heard)
                 if len(batch) == _OBJECTS_AT_ONCE:
@@ -178,7 +206,17 @@ class Session:
             raise _StoppedError
         return batch
 
+    def _next(self) -> _Heard | None:
+        """Wait for news; a database connection that is not needed for a while is given back."""
+        try:
+            return self._queue.get(timeout=_IDLE_SECONDS)
+        except queue.Empty:
+            connection.close()
+            return self._queue.get()
+
     def _take_in(self, batch: Sequence[_Heard]) -> None:
+        self._make_sure(batch)
+        self._unstored.clear()
         changes: list[mirror.Changes] = []
         news: list[mirror.News] = []
         for resource, note, _ in batch:
@@ -195,7 +233,8 @@ class Session:
         news += self._store(changes)
         was_complete = self.notebook.is_complete
         for resource, note, _ in batch:
-            self.notebook.count(resource, note)
+            if not (isinstance(note, Changed) and id(note.obj) in self._unstored):
+                self.notebook.count(resource, note)
         self._announcer.tell(news)
         if not was_complete and self.notebook.is_complete:
             self._complete()
@@ -205,25 +244,28 @@ class Session:
     def _store(self, changes: Sequence[mirror.Changes]) -> list[mirror.News]:
         try:
             return self._insist(mirror.store_all, self.row, changes)
-        except DataError:
+        except Exception as error:
+            if not _is_about_an_object(error):
+                raise
             return [news for single in changes for news in self._store_single(single)]
 
     def _store_single(self, change: mirror.Changes) -> list[mirror.News]:
-        """Store one object: one that the database refuses must not keep back the others."""
+        """Store one object: one that cannot be read or that the database refuses must not keep back the others."""
         try:
             return self._insist(mirror.store_all, self.row, [change])
-        except DataError:
-            name = (change.objects or change.gone)[0]["metadata"]["name"]
-            logger.exception("%s %s cannot be stored", change.resource, name)
+        except Exception as error:
+            if not _is_about_an_object(error):
+                raise
+            (obj,) = (*change.objects, *change.gone)
+            self._unstored.add(id(obj))
+            logger.exception("%s %s cannot be stored", change.resource, obj["metadata"]["name"])
             return []
 
     def _conclude(self, resource: Resource, note: Synced) -> list[mirror.News]:
         """Take in that a list is complete: what it does not have is gone."""
         if int(note.resource_version) < self._highest[resource]:
             logger.warning("Cluster %s has gone back in time; its mirror is dropped", self.row.name)
-            self._insist(mirror.forget, self.row)
-            self._obsolete.set()
-            raise _StoppedError
+            self._begin_anew()
         self._highest[resource] = int(note.resource_version)
         listed = {(key.namespace, key.name) for key in note.keys}
         return self._insist(mirror.end_all_but, self.row, resource, listed, note.resource_version)
@@ -257,13 +299,26 @@ class Session:
     # The threads that listen
 
     def _listen(self, resource: Resource, watch: Watch) -> None:
-        for note in watch:
-            self.notebook.hear(resource, note)
-            heard = _Heard(resource, note, time.monotonic())
-            while not self._stopped.is_set():
-                with suppress(queue.Full):
-                    self._queue.put(heard, timeout=1.0)
-                    break
+        try:
+            for note in watch:
+                self.notebook.hear(resource, note)
+                self._put(_Heard(resource, note, time.monotonic()))
+        except Exception:
+            # Nobody would hear of this kind any more.
+            logger.exception("Listening to %s of %s has failed; listing again", resource, self.row.name)
+            self._obsolete.set()
+
+    def _put(self, heard: _Heard) -> None:
+        """Hand a note to the writer, waiting until there is room."""
+        while not self._stopped.is_set():
+            with suppress(queue.Full):
+                self._queue.put(heard, timeout=1.0)
+                return
+
+
+def _is_about_an_object(error: Exception) -> bool:
+    """Say whether something failed because of what an object holds, and not because of the database or of a stop."""
+    return isinstance(error, DataError) or not isinstance(error, DatabaseError | InterfaceError | _StoppedError)
 
 
 def _fetch_identity(cluster: Cluster) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from rollouts import mirror, models
-from rollouts.cluster.resources import NODES, PODCLIQUES, PODCLIQUESETS, PODS
+from rollouts.cluster.resources import NODES, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
 from tests.mirror import objects
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
@@ -185,3 +185,16 @@ def test_odd_objects_do_not_stop_the_others(cluster: models.Cluster) -> None:
     odd["status"] = {"reason": "x" * 1000, "message": "nul\0 in it", "containerStatuses": [{"restartCount": 2**40}]}
     mirror.store(cluster, PODS, [odd, objects.pod()])
     assert models.Pod.objects.count() == 2
+
+
+def test_fields_of_another_form_than_the_schema_says_are_blanks(cluster: models.Cluster) -> None:
+    gang = objects.gang()
+    gang["spec"]["podgroups"] = ["x", {"name": "my-0-c", "podReferences": ["y"], "minReplicas": "many"}]
+    gang["metadata"]["ownerReferences"] = {"controller": True}
+    mirror.store(cluster, PODGANGS, [gang])
+    assert models.Gang.objects.get().pod_groups == {"my-0-c": [0, []]}
+    workload = objects.pod_clique_set()
+    workload["status"] = {"conditions": ["x"], "updateProgress": [], "updatedReplicas": "two"}
+    workload["metadata"]["resourceVersion"] = str(2**70)
+    mirror.store(cluster, PODCLIQUESETS, [workload])
+    assert models.Workload.objects.get().updated_replicas == 0

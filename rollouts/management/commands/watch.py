@@ -56,9 +56,10 @@ class _Crew:
         self._watchers: dict[str, tuple[Watcher, threading.Thread]] = {}
 
     def adjust(self, entries: tuple[ClusterEntry, ...]) -> None:
-        """Have one watcher for each of these clusters, and none for others."""
+        """Have one watcher for each of these clusters, at work, and none for others."""
         wanted = {entry.name: entry for entry in entries}
-        leaving = [self._watchers.pop(name) for name in self._watchers.keys() - wanted.keys()]
+        dead = {name for name, (_, thread) in self._watchers.items() if not thread.is_alive()}
+        leaving = [self._watchers.pop(name) for name in (self._watchers.keys() - wanted.keys()) | dead]
         for watcher, _ in leaving:
             watcher.stop()
         for _, thread in leaving:
