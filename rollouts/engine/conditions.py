@@ -17,6 +17,9 @@ AVAILABLE: Final = "Available"
 PROGRESSING: Final = "Progressing"
 STUCK: Final = "UpdateStuck"
 
+# The definitions take 32,768 characters, and a status with a longer one is refused whole; nobody reads so much.
+LONGEST_MESSAGE: Final = 4096
+
 Condition = dict[str, Any]
 
 _NONE: Final[Mapping[str, Any]] = {}
@@ -53,5 +56,6 @@ def _keep_time(former: Mapping[str, Any], wanted: Condition) -> Mapping[str, Any
 
 
 def condition(kind: str, status: str, reason: str, message: str, since: str) -> Condition:
-    """Return a condition that holds since then."""
-    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
+    """Return a condition that holds since then; of a message without end the beginning."""
+    told = message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 1]}…"
+    return {"type": kind, "status": status, "reason": reason, "message": told, "lastTransitionTime": since}
