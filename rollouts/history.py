@@ -20,10 +20,11 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
+import orjson
 from django.db import connection, transaction
 from django.db.models import F, Max, QuerySet
 
-from rollouts import metrics
+from rollouts import metrics, models
 from rollouts.engine import names
 from rollouts.engine.actions import Create, Kind, Moment, Plan
 from rollouts.engine.conditions import PROGRESSING, STUCK, find_condition
@@ -38,6 +39,8 @@ from rollouts.models.history import REVISIONS_KEPT
 Outcome = Rollout.Outcome
 Status = Mapping[str, Any]
 
+ROLLOUTS_KEPT: Final = 100  # of a workload
+DAYS_KEPT: Final = 30  # what there is of a workload that is gone
 STEPS_KEPT: Final = 1000  # of a rollout, before they are only counted by reason
 ALIKE_TOLD: Final = 20  # steps of one reason in one pass, before they are told as one
 # A step that is told again within this many seconds is the same one, told by a pass that was repeated; later on it
@@ -146,6 +149,18 @@ def close_all(cluster: str, namespace: str, name: str, now: float, *, but: str =
     return any(ended)
 
 
+def forget_gone(now: float) -> int:
+    """Drop the history of workloads that have been gone for long; return how many rollouts."""
+    before = _moment(now) - timedelta(days=DAYS_KEPT)
+    present = models.Workload.objects.values("uid")
+    gone = Rollout.objects.filter(ended__lt=before).exclude(workload_uid__in=present)
+    recent = Rollout.objects.exclude(ended__lt=before).values("workload_uid")
+    Revision.objects.filter(created__lt=before).exclude(workload_uid__in=present).exclude(
+        workload_uid__in=recent
+    ).delete()
+    return gone.delete()[1].get(Rollout._meta.label, 0)  # noqa: SLF001 (public in all but name)
+
+
 def sample(rollout: Rollout, counts: Counts, now: float) -> bool:
     """Keep the counts if they have changed; those of one moment become one, with the fewest that were available."""
     at = _moment(float(int(now)))
@@ -240,6 +255,8 @@ def _begin(subject: Subject, told: _Told, former: Rollout | None) -> Rollout:
             outcome = Outcome.ROLLED_BACK if was_there and other.to_hash != told.to_hash else Outcome.SUPERSEDED
             _end(other, outcome, told.started, f"It is superseded by an update to {told.to_hash}.")
         close_all(subject.cluster, subject.namespace, subject.name, told.started.timestamp(), but=subject.uid)
+        kept = _rollouts(subject).order_by("-started", "-id").values_list("pk", flat=True)[:ROLLOUTS_KEPT]
+        _rollouts(subject).exclude(pk__in=[*kept]).delete()
     return rollout
 
 
@@ -306,7 +323,7 @@ def _ensure_revision(subject: Subject, told: _Told) -> bool:
     former = theirs.filter(generation_hash=told.to_hash).first()
     if former is not None:
         if former.number < last:
-            theirs.filter(pk=former.pk).update(number=last + 1, template=subject.template)
+            theirs.filter(pk=former.pk).update(number=last + 1, template=_storable(subject.template))
         return former.number < last
     Revision.objects.create(
         cluster=subject.cluster,
@@ -315,11 +332,17 @@ def _ensure_revision(subject: Subject, told: _Told) -> bool:
         workload_uid=subject.uid,
         number=last + 1,
         generation_hash=told.to_hash,
-        template=subject.template,
+        template=_storable(subject.template),
         created=told.started,
     )
     theirs.filter(number__lte=last + 1 - REVISIONS_KEPT).delete()
     return False
+
+
+def _storable(template: Mapping[str, Any]) -> Any:
+    """Return a template as every database takes it: PostgreSQL keeps no NUL, not even in JSON."""
+    text = orjson.dumps(template)
+    return orjson.loads(text.replace(rb"\u0000", b"")) if rb"\u0000" in text else template
 
 
 # ---- steps

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
+from django.conf import settings
 from django.db import transaction
 
 from rollouts import actuator, events, feed, history, mirror, models
@@ -50,8 +51,12 @@ Status = Mapping[str, Any]
 VALID: Final = "Valid"
 WRITE_DENIED: Final = "WriteDenied"
 
-# Until a cluster that is being listed, or is in trouble, is looked at again.
-SECONDS_TO_RETURN: Final = 3.0
+CLUSTER_NOT_MIRRORED: Final = "ClusterNotMirrored"
+
+# Until a cluster that is being listed, or is in trouble, is looked at again: only in case nobody wakes us.
+SECONDS_TO_RETURN: Final = 60.0
+# The definitions take longer ones, but nobody reads them.
+LONGEST_MESSAGE: Final = 2000
 SHORTEST_WAIT: Final = 0.1
 
 # What scaling can bring about after a set was accepted; the engine makes the best of it.
@@ -60,24 +65,37 @@ _BY_SCALING: Final = frozenset({Code.BUDGET_OVER_REPLICAS, Code.BUDGET_RESOLVES_
 
 def reconcile(key: str, now: Callable[[], float] = time.time) -> Outcome:
     """Take a workload one pass further."""
-    name, _, _ = key.partition("/")
+    name, namespace, workload = key.split("/")
     row = models.Cluster.objects.filter(name=name).first()
     if row is None:
         return Done()
-    if not row.complete:
-        return Wait(SECONDS_TO_RETURN, "ClusterNotMirrored")
-    if row.trouble_code:
-        return Wait(SECONDS_TO_RETURN, row.trouble_code)
+    if (obstacle := _find_obstacle(row, now())) is not None:
+        return obstacle
+    seen = mirror.read(row, namespace, workload)
+    # Asked again, as the mirror may have been dropped in between: then nothing can be concluded from what is missing.
+    row = models.Cluster.objects.filter(pk=row.pk).first()
+    if row is None or not row.complete:
+        return Wait(SECONDS_TO_RETURN, CLUSTER_NOT_MIRRORED)
     try:
-        return take_pass(shared_cluster(name), row, key, now())
+        return act(shared_cluster(name), row, key, seen, now())
     except ClusterError as error:
         return Retry(str(error))
 
 
-def take_pass(cluster: Cluster, row: models.Cluster, key: str, now: float) -> Outcome:
-    """Take a workload of a mirrored cluster one pass further; raises what keeps the cluster from answering."""
+def _find_obstacle(row: models.Cluster, now: float) -> Wait | None:
+    """Return what keeps the mirror of a cluster from being acted on; the watcher wakes everything when it is over."""
+    if not row.complete:
+        return Wait(SECONDS_TO_RETURN, CLUSTER_NOT_MIRRORED)
+    if row.trouble_code:
+        return Wait(SECONDS_TO_RETURN, row.trouble_code)
+    if row.heard_at is not None and now - row.heard_at.timestamp() > settings.CLUSTER_MAX_AGE_SECONDS:
+        return Wait(SECONDS_TO_RETURN, "ClusterNotHeard")
+    return None
+
+
+def act(cluster: Cluster, row: models.Cluster, key: str, seen: Seen | None, now: float) -> Outcome:
+    """Take a workload as it was seen one pass further; raises what keeps the cluster from answering."""
     _, namespace, name = key.split("/")
-    seen = mirror.read(row, namespace, name)
     if seen is None or seen.leaving:
         if history.close_all(row.name, namespace, name, now):
             feed.publish(redis_client(), [Change(row.name, "workload", key, ("timeline",), deleted=seen is None)])
@@ -219,7 +237,7 @@ class _Pass:
             wanted.append(condition(VALID, "False", events.INVALID_SPEC, _sentence(findings), at))
         denied = _denial(applied)
         if denied is not None:
-            wanted.append(condition(WRITE_DENIED, "True", denied.reason or "Denied", str(denied), at))
+            wanted.append(condition(WRITE_DENIED, "True", denied.reason or "Denied", _shorten(str(denied)), at))
         elif applied.failure is None:
             dropped.append(WRITE_DENIED)
         former = status.get("conditions") or []
@@ -256,8 +274,8 @@ class _Pass:
             text, at = str(stuck.get("message")), str(stuck.get("lastTransitionTime"))
             told.append(Event(events.UPDATE_STUCK, text, at, "Warning"))
         denied = _denial(applied)
-        if denied is not None and find_condition(before, WRITE_DENIED).get("message") != str(denied):
-            told.append(Event(events.WRITE_DENIED, str(denied), render_time(self._now), "Warning"))
+        if denied is not None and find_condition(before, WRITE_DENIED).get("message") != _shorten(str(denied)):
+            told.append(Event(events.WRITE_DENIED, _shorten(str(denied)), render_time(self._now), "Warning"))
         return told
 
     def _invalid(self, findings: Sequence[Finding]) -> Event:
@@ -312,6 +330,9 @@ def _is_of_set(answer: actuator.Answer) -> bool:
 
 
 def _sentence(findings: Sequence[Finding]) -> str:
-    return "; ".join(
-        f"{finding.field}: {finding.message}" if finding.field else finding.message for finding in findings
-    )
+    told = (f"{finding.field}: {finding.message}" if finding.field else finding.message for finding in findings)
+    return _shorten("; ".join(told))
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 1]}…"

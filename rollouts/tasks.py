@@ -1,8 +1,10 @@
 """Celery entry points, a few lines each: the work is done by the modules they call."""
 
+import time
+
 from celery import shared_task
 
-from rollouts import dispatch, heartbeats, reconciler
+from rollouts import dispatch, heartbeats, history, reconciler
 from rollouts.connections import redis_client
 
 
@@ -21,5 +23,6 @@ def sweep() -> None:
 
 @shared_task
 def resync() -> None:
-    """Wake every workload, whatever was missed; beat calls it every few minutes."""
+    """Wake every workload, whatever was missed, and drop what is long over; beat calls it every few minutes."""
     dispatch.wake_everything()
+    history.forget_gone(time.time())

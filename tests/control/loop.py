@@ -13,7 +13,7 @@ from rollouts.cluster import Cluster, Obj, Resource
 from rollouts.cluster.resources import NODES, PODCLIQUESETS, PODS
 from rollouts.engine.names import PART_OF
 from rollouts.outcomes import Outcome
-from rollouts.reconciler import take_pass
+from rollouts.reconciler import act
 
 SECONDS = 60.0
 
@@ -55,7 +55,8 @@ class Loop:
 
     def take_pass(self, now: float | None = None) -> Outcome:
         """Take one pass over what the mirror has."""
-        outcome = take_pass(self.cluster, self.row, self.key, time.time() if now is None else now)
+        seen = mirror.read(self.row, self.namespace, self.name)
+        outcome = act(self.cluster, self.row, self.key, seen, time.time() if now is None else now)
         self.outcomes.append(outcome)
         return outcome
 

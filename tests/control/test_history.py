@@ -233,6 +233,22 @@ def test_other_workloads_are_left_alone() -> None:
     assert {row.outcome for row in Rollout.objects.all()} == {""}
 
 
+def test_what_there_is_of_workloads_long_gone_is_dropped() -> None:
+    see("two", updating("two", CREATED + 100))
+    history.close_all("east", "web", "chat", CREATED + 200)
+    day = 86_400
+    assert history.forget_gone(CREATED + 29 * day) == 0
+    assert history.forget_gone(CREATED + 31 * day) == 1
+    assert (Rollout.objects.count(), Revision.objects.count(), Step.objects.count()) == (0, 0, 0)
+
+
+def test_only_so_many_rollouts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "ROLLOUTS_KEPT", 2)
+    for number, image in enumerate(("one", "two", "three")):
+        see(image, updating(image, CREATED + 100 * number, ended=CREATED + 100 * number + 50))
+    assert [image for image, _ in outcomes()] == ["two", "three"]
+
+
 # ---- revisions
 
 

@@ -1,13 +1,19 @@
 """Whole passes on a cluster: a workload deploys, is updated, changes its mind, meets strangers, and goes."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
 
+from rollouts import course, mirror
 from rollouts.cluster import Cluster, NotFound, Obj, Resource
 from rollouts.cluster.resources import EVENTS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES
 from rollouts.engine import names
+from rollouts.engine.arrange import arrange as arrange_tree
+from rollouts.engine.observed import Observed
+from rollouts.engine.shape import Shape
+from rollouts.engine.views import Tree
 from rollouts.models import Pod, Revision, Rollout, Sample, Step, StrategyOverride
 from rollouts.outcomes import Again, Done, Retry, Stop, Wait
 from rollouts.reconciler import reconcile
@@ -168,6 +174,45 @@ def test_a_set_that_is_held_while_it_leaves_gets_nothing_new(loop: Loop) -> None
     loop.cluster.patch_merge(PODCLIQUESETS, loop.name, let_go, namespace=loop.namespace)
 
 
+def test_what_a_pass_goes_on_with_is_what_the_mirror_then_has(
+    cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[Observed] = []
+
+    def arrange(shape: Shape, observed: Observed) -> Tree:
+        planned.append(observed)
+        return arrange_tree(shape, observed)
+
+    monkeypatch.setattr(course, "arrange", arrange)
+    loop = make(cluster, namespace)
+
+    def compare() -> None:
+        seen = mirror.read(loop.row, namespace, "chat")
+        assert seen is not None
+        assert _bare(planned[-1]) == _bare(seen.observed)
+
+    loop.run(loop.is_complete, then=compare)
+    change_image(loop, "two")
+    loop.run(lambda: is_updated(loop, "two"), then=compare)
+    group = loop.stored()["spec"]["template"]["cliques"]
+    group[1]["spec"]["podSpec"]["containers"][0]["image"] = "three"
+    change = {"spec": {"template": {"cliques": group}, "updateStrategy": {"type": "ReplicaRecreate"}}}
+    cluster.patch_merge(PODCLIQUESETS, "chat", change, namespace=namespace)
+    loop.run(lambda: outcomes() == ["Complete"] * 3, then=compare)
+
+
+def _bare(observed: Observed) -> Observed:
+    """Return what is observed without statuses, which the API server completes, and what moves with them."""
+    plain: dict[str, Any] = {"status": {}, "resource_version": "", "generation": 0}
+    return replace(
+        observed,
+        status={},
+        cliques=tuple(replace(clique, **plain) for clique in observed.cliques),
+        groups=tuple(replace(group, **plain) for group in observed.groups),
+        gangs=tuple(replace(gang, resource_version="", status={}) for gang in observed.gangs),
+    )
+
+
 # ---- strangers
 
 
@@ -314,7 +359,10 @@ def test_nothing_is_done_for_a_cluster_that_is_not_mirrored_or_in_trouble(loop: 
     assert isinstance(reconcile(loop.key), Wait)
     loop.row.complete, loop.row.trouble_code = True, "Unreachable"
     loop.row.save()
-    assert reconcile(loop.key) == Wait(3.0, "Unreachable")
+    assert reconcile(loop.key) == Wait(60.0, "Unreachable")
+    loop.row.trouble_code, loop.row.heard_at = "", datetime.now(UTC) - timedelta(hours=1)
+    loop.row.save()
+    assert reconcile(loop.key) == Wait(60.0, "ClusterNotHeard")
 
 
 def test_a_set_that_nobody_knows_is_done(loop: Loop) -> None:
