@@ -153,9 +153,11 @@ def forget_gone(now: float) -> int:
     """Drop the history of workloads that have been gone for long; return how many rollouts."""
     before = _moment(now) - timedelta(days=DAYS_KEPT)
     present = models.Workload.objects.values("uid")
-    gone = Rollout.objects.filter(ended__lt=before).exclude(workload_uid__in=present)
+    # While a mirror is made anew, nothing is gone because it is missing there.
+    mirrored = models.Cluster.objects.filter(complete=True).values("name")
+    gone = Rollout.objects.filter(cluster__in=mirrored, ended__lt=before).exclude(workload_uid__in=present)
     recent = Rollout.objects.exclude(ended__lt=before).values("workload_uid")
-    Revision.objects.filter(created__lt=before).exclude(workload_uid__in=present).exclude(
+    Revision.objects.filter(cluster__in=mirrored, created__lt=before).exclude(workload_uid__in=present).exclude(
         workload_uid__in=recent
     ).delete()
     return gone.delete()[1].get(Rollout._meta.label, 0)  # noqa: SLF001 (public in all but name)
