@@ -129,7 +129,8 @@ def _clique_progress(
     view = step.view
     former = stored.get("updateProgress")
     hashes = {"podCliqueSetGenerationHash": pen.update.generation_hash, "podTemplateHash": view.template_hash}
-    progress = _advance(pen, former, stored, hashes, at_work=at_work, done=done)
+    outdated = view.is_outdated or view.is_label_outdated
+    progress = _advance(pen, former, stored, hashes, at_work=at_work, outdated=outdated, done=done)
     if progress is None or pen.is_on_delete or _is_stale(progress, pen):
         return progress
     chosen = _removed(step.step, view.wanted, pods=True)
@@ -211,7 +212,8 @@ def _group_progress(
     """Return how far the update of a scaling group is; None if it needs none."""
     view = step.view
     hashes = {"podCliqueSetGenerationHash": pen.update.generation_hash}
-    progress = _advance(pen, stored.get("updateProgress"), stored, hashes, at_work=at_work, done=done)
+    former = stored.get("updateProgress")
+    progress = _advance(pen, former, stored, hashes, at_work=at_work, outdated=view.is_outdated, done=done)
     if progress is None or _is_stale(progress, pen):
         return progress
     updated = [clique.name for part in parts for clique in part.cliques if is_member_updated(clique)]
@@ -223,8 +225,8 @@ def _group_progress(
     }
     if pen.is_on_delete:
         return progress
-    former = progress.get("readyReplicaIndicesSelectedToUpdate") or {}
-    selected = _select_indices(former, step.units, [unit.index for unit in _removed(step.step, view.wanted)])
+    chosen = progress.get("readyReplicaIndicesSelectedToUpdate") or {}
+    selected = _select_indices(chosen, step.units, [unit.index for unit in _removed(step.step, view.wanted)])
     return {**progress, "readyReplicaIndicesSelectedToUpdate": selected} if selected else progress
 
 
@@ -367,14 +369,20 @@ def _advance(
     hashes: Mapping[str, str],
     *,
     at_work: bool,
+    outdated: bool,
     done: bool,
 ) -> Mapping[str, Any] | None:
-    """Return the progress of a component: begun when the update reaches it, begun anew for another hash, and ended."""
+    """Return the progress of a component: begun when the update reaches it, begun anew for another hash, and ended.
+
+    One that was made during the update needs none. It is told by the hash that was written when it was complete; one
+    that has none yet, but has something outdated, was only never told so before the update came.
+    """
     current = pen.update.generation_hash
     if pen.update.turn is Turn.START:
         return former
     if former is None or former.get("podCliqueSetGenerationHash") != current:
-        is_new = former is None and stored.get("currentPodCliqueSetGenerationHash") in (None, current)
+        known = stored.get("currentPodCliqueSetGenerationHash")
+        is_new = former is None and (known == current or (known is None and not outdated))
         if is_new or not (at_work or pen.is_on_delete):
             return former
         former = {"updateStartedAt": pen.now, **hashes}

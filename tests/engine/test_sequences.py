@@ -70,6 +70,15 @@ def test_pods_with_a_surge_of_one_are_replaced_one_at_a_time_and_the_surge_goes_
     assert surge_of_one_pod().states(a_pods) == SURGE_ONE_OF_THREE
 
 
+def test_surge_goes_last_also_when_nobody_noted_that_the_clique_was_complete_before() -> None:
+    cluster = settled(workload(clique("a", 3, budget=(0, 1)), strategy=Strategy.ROLLING_UPDATE))
+    told = cluster.world.observed()
+    (only,) = told.cliques
+    told_less = {name: value for name, value in only.status.items() if not name.startswith("current")}
+    cluster.begin_from(replace(told, cliques=(replace(only, status=told_less),)))
+    assert cluster.update().states(a_pods) == SURGE_ONE_OF_THREE
+
+
 def test_pods_with_nothing_unavailable_are_never_fewer_than_wanted() -> None:
     assert lowest(surge_of_one_pod(), "pods") == 3
 
