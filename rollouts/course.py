@@ -29,7 +29,6 @@ from rollouts.mirror import Seen
 from rollouts.mirror.folding import fold
 
 Status = Mapping[str, Any]
-Key = tuple[Kind, str]
 T = TypeVar("T", Clique, Group)
 
 ROUNDS: Final = 16
@@ -65,8 +64,9 @@ class Course:
         self._version = seen.resource_version
         self._bearings = bearings
         self._shape = make_shape(bearings.workload)
-        self._stored: dict[Key, Any] = {(Kind.SET, self._name): seen.observed.status}  # statuses in the cluster
-        self._told: dict[Key, WriteStatus] = {}  # statuses that are planned on with
+        # By uid: the statuses that are planned on with, and what is stored in their place.
+        self._told: dict[str, WriteStatus] = {}
+        self._stored: dict[str, Status] = {seen.uid: seen.observed.status}
 
     def run(self) -> None:
         """Go on until nothing is left to write, or somebody has to look anew."""
@@ -126,56 +126,51 @@ class Course:
                 self._version = answer.found["metadata"]["resourceVersion"]
                 self.observed = replace(self.observed, status=answer.found.get("status") or {})
         # An answer brings the status that is stored, not the one that is planned on with.
-        self.observed = _with_statuses(self.observed, self._told.values())
+        self.observed = _with_statuses(self.observed, self._uid, self._told)
+
+    def _components(self) -> list[Clique | Group]:
+        return [*self.observed.cliques, *self.observed.groups]
 
     # Statuses.
 
     def _tell(self, writes: Iterable[WriteStatus]) -> bool:
         """Plan on with statuses as if they were written."""
-        news = list(writes)
-        stored = {(Kind.CLIQUE, one.name): one.status for one in self.observed.cliques} if news else {}
-        stored |= {(Kind.GROUP, one.name): one.status for one in self.observed.groups} if news else {}
-        for write in news:
-            key = (write.kind, write.name)
-            self._stored.setdefault(key, stored.get(key))
-            self._told[key] = write
-        self.observed = _with_statuses(self.observed, news)
-        return bool(news)
+        news = {write.uid: write for write in writes}
+        if not news:
+            return False
+        for one in self._components():
+            if one.uid in news:
+                self._stored.setdefault(one.uid, one.status)
+        self._told |= news
+        self.observed = _with_statuses(self.observed, self._uid, news)
+        return True
 
     def _write_statuses(self, *, only_set: bool = False, goes_on: bool = False) -> bool:
         """Write the statuses that differ from what is stored; return whether all of them were taken."""
-        key = (Kind.SET, self._name)
-        writes = [] if only_set else [one for at, one in self._told.items() if at != key and self._is_news(one)]
+        there = set() if only_set else {one.uid for one in self._components()}
+        writes = [write for uid, write in self._told.items() if uid in there and write.status != self._stored.get(uid)]
         status = self._bearings.judge(self.observed.status, self.applied)
-        if status != self._stored[key]:
+        if status != self._stored[self._uid]:
             writes.append(WriteStatus(Kind.SET, self._name, self._uid, status))
         answers = self._send(writes)[0] if writes else []
         if goes_on:
-            for answer in answers:
-                if isinstance(answer.action, WriteStatus):
-                    self._told.pop((answer.action.kind, answer.action.name), None)
+            self._told.clear()
             self._take_in(answers)
-            self._stored = {key: self.observed.status}
+            self._stored = {self._uid: self.observed.status}
         return all(answer.fate is Fate.DONE for answer in answers)
 
-    def _is_news(self, write: WriteStatus) -> bool:
-        return bool(write.status != self._stored[write.kind, write.name])
 
-
-def _with_statuses(observed: Observed, writes: Iterable[WriteStatus]) -> Observed:
+def _with_statuses(observed: Observed, set_uid: str, told: Mapping[str, WriteStatus]) -> Observed:
     """Return what is observed with other statuses."""
-    by_kind: dict[Kind, dict[str, Any]] = {}
-    for write in writes:
-        by_kind.setdefault(write.kind, {})[write.name] = write.status
-    if Kind.SET in by_kind:
-        (status,) = by_kind[Kind.SET].values()
-        observed = replace(observed, status=status)
-    if Kind.CLIQUE in by_kind:
-        observed = replace(observed, cliques=_put_statuses(observed.cliques, by_kind[Kind.CLIQUE]))
-    if Kind.GROUP in by_kind:
-        observed = replace(observed, groups=_put_statuses(observed.groups, by_kind[Kind.GROUP]))
-    return observed
+    if not told:
+        return observed
+    return replace(
+        observed,
+        status=told[set_uid].status if set_uid in told else observed.status,
+        cliques=_put_statuses(observed.cliques, told),
+        groups=_put_statuses(observed.groups, told),
+    )
 
 
-def _put_statuses(objects: tuple[T, ...], statuses: dict[str, Any]) -> tuple[T, ...]:
-    return tuple(replace(one, status=statuses[one.name]) if one.name in statuses else one for one in objects)
+def _put_statuses(objects: tuple[T, ...], told: Mapping[str, WriteStatus]) -> tuple[T, ...]:
+    return tuple(replace(one, status=told[one.uid].status) if one.uid in told else one for one in objects)

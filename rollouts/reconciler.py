@@ -24,8 +24,9 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.db import transaction
+from redis import RedisError
 
-from rollouts import actuator, events, feed, history, mirror, models
+from rollouts import actuator, events, feed, heartbeats, history, mirror, models
 from rollouts.actuator import Applied, Fate, Scene
 from rollouts.cluster import AlreadyExists, Cluster, ClusterError, Conflict, NotFound, Obj
 from rollouts.connections import redis_client, shared_cluster
@@ -69,7 +70,7 @@ def reconcile(key: str, now: Callable[[], float] = time.time) -> Outcome:
     row = models.Cluster.objects.filter(name=name).first()
     if row is None:
         return Done()
-    if (obstacle := _find_obstacle(row, now())) is not None:
+    if (obstacle := _find_obstacle(row)) is not None:
         return obstacle
     seen = mirror.read(row, namespace, workload)
     # Asked again, as the mirror may have been dropped in between: then nothing can be concluded from what is missing.
@@ -82,15 +83,22 @@ def reconcile(key: str, now: Callable[[], float] = time.time) -> Outcome:
         return Retry(str(error))
 
 
-def _find_obstacle(row: models.Cluster, now: float) -> Wait | None:
+def _find_obstacle(row: models.Cluster) -> Wait | None:
     """Return what keeps the mirror of a cluster from being acted on; the watcher wakes everything when it is over."""
     if not row.complete:
         return Wait(SECONDS_TO_RETURN, CLUSTER_NOT_MIRRORED)
     if row.trouble_code:
         return Wait(SECONDS_TO_RETURN, row.trouble_code)
-    if row.heard_at is not None and now - row.heard_at.timestamp() > settings.CLUSTER_MAX_AGE_SECONDS:
-        return Wait(SECONDS_TO_RETURN, "ClusterNotHeard")
-    return None
+    return Wait(SECONDS_TO_RETURN, "ClusterNotHeard") if _is_unheard(row.name) else None
+
+
+def _is_unheard(cluster: str) -> bool:
+    """Say whether the watcher has heard nothing for so long that its mirror is no view to act on."""
+    try:
+        age = heartbeats.cluster_word(redis_client(), cluster).age
+    except RedisError:
+        return False
+    return age is not None and age > settings.CLUSTER_MAX_AGE_SECONDS
 
 
 def act(cluster: Cluster, row: models.Cluster, key: str, seen: Seen | None, now: float) -> Outcome:

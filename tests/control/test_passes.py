@@ -1,12 +1,14 @@
 """Whole passes on a cluster: a workload deploys, is updated, changes its mind, meets strangers, and goes."""
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
+from redis import Redis
 
-from rollouts import course, mirror
+from rollouts import course, heartbeats, mirror
 from rollouts.cluster import Cluster, NotFound, Obj, Resource
 from rollouts.cluster.resources import EVENTS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES
 from rollouts.engine import names
@@ -352,7 +354,7 @@ def test_an_override_holds_an_update_back_until_it_runs_out(loop: Loop) -> None:
 # ---- doors
 
 
-def test_nothing_is_done_for_a_cluster_that_is_not_mirrored_or_in_trouble(loop: Loop) -> None:
+def test_nothing_is_done_for_a_cluster_that_is_not_mirrored_or_in_trouble(loop: Loop, redis: Redis) -> None:
     assert reconcile("elsewhere/web/chat") == Done()
     loop.row.complete = False
     loop.row.save()
@@ -360,8 +362,10 @@ def test_nothing_is_done_for_a_cluster_that_is_not_mirrored_or_in_trouble(loop: 
     loop.row.complete, loop.row.trouble_code = True, "Unreachable"
     loop.row.save()
     assert reconcile(loop.key) == Wait(60.0, "Unreachable")
-    loop.row.trouble_code, loop.row.heard_at = "", datetime.now(UTC) - timedelta(hours=1)
+    loop.row.trouble_code = ""
     loop.row.save()
+    heartbeats.record_cluster_word(redis, "here", {})
+    redis.hset("grove:heartbeat:cluster:here", "heard", time.time() - 3600)
     assert reconcile(loop.key) == Wait(60.0, "ClusterNotHeard")
 
 
