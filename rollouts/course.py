@@ -5,8 +5,8 @@ decides. A pod is replaced by a delete, a create, a reference in its gang and an
 before is answered; so a round follows the other on the answers themselves, and the mirror is told once, at the end.
 
 Statuses tell what is found, and nobody acts on them sooner than on the next pass. So they are planned on with as if
-they were written, and written once, in the end. The exception is the beginning of an update, which must stand in the
-cluster before anything is replaced for it.
+they were written, and written once, in the end. The exception is the beginning of an update: that of the set must stand
+in the cluster before anything is replaced for it, that of a component as soon as its first units are.
 
 The invariants: `note` has heard of a round before anything of it is sent; nothing is decided on a view that an answer
 has shown to be out of date; what others do meanwhile is seen soon, since after a moment no new round is begun.
@@ -67,6 +67,7 @@ class Course:
         # By uid: the statuses that are planned on with, and what is stored in their place.
         self._told: dict[str, WriteStatus] = {}
         self._stored: dict[str, Status] = {seen.uid: seen.observed.status}
+        self._has_begun = False  # the update of a component, of which the cluster has not been told yet
 
     def run(self) -> None:
         """Go on until nothing is left to write, or somebody has to look anew."""
@@ -97,18 +98,17 @@ class Course:
 
     def _write(self, moves: Sequence[Action]) -> bool:
         """Carry out what a round decided; return whether the next one can be planned on the answers."""
-        answers, is_cut_short = self._send(moves)
+        answers, self.is_unfinished = self._send(moves)
         fates = {answer.fate for answer in answers}
-        if fates & {Fate.UNKNOWN, Fate.OUTRUN}:
+        if Fate.UNKNOWN in fates:
             return False
         self._take_in(answers)
-        if Fate.DENIED in fates:
-            self._write_statuses()
-            return False
-        if is_cut_short:
-            self.is_unfinished = True
+        goes_on = not (self.is_unfinished or fates & {Fate.OUTRUN, Fate.DENIED})
+        if self._has_begun or Fate.DENIED in fates:
+            return self._write_statuses(goes_on=goes_on) and goes_on
+        if self.is_unfinished:
             self._write_statuses(only_set=True)
-        return not is_cut_short
+        return goes_on
 
     def _send(self, actions: Sequence[Action]) -> tuple[list[Answer], bool]:
         sent = Applied()
@@ -142,6 +142,7 @@ class Course:
             if one.uid in news:
                 self._stored.setdefault(one.uid, one.status)
         self._told |= news
+        self._has_begun |= any(_start(write.status) != _start(self._stored.get(uid)) for uid, write in news.items())
         self.observed = _with_statuses(self.observed, self._uid, news)
         return True
 
@@ -153,11 +154,17 @@ class Course:
         if status != self._stored[self._uid]:
             writes.append(WriteStatus(Kind.SET, self._name, self._uid, status))
         answers = self._send(writes)[0] if writes else []
+        self._has_begun &= only_set
         if goes_on:
             self._told.clear()
             self._take_in(answers)
             self._stored = {self._uid: self.observed.status}
         return all(answer.fate is Fate.DONE for answer in answers)
+
+
+def _start(status: Status | None) -> object:
+    """Return when the update of a component began, as its status tells."""
+    return ((status or {}).get("updateProgress") or {}).get("updateStartedAt")
 
 
 def _with_statuses(observed: Observed, set_uid: str, told: Mapping[str, WriteStatus]) -> Observed:
