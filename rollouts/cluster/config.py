@@ -2,7 +2,8 @@
 
 Before it: the settings, which choose one of the two explicitly. Nothing is picked up on the way: no default
 path, no `KUBECONFIG` of the environment, no fall-back from one to the other. After it: `connection`, which
-calls the returned source once at the start and again when the server says that it no longer knows us.
+calls the returned source once at the start, and again when the server says that it no longer knows us or
+cannot be reached.
 
 The loading itself is the kubernetes package's (client certificates, tokens, exec plugins, OIDC, proxies); we
 add sentences a person can act on. Texts of that package are not passed on, since they quote parts of the

@@ -5,7 +5,7 @@ whose pool keeps connections for reuse and may be used by many threads at once.
 
 The invariants: every exchange has a timeout; whatever goes wrong below HTTP comes out as `Unavailable`;
 nothing is sent twice, except once more after the server refused our credentials (401: it has done nothing)
-and we found new ones.
+and we found new ones. The configuration is loaded again then, and when the server cannot be reached.
 """
 
 import contextlib
@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 USER_AGENT = "grove-ui"
 _CHUNK = 1 << 16
+# Without a connection the server has got nothing of what was to be sent.
+_UNREACHED = (NewConnectionError, ConnectTimeoutError, SSLError, ProxyError)
 # A wrong token gets 401 at every call; its source, maybe a slow plugin, is not asked again each time.
 _RENEWAL_PAUSE = 10.0
 
@@ -105,7 +107,13 @@ class Connection:
 
     def _open(self, request: Request, patience: Patience) -> urllib3.BaseHTTPResponse:
         session = self._session
-        response = session.open(request, patience)
+        try:
+            response = session.open(request, patience)
+        except Unavailable as error:
+            if isinstance(error.__cause__, _UNREACHED):
+                # A cluster that was made anew may be elsewhere by now; the next call goes there.
+                self._renew(session)
+            raise
         if response.status == HTTPStatus.UNAUTHORIZED:
             fresh = self._renew(session)
             if fresh is not session:
@@ -114,7 +122,7 @@ class Connection:
         return response
 
     def _renew(self, refused: "_Session") -> "_Session":
-        """Return a session with other credentials than the refused ones, or the same when there are none."""
+        """Return a session by another configuration than the refused one's, or the same when it has not changed."""
         with self._lock:
             if self._session is not refused or time.monotonic() - self._renewed_at < _RENEWAL_PAUSE:
                 return self._session
@@ -122,7 +130,7 @@ class Connection:
             try:
                 fresh = _Session(self._source(), self._pool_size)
             except Misconfigured as error:
-                logger.warning("Credentials were refused and could not be loaded again: %s", error)
+                logger.warning("The configuration could not be loaded again: %s", error)
                 return refused
             if fresh.fingerprint != refused.fingerprint:
                 self._session = fresh
@@ -146,7 +154,8 @@ class _Session:
         self._configuration = configuration
         # Credentials that have run out are fetched by whoever comes first; the others wait for the result.
         self._lock = threading.Lock()
-        self.fingerprint = (self.base, self._authorization(), *_certificate(configuration.cert_file))
+        certificates = (*_certificate(configuration.cert_file), *_certificate(configuration.ssl_ca_cert))
+        self.fingerprint = (self.base, self._authorization(), *certificates)
 
     def open(self, request: Request, patience: Patience) -> urllib3.BaseHTTPResponse:
         """Send the request and return as soon as the head of the answer is there."""
@@ -268,8 +277,11 @@ def _choose_proxy(configuration: Configuration) -> str | None:
 
 
 def _certificate(path: str | None) -> tuple[str | None, int]:
-    """Tell one client certificate from the next, which may have been written over it."""
-    return path, Path(path).stat().st_mtime_ns if path else 0
+    """Tell one certificate from the next, which may have been written over it."""
+    try:
+        return path, Path(path).stat().st_mtime_ns if path else 0
+    except OSError:
+        return path, 0  # using it will say what is wrong
 
 
 def _is_loopback(url: str) -> bool:
