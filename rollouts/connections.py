@@ -67,9 +67,13 @@ def connect_cluster(name: str, patience: Patience | None = None) -> Cluster:
     )
 
 
-def shared_cluster(name: str) -> Cluster:
-    """This process's client of a cluster, with one pool of connections for all who call it."""
-    return _shared_cluster(os.getpid(), name)
+def shared_cluster(name: str, url: str = "") -> Cluster:
+    """This process's client of a cluster, with one pool of connections for all who call it.
+
+    With another `url`, where the watcher has found the cluster, it is opened anew: by a context that was changed
+    meanwhile, nobody may go on writing to the server that it led to before.
+    """
+    return _shared_cluster(os.getpid(), name, url)
 
 
 @cache
@@ -80,7 +84,7 @@ def _redis_client(_pid: int) -> Redis:
 
 
 @cache
-def _shared_cluster(_pid: int, name: str) -> Cluster:
+def _shared_cluster(_pid: int, name: str, _url: str) -> Cluster:
     return connect_cluster(name)
 
 

@@ -78,7 +78,7 @@ def reconcile(key: str, now: Callable[[], float] = time.time) -> Outcome:
     if row is None or not row.complete:
         return Wait(SECONDS_TO_RETURN, CLUSTER_NOT_MIRRORED)
     try:
-        return act(shared_cluster(name), row, key, seen, now())
+        return act(shared_cluster(name, row.url), row, key, seen, now())
     except ClusterError as error:
         return Retry(str(error))
 

@@ -45,7 +45,7 @@ def test_a_mirror_that_is_dropped_as_a_pass_begins_ends_no_rollout(loop: Loop, m
         return read(row, namespace, name)
 
     monkeypatch.setattr(mirror, "read", forgetful)
-    monkeypatch.setattr(reconciler, "shared_cluster", lambda _: loop.cluster)
+    monkeypatch.setattr(reconciler, "shared_cluster", lambda *_: loop.cluster)
     assert isinstance(reconciler.reconcile(loop.key), Wait)
     assert Rollout.objects.filter(ended=None).count() == 1
 

@@ -96,6 +96,17 @@ def test_a_process_shares_one_client_a_cluster(settings: Settings, tmp_path: Pat
     assert shared_cluster("shared-a") is not shared_cluster("shared-b")
 
 
+def test_a_context_that_leads_elsewhere_by_now_is_followed_once_the_watcher_has(
+    settings: Settings, tmp_path: Path
+) -> None:
+    path = write_kubeconfig(tmp_path / "config", "moved", current="moved")
+    configure(settings, clusters=("kubeconfig",), kubeconfig=path, kube_contexts=("moved",))
+    assert shared_cluster("moved", "https://moved.example").url == "https://moved.example"
+    path.write_text(path.read_text().replace("moved.example", "elsewhere.example"))
+    assert shared_cluster("moved", "https://moved.example").url == "https://moved.example"
+    assert shared_cluster("moved", "https://elsewhere.example").url == "https://elsewhere.example"
+
+
 @pytest.mark.database
 @pytest.mark.django_db
 def test_the_product_is_ready_while_one_of_several_clusters_is_heard(
