@@ -1,0 +1,55 @@
+"""The numbers that charts are drawn from: how many pods are wanted, there, current, extra, and may not be missing."""
+
+from typing import Any
+
+import pytest
+
+from rollouts.engine.observed import Observed
+from rollouts.engine.simulate import passes
+from rollouts.headcount import count_pods
+from tests.engine.manifests import small, workload_of
+from tests.engine.simulated import settled, with_image
+
+# A frontend of three pods, and a group of four replicas of a leader and two workers; twice.
+ONE = 3 + 4 * 3
+
+
+def strategy(kind: str, **budget: Any) -> dict[str, Any]:
+    """Return the edit that chooses a strategy."""
+    return {"spec.updateStrategy": {"type": kind, **({"rollingUpdate": budget} if budget else {})}}
+
+
+@pytest.mark.parametrize(
+    ("edits", "floor"),
+    [
+        ({}, 2 * ONE - 1 - 3),
+        (strategy("OnDelete"), 2 * ONE),
+        (strategy("ReplicaRecreate"), ONE),
+        (strategy("ReplicaRecreate", maxUnavailable=2), 0),
+        (strategy("ReplicaRecreate", maxUnavailable=0, maxSurge=1), 2 * ONE),
+        ({"spec.template.podCliqueScalingGroups.0.updateStrategy": {"maxUnavailable": 2}}, 2 * ONE - 1 - 6),
+        ({"spec.template.cliques.0.updateStrategy": {"maxUnavailable": 0, "maxSurge": 1}}, 2 * ONE - 3),
+    ],
+)
+def test_the_floor_is_what_the_budgets_leave(edits: dict[str, Any], floor: int) -> None:
+    counts = count_pods(workload_of(small(edits)), Observed())
+    assert (counts.desired, counts.floor) == (2 * ONE, floor)
+
+
+def test_nothing_there_is_nothing_available() -> None:
+    counts = count_pods(workload_of(small()), Observed())
+    assert (counts.available, counts.updated, counts.surge) == (0, 0, 0)
+
+
+def test_an_update_with_surge_is_counted_all_the_way() -> None:
+    edits = {"spec.template.cliques.0.updateStrategy": {"maxUnavailable": 0, "maxSurge": 1}}
+    before = workload_of(small(edits))
+    after = with_image(before, "two", "frontend")
+    cluster = settled(before)
+    assert count_pods(before, cluster.world.observed()).updated == 2 * ONE
+    assert count_pods(after, cluster.world.observed()).updated == 2 * ONE - 6
+    found = [count_pods(after, cluster.world.observed()) for _ in passes(after, cluster.world)]
+    assert {counts.desired for counts in found} == {2 * ONE}
+    assert max(counts.surge for counts in found) == 1
+    assert all(counts.available >= counts.floor for counts in found)
+    assert (found[-1].available, found[-1].updated, found[-1].surge) == (2 * ONE, 2 * ONE, 0)
