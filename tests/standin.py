@@ -198,6 +198,7 @@ class StandIn:
         self._tenancies: dict[Key, Tenancy] = {}
         self._ready: Counter[Key] = Counter()  # namespace and clique → Ready pods
         self._blocked: set[Key] = set()  # pods that wait for other cliques
+        self._told: dict[Key, tuple[str, str]] = {}  # waiting pod → the version that was told why, and why
         self._must_schedule = False
         self._synced = 0
         self._addresses = count(1)
@@ -305,6 +306,7 @@ class StandIn:
         """Forget a pod that is no more."""
         self._pods.pop(key, None)
         self._waiting.pop(key, None)
+        self._told.pop(key, None)
         self._tenancies.pop(key, None)
         self._blocked.discard(key)
         self._placed.discard(key)
@@ -373,12 +375,17 @@ class StandIn:
     def _tell_why(self, key: Key, why: str) -> None:
         pod = self._pods[key]
         before = find_condition(pod, "PodScheduled") or {}
-        if before.get("message") == why:
+        if before.get("message") == why or self._told.get(key) == (pod["metadata"]["resourceVersion"], why):
             return
+        self._told[key] = pod["metadata"]["resourceVersion"], why
         condition = make_condition("PodScheduled", holds=False, reason="Unschedulable", message=why)
         conditions = merge_conditions((pod.get("status") or {}).get("conditions"), [condition], datetime.now(UTC))
-        pod["status"] = {**(pod.get("status") or {}), "conditions": conditions}  # told; the watch brings the same back
-        self._write(lambda: self._put_status(pod, {"conditions": conditions}), lambda: None)
+        # Only if nothing has happened to the pod meanwhile: it may be bound, and even Ready, when this is written.
+        version = pod["metadata"]["resourceVersion"]
+        self._write(lambda: self._put_status(pod, {"conditions": conditions}, version), self._think_again)
+
+    def _think_again(self) -> None:
+        self._must_schedule = True
 
     # --- the kubelets ----------------------------------------------------------------------------------------
 
@@ -455,9 +462,10 @@ class StandIn:
         if pod is not None and not is_leaving(pod) and pod.get("status") != status:
             self._write(lambda: self._put_status(pod, status), lambda: self._look_after_soon(key))
 
-    def _put_status(self, pod: Obj, status: Obj) -> None:
+    def _put_status(self, pod: Obj, status: Obj, version: str | None = None) -> None:
         namespace, name = key_of(pod)
-        patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
+        metadata = {"uid": pod["metadata"]["uid"], "resourceVersion": version}
+        patch = {"metadata": {name: value for name, value in metadata.items() if value}, "status": status}
         self._cluster.patch_merge(PODS, name, patch, namespace=namespace, subresource="status")
 
     def _remove(self, pod: Obj) -> None:
@@ -491,7 +499,7 @@ class StandIn:
         try:
             work()
         except (NotFound, Conflict):
-            return  # the watch tells what came between
+            self._news.put(self._think_again)  # the watch tells what came between
         except ClusterError as error:
             logger.warning("%s", error)
             again = time.monotonic() + SECONDS_TO_RETRY

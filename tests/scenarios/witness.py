@@ -26,7 +26,7 @@ from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODCL
 from rollouts.engine import names
 from rollouts.engine.workload import Strategy
 from tests.engine.chance import Count
-from tests.scenarios.scene import WATCHED, Scene, Unit, is_leaving, is_ready, units_of
+from tests.scenarios.scene import WATCHED, Scene, Unit, is_gated, is_leaving, is_placed, is_ready, units_of
 
 LAG = 3.0
 _COUNTED = (PODCLIQUESETS, PODCLIQUESCALINGGROUPS, PODCLIQUES, PODS)
@@ -339,9 +339,17 @@ def describe(scene: Scene) -> str:
         try:
             lines += [f"  {component}: {units(scene, name, component)}" for component in scene.counts(name)]
             lines.append(f"  not settled: {scene.why_not_settled(name) or 'it is'}; outdated: {scene.outdated(name)}")
+            lines += [
+                f"  {_describe_pod(pod)}" for pod in scene.all(PODS, name) if is_leaving(pod) or not is_ready(pod)
+            ]
         except (AssertionError, KeyError) as error:
             lines.append(f"  cannot be counted: {error!r}")
     return "\n".join(lines)
+
+
+def _describe_pod(pod: Obj) -> str:
+    states = {"leaving": is_leaving(pod), "gated": is_gated(pod), "on a node": is_placed(pod), "Ready": is_ready(pod)}
+    return f"{pod['metadata']['name']}: {', '.join(state for state, holds in states.items() if holds) or 'waiting'}"
 
 
 def units(scene: Scene, name: str, component: str) -> str:
