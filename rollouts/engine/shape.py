@@ -25,7 +25,7 @@ from rollouts.engine.views import (
     view_group_replica,
     view_replica,
 )
-from rollouts.engine.workload import CliqueTemplate, GroupTemplate, Workload
+from rollouts.engine.workload import CliqueTemplate, GroupTemplate, Strategy, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Shape:
             and len(live) == available == wanted
             and not outdated
             and clique.template_hash == current
-            and not (is_updating and wanted > 0 and live[-1].index >= wanted)
+            and not (wanted > 0 and live[-1].index >= wanted and (is_updating or self._is_behind(clique, current)))
         )
         # By position, in the order of the fields: by name it takes more than twice as long.
         # fmt: off
@@ -176,6 +176,14 @@ class Shape:
             is_updating, is_available, is_complete,
         )
         # fmt: on
+
+    def _is_behind(self, clique: Clique, current: str) -> bool:
+        """Whether the last template that was complete here is another one, so that what has surged has still to go.
+
+        Its progress alone would not do: it may have been lost with the pass that was to write it.
+        """
+        complete = clique.status.get("currentPodTemplateHash")
+        return complete not in (None, current) and self.workload.strategy is not Strategy.ON_DELETE
 
     def is_updating(self, component: Clique | Group) -> bool:
         """Whether the update of a component to the current templates has begun and not ended."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from rollouts.engine.actions import Kind
+from rollouts.engine.actions import Kind, WriteStatus
 from rollouts.engine.placing import Node
 from rollouts.engine.workload import BudgetSpec, Strategy
 from tests.engine.simulated import Cluster, View, clique, group, settled, workload
@@ -77,6 +77,19 @@ def test_surge_goes_last_also_when_nobody_noted_that_the_clique_was_complete_bef
     told_less = {name: value for name, value in only.status.items() if not name.startswith("current")}
     cluster.begin_from(replace(told, cliques=(replace(only, status=told_less),)))
     assert cluster.update().states(a_pods) == SURGE_ONE_OF_THREE
+
+
+def test_surge_goes_last_also_when_nothing_was_noted_on_the_clique_until_the_last_outdated_pod_is_gone() -> None:
+    cluster = settled(workload(clique("a", 3, budget=(0, 1)), strategy=Strategy.ROLLING_UPDATE)).update()
+    while "*" in a_pods(cluster.view):
+        actions = cluster.plan().actions
+        done = [action for action in actions if not (isinstance(action, WriteStatus) and action.kind is Kind.CLIQUE)]
+        cluster.carry_out(done)
+        if not done:
+            assert cluster.wait()
+    assert "3s" in a_pods(cluster.view)
+    assert cluster.settle().states(a_pods) == ["0 1 2"]
+    assert cluster.progress["updateEndedAt"]
 
 
 def test_pods_with_nothing_unavailable_are_never_fewer_than_wanted() -> None:
