@@ -148,7 +148,10 @@ class Watcher:
 
     def _look_after(self, session: Session) -> None:
         account = session.notebook.read()
-        self._report.tell(session.row, explain(account.failures), account)
+        finding = explain(account.failures)
+        # Before everything is listed the mirror is as old as the silence was: nobody may take it for news yet.
+        if finding is not None or session.is_complete:
+            self._report.tell(session.row, finding, account)
         if session.is_complete:
             self._failures = 0
         if session.is_obsolete or self._is_lost(session, account):

@@ -1,6 +1,7 @@
 """Nothing that a cluster can tell, and no thread that fails, leaves a watcher blind."""
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from rollouts import mirror, models, watcher
+from rollouts import heartbeats, mirror, models, watcher
 from rollouts.cluster import Cluster, Obj, Patience, Resource, kubeconfig
 from rollouts.cluster.client import Page
 from rollouts.cluster.resources import NAMESPACES, PODCLIQUES, PODCLIQUESETS
@@ -19,7 +20,7 @@ from rollouts.mirror.rows import Row, Table, make_row
 from tests.apiserver import free_port
 from tests.contract.manifests import pod_clique, pod_clique_set
 from tests.contract.sandbox_process import SandboxProcess
-from tests.mirror.watching import SECONDS, is_complete, watching
+from tests.mirror.watching import SECONDS, is_complete, trouble, watching
 from tests.project.running import wait_until
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
@@ -81,6 +82,37 @@ def test_a_thread_that_listens_and_fails_is_made_up_for(sandbox: SandboxProcess,
     with watching("east", partial(_Stumbling, kubeconfig(sandbox.kubeconfig), patience=EAGER), redis):
         wait_until(lambda: is_complete("east"), 20)
     assert _Stumbling.stumbles == 1
+
+
+class _Slow(Cluster):
+    """A client that hears of PodCliques late."""
+
+    may_go_on = threading.Event()
+
+    def list_page(self, resource: Resource, **options: Any) -> Page:
+        if resource == PODCLIQUES:
+            _Slow.may_go_on.wait(SECONDS)
+        return super().list_page(resource, **options)
+
+
+def test_a_cluster_is_not_called_heard_before_the_mirror_has_caught_up(sandbox: SandboxProcess, redis: Redis) -> None:
+    """Passes trust the mirror of a cluster that was heard of late; after a long silence it must be listed first."""
+    heartbeats.record_cluster_word(redis, "east", {})
+    (key,) = redis.keys("grove:heartbeat:cluster:*")
+    redis.hset(key, "heard", 1000.0)
+    models.Cluster.objects.create(name="east", complete=True, trouble_code="Unreachable", trouble="It was away.")
+    with watching("east", partial(_Slow, kubeconfig(sandbox.kubeconfig), patience=EAGER), redis):
+        try:
+            wait_until(models.Node.objects.exists, SECONDS)
+            for _ in range(2):  # turns of the watcher, which tells then what it knows
+                redis.delete("grove:leader:east")
+                wait_until(lambda: bool(redis.exists("grove:leader:east")), SECONDS)
+            assert (heartbeats.cluster_word(redis, "east").age or 0.0) > 3600
+            assert trouble("east")[0] == "Unreachable"
+        finally:
+            _Slow.may_go_on.set()
+        wait_until(lambda: (heartbeats.cluster_word(redis, "east").age or 0.0) < 3600, SECONDS)
+        wait_until(lambda: trouble("east") == ("", ""), SECONDS)
 
 
 def test_an_object_that_cannot_be_stored_neither_hides_others_nor_has_everything_listed_again(
