@@ -191,8 +191,9 @@ CELERY_TASK_DEFAULT_QUEUE = "reconcile"
 CELERY_TASK_QUEUES = [Queue("reconcile"), Queue("upkeep")]
 CELERY_TASK_ROUTES = {"rollouts.tasks.sweep": {"queue": "upkeep"}, "rollouts.tasks.resync": {"queue": "upkeep"}}
 CELERY_BEAT_SCHEDULE = {
-    # One that nobody had time for is not made up for: those after it do the same.
-    "sweep": {"task": "rollouts.tasks.sweep", "schedule": 1.0, "options": {"expires": 10.0}},
+    # One that nobody had time for is not made up for: those after it do the same. Beat says by its own clock when that
+    # is, so it must be longer than the clocks of two machines can be apart: else no worker would ever sweep.
+    "sweep": {"task": "rollouts.tasks.sweep", "schedule": 1.0, "options": {"expires": 60.0}},
     "resync": {"task": "rollouts.tasks.resync", "schedule": 300.0, "options": {"expires": 300.0}},
 }
 

@@ -163,7 +163,9 @@ class Watcher:
     def _is_lost(self, session: Session, account: Account) -> bool:
         """Say whether the database no longer has what was written: it was made anew, or rows were dropped."""
         expected = session.is_complete
-        row = models.Cluster.objects.filter(pk=session.row.pk).values_list("complete", flat=True).first()
+        # By its name too: in a database that was made anew the number may be another cluster's.
+        rows = models.Cluster.objects.filter(pk=session.row.pk, name=session.row.name)
+        row = rows.values_list("complete", flat=True).first()
         if row is None or (expected and not row):
             return True
         if not expected or not self._is_time("count"):
