@@ -85,7 +85,9 @@ def _redis_client(_pid: int) -> Redis:
 
 @cache
 def _shared_cluster(_pid: int, name: str, _url: str) -> Cluster:
-    return connect_cluster(name)
+    # Used within passes: a read ends with all its repetitions well before the time limit of the pass.
+    seconds = settings.CLUSTER_REQUEST_TIMEOUT
+    return connect_cluster(name, Patience(connect=min(4.0, seconds), read=seconds, deadline=2 * seconds))
 
 
 def _entries(environment: Environment) -> Iterator[ClusterEntry]:

@@ -18,6 +18,7 @@ from typing import Final
 from celery import current_app
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
+from django.db import Error as DatabaseError
 from kombu.exceptions import KombuError
 from redis import RedisError
 
@@ -119,6 +120,9 @@ def _attempt(claim: Claim, reconcile: Reconcile) -> Outcome:
         outcome = reconcile(claim.key)
     except SoftTimeLimitExceeded:
         outcome = Retry("the pass took longer than its time limit")
+    except DatabaseError as error:
+        # Its words may quote what was to be stored, and a template may hold what is nobody else's business.
+        outcome = Retry(f"the database refused it ({type(error).__name__})")
     except Exception as error:
         if claim.attempt == 1:  # the whole story once, not with every attempt
             logger.warning("%s: the pass raised", claim.key, exc_info=True)

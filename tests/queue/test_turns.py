@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
+from django.db import DataError
 from redis import ConnectionError as RedisConnectionError
 from redis import Redis
 
@@ -109,6 +110,15 @@ def test_a_workload_left_alone_is_not_looked_at_until_it_is_woken(world: World) 
     world.turn(Stop("spec.replicas: must not be negative", "InvalidSpec"))
     assert world.queue.depth() == EMPTY
     assert world.queue.add([KEY]) == [KEY]
+
+
+def test_what_a_database_says_is_not_logged_since_it_may_quote_a_template(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.turn(DataError('invalid input: "password": "hunter2"'))
+    assert world.queue.depth().delayed == 1
+    assert "DataError" in caplog.text
+    assert "hunter2" not in caplog.text
 
 
 def test_a_pass_that_raises_is_retried_and_told_with_its_story_once(
