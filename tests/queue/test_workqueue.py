@@ -104,7 +104,8 @@ def test_a_delay_ends_by_the_sweep_and_the_sooner_wins(queue: WorkQueue) -> None
     queue.add_after(KEY, 1)
     queue.add_after(KEY, 3_600_000)
     wait_until(lambda: queue.sweep() == [KEY], 10)
-    assert queue.depth() == Depth(ready=1, flying=0, dirty=0, delayed=0, oldest_ms=queue.depth().oldest_ms)
+    depth = queue.depth()
+    assert depth == Depth(ready=1, flying=0, dirty=0, delayed=0, oldest_ms=depth.oldest_ms)
 
 
 def test_an_add_does_not_wait_for_a_delay(queue: WorkQueue) -> None:

@@ -92,7 +92,11 @@ def group_3_2_0_1(stage: Stage) -> None:
         {"w-0-g-0"},
         {"w-0-g-1"},
     ]
-    assert {gang["metadata"]["name"] for gang in stage.witness.scene().all(PODGANGS, name)} == {"w-0", "w-0-g-0"}
+    # The gang of the surge goes with it; pods and gangs are told by watches of their own, one may be behind the other.
+    stage.witness.wait(
+        lambda scene: {gang["metadata"]["name"] for gang in scene.all(PODGANGS, name)} == {"w-0", "w-0-g-0"},
+        "the gang of the surge is gone",
+    )
 
 
 def gangs_of(stage: Stage, name: str, since: int, index: int) -> set[str]:
