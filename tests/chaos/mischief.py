@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from django.conf import settings
 from redis import Redis, RedisError
 
+from rollouts import metrics
 from tests.apiserver import ApiServer
 from tests.chaos.proxy import Proxy
 from tests.controlling import BEAT, WATCHER, WORKER, Controller
@@ -33,6 +34,7 @@ class Mischief:
     server: ApiServer
     chance: random.Random
     done: Counter[str] = field(default_factory=Counter)
+    passes: Counter[str] = field(default_factory=Counter)  # by what they came to, as far as Redis still knew of them
 
     def __post_init__(self) -> None:
         deeds: list[tuple[int, Callable[[], str]]] = [
@@ -62,6 +64,16 @@ class Mischief:
         """Let everything be well from now on."""
         self.proxy.badness.share = 0.0
         self.revive()
+
+    def count_passes(self) -> None:
+        """Add up the passes that the controller's own metrics tell of."""
+        with contextlib.suppress(RedisError), self._redis() as redis:
+            spreads = next(found for histogram, found in metrics.read(redis) if histogram is metrics.PASS_SECONDS)
+            for spread in spreads:
+                self.passes[spread.labels[0]] += spread.buckets[-1][1]
+
+    def _redis(self) -> Redis:
+        return Redis.from_url(self.controller.redis.url, socket_timeout=2)
 
     def revive(self) -> None:
         """Start again what has died, by us or by itself."""
@@ -109,6 +121,7 @@ class Mischief:
 
     def lose_redis(self) -> str:
         """Kill Redis and lose everything in it."""
+        self.count_passes()
         self.controller.redis.kill()
         self.controller.redis.forget()
         self._stay_away()
@@ -127,7 +140,7 @@ class Mischief:
 
     def drop_messages(self) -> str:
         """Lose every message that no worker has taken yet."""
-        with contextlib.suppress(RedisError), Redis.from_url(self.controller.redis.url, socket_timeout=2) as redis:
+        with contextlib.suppress(RedisError), self._redis() as redis:
             redis.delete(settings.CELERY_TASK_DEFAULT_QUEUE)
         return "messages dropped"
 

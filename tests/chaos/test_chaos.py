@@ -12,8 +12,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
+import orjson
 import pytest
 
 from rollouts.cluster import ClusterError, Obj
@@ -22,7 +24,7 @@ from rollouts.engine import names
 from tests.chaos.etcd import REMEMBERING, read_events
 from tests.chaos.mischief import USUAL_SHARE, Mischief
 from tests.chaos.proxy import Badness, running_proxy
-from tests.controlling import running_controller
+from tests.controlling import Controller, running_controller
 from tests.scenarios.scene import is_leaving
 from tests.scenarios.sites import real_site
 from tests.scenarios.stage import Stage, clique, group, podcliqueset, staged
@@ -77,6 +79,8 @@ def test_rollouts_survive_everything(tmp_path: Path, capsys: pytest.CaptureFixtu
             for name in sets:
                 (stage.settle if name == BY_HAND else stage.settle_updated)(name, SECONDS_TO_CONVERGE)
             converged = time.monotonic() - started
+            mischief.count_passes()
+            recorded = read_history(controller)
         except BaseException:
             print(controller.last_words())  # noqa: T201 (pytest shows it with the failure)
             raise
@@ -89,6 +93,7 @@ def test_rollouts_survive_everything(tmp_path: Path, capsys: pytest.CaptureFixtu
     for name in sets:
         assert_rules(name, events, killed)
         assert_nothing_was_made_twice(name, events)
+        assert_history_is_whole(name, events, recorded)
     assert_only_people_deleted(BY_HAND, events, killed)
 
 
@@ -158,6 +163,27 @@ def assert_only_people_deleted(name: str, events: list[Event], killed: set[str])
     assert gone <= killed, gone - killed
 
 
+def read_history(controller: Controller) -> list[list[str]]:
+    """Return what is on record: the set, the hash and the outcome of each rollout, the oldest first."""
+    values = 'Rollout.objects.order_by("started", "pk").values_list("name", "to_hash", "outcome")'
+    code = f"import json; from rollouts.models import Rollout; print(json.dumps(list(map(list, {values}))))"
+    recorded: list[list[str]] = orjson.loads(controller.manage("shell", "--verbosity", "0", "-c", code))
+    return recorded
+
+
+def assert_history_is_whole(name: str, events: list[Event], recorded: list[list[str]]) -> None:
+    """Assert that the first deployment and every update that the set's status told of are on record once, and ended."""
+    statuses = [
+        event.obj.get("status") or {}
+        for event in events
+        if event.resource is PODCLIQUESETS and event.obj["metadata"]["name"] == name
+    ]
+    adopted = [status["currentGenerationHash"] for status in statuses if status.get("currentGenerationHash")]
+    updates = [new for old, new in pairwise(["", *adopted]) if new != old]
+    assert sorted(to for of, to, _ in recorded if of == name) == sorted(updates)
+    assert all(outcome for of, _, outcome in recorded if of == name)
+
+
 def tell(mischief: Mischief, edits: Counter[str], events: list[Event], *, converged: float, requests: int) -> None:
     """Print what happened, in numbers."""
     refused = mischief.proxy.badness.done
@@ -173,6 +199,7 @@ def tell(mischief: Mischief, edits: Counter[str], events: list[Event], *, conver
         f"  done to processes and servers  {sum(mischief.done.values())}: {_list(mischief.done)}",
         f"  done to {requests} requests      {sum(refused.values())}: {_list(refused)}",
         f"  done by people                 {sum(edits.values())}: {_list(edits)}",
+        f"  passes                         {sum(mischief.passes.values())}: {_list(mischief.passes)}",
         f"  pods made {len(made)}, gone {len(gone)}; templates seen {len(updates)}; writes looked at {len(events)}",
     ]
     print("\n" + "\n".join(lines))  # noqa: T201 (the counts are wanted in the log of CI)
