@@ -17,7 +17,7 @@ assert sequences
 TITLES = sorted(SCENARIOS)
 PLAYED_ON_THE_SANDBOX = [title for title in TITLES if not SCENARIOS[title].needs_real]
 
-pytestmark = [pytest.mark.slow, pytest.mark.database]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.apiserver
@@ -26,6 +26,7 @@ def test_on_a_real_api_server(on_a_real_api_server: Playing, title: str) -> None
     on_a_real_api_server.result(title)
 
 
+@pytest.mark.database
 @pytest.mark.parametrize("title", PLAYED_ON_THE_SANDBOX)
 def test_on_the_sandbox_with_everything_doubled(on_the_sandbox: Playing, title: str) -> None:
     on_the_sandbox.result(title)
