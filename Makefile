@@ -28,7 +28,7 @@ test: $(TOOLS) ## Run the tests; on PostgreSQL too when GROVE_TEST_DATABASE_URL 
 		echo "PostgreSQL skipped: set GROVE_TEST_DATABASE_URL=postgresql://user:password@host/name to run there too"; \
 	fi
 
-test-engine: $(TOOLS) ## Run the engine's tests alone: no Django, no server, seconds
+test-engine: $(TOOLS) ## Run the engine's tests alone, in seconds; EXAMPLES_TIMES=20 for more random ones
 	@$(BIN)/python -m pytest tests/engine -p no:django $(PYTEST_OPTIONS)
 
 check: format lint types contracts migrations deploy-check test ## Everything that must hold before a change lands

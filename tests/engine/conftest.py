@@ -2,5 +2,7 @@
 
 from hypothesis import settings
 
-settings.register_profile("engine", deadline=None, max_examples=50)
+from tests.engine.thoroughness import examples
+
+settings.register_profile("engine", deadline=None, max_examples=examples(50))
 settings.load_profile("engine")

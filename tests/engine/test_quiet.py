@@ -14,6 +14,7 @@ from rollouts.engine.views import Tree
 from rollouts.engine.workload import Strategy, Workload
 from tests.engine.chance import EVERYTHING, workloads
 from tests.engine.simulated import Cluster, clique, group, settled, workload
+from tests.engine.thoroughness import examples
 
 
 def assert_nothing_is_overlooked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +31,7 @@ def patching() -> Iterator[pytest.MonkeyPatch]:
         yield patch
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(workloads(), st.data())
 def test_no_replica_that_needs_anything_is_passed_over(
     patching: pytest.MonkeyPatch, start: Workload, data: st.DataObject

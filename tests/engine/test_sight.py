@@ -22,6 +22,7 @@ from tests.engine.chance import (
     workloads,
 )
 from tests.engine.simulated import Cluster, clique, group, settled, workload
+from tests.engine.thoroughness import examples
 
 IN_THE_WORLD = [delete_pod, delete_clique, break_pod, scale_component]
 
@@ -39,7 +40,7 @@ def assert_nothing_is_missed(cluster: Cluster, sight: Sight) -> None:
     assert planned == plan(cluster.workload, seen, cluster.world.now)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(workloads(), clusters(), st.data())
 def test_nothing_that_happens_is_missed(start: Workload, behaviour: Behaviour, data: st.DataObject) -> None:
     cluster = settled(start, behaviour)
