@@ -25,7 +25,7 @@ from tests.engine.manifests import JSON, damaged, small
 from tests.engine.simulated import Cluster, clique, group, settled, workload
 from tests.engine.thoroughness import examples
 
-often = settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+often = settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # Statuses with the types that the custom resources ask for, and anything at all in them.
 TEXTS = st.sampled_from(["", "x", "True", "2026-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "yesterday", "w-0-a"])

@@ -15,7 +15,7 @@ from tests.engine.simulated import QUICK, Cluster, settled
 from tests.engine.test_remedies import DEEDS
 from tests.engine.thoroughness import examples
 
-sometimes = settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+sometimes = settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def updated_in_room(start: Workload, spare: int) -> Cluster:
