@@ -4,5 +4,5 @@ from hypothesis import settings
 
 from tests.engine.thoroughness import examples
 
-settings.register_profile("engine", deadline=None, max_examples=examples(30))
+settings.register_profile("engine", deadline=None, max_examples=examples(20))
 settings.load_profile("engine")

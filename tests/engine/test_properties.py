@@ -38,8 +38,8 @@ from tests.engine.simulated import Cluster, clique, group, hashes, settled, work
 from tests.engine.thoroughness import examples
 
 UNHURRIED = [HealthCheck.too_slow, HealthCheck.data_too_large]
-often = settings(max_examples=examples(15), deadline=None, suppress_health_check=UNHURRIED)
-sometimes = settings(max_examples=examples(5), deadline=None, suppress_health_check=UNHURRIED)
+often = settings(max_examples=examples(10), deadline=None, suppress_health_check=UNHURRIED)
+sometimes = settings(max_examples=examples(4), deadline=None, suppress_health_check=UNHURRIED)
 
 LATER = 30  # passes after the last interference in which the rules are still looked at
 

@@ -31,7 +31,7 @@ def patching() -> Iterator[pytest.MonkeyPatch]:
         yield patch
 
 
-@settings(max_examples=examples(10))
+@settings(max_examples=examples(6))
 @given(workloads(), st.data())
 def test_no_replica_that_needs_anything_is_passed_over(
     patching: pytest.MonkeyPatch, start: Workload, data: st.DataObject

@@ -287,7 +287,7 @@ def _disturb(world: World, data: st.DataObject) -> None:
             world.change(unit.key, leaving=True, available=False)
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(25))
 @given(worlds(), st.data())
 def test_whatever_happens_availability_and_surge_stay_within_the_budget(world: World, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 25))):
@@ -302,7 +302,7 @@ def test_whatever_happens_availability_and_surge_stay_within_the_budget(world: W
         assert _indices_are_unique(world)
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(40))
 @given(worlds())
 def test_every_rollout_whose_units_become_available_ends_complete_and_without_holes(world: World) -> None:
     for _ in run(world):

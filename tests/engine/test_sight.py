@@ -40,7 +40,7 @@ def assert_nothing_is_missed(cluster: Cluster, sight: Sight) -> None:
     assert planned == plan(cluster.workload, seen, cluster.world.now)
 
 
-@settings(max_examples=examples(10))
+@settings(max_examples=examples(6))
 @given(workloads(), clusters(), st.data())
 def test_nothing_that_happens_is_missed(start: Workload, behaviour: Behaviour, data: st.DataObject) -> None:
     cluster = settled(start, behaviour)
