@@ -127,12 +127,6 @@ def end_all_but(
     return [_news(resource, namespace, name, workload, is_gone=True) for _, namespace, name, workload in missing]
 
 
-def mark_leaving(cluster: models.Cluster, resource: Resource, namespace: str, name: str, uid: str) -> None:
-    """Note that an object was asked to leave, when the answer did not bring the object itself."""
-    rows = MIRRORED[resource].model.objects.filter(cluster=cluster, namespace=namespace, name=name, uid=uid)
-    rows.update(leaving=True)
-
-
 def purge(before: float) -> int:
     """Drop the tombstones of what ended before a moment; return how many."""
     return sum(table.model.everything.filter(gone_at__lt=before).delete()[0] for table in MIRRORED.values())

@@ -258,7 +258,15 @@ class Session:
                 raise
             (obj,) = (*change.objects, *change.gone)
             self._unstored.add(id(obj))
-            logger.exception("%s %s cannot be stored", change.resource, obj["metadata"]["name"])
+            # Without the words of a database: they may quote what was to be stored.
+            story = None if isinstance(error, DataError) else error
+            logger.error(  # noqa: TRY400
+                "%s %s cannot be stored (%s)",
+                change.resource,
+                obj["metadata"]["name"],
+                type(error).__name__,
+                exc_info=story,
+            )
             return []
 
     def _conclude(self, resource: Resource, note: Synced) -> list[mirror.News]:

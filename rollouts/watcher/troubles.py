@@ -1,6 +1,6 @@
 """Why a cluster cannot be mirrored: the failures of the single watches, as one code and one sentence.
 
-`watching` collects the failures, the watcher puts what is said here on the cluster's row. Pure: the same failures give
+`notebook` collects the failures, `report` puts what is said here on the cluster's row. Pure: the same failures give
 the same words, so a trouble that lasts is written once.
 """
 

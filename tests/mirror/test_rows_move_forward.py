@@ -120,17 +120,10 @@ def test_an_end_without_a_version_ends_just_that_object(cluster: models.Cluster)
 
 
 def test_leaving_is_never_taken_back(cluster: models.Cluster) -> None:
-    mirror.store(cluster, PODS, [objects.pod(version=3)])
-    mirror.mark_leaving(cluster, PODS, "web", "my-0-c-abcde", "pod")
+    mirror.store(cluster, PODS, [objects.pod(version=3, leaving=True)])
     mirror.store(cluster, PODS, [objects.pod(version=4, ready=False)])
     assert stored().leaving  # type: ignore[union-attr]
     mirror.store(cluster, PODS, [objects.pod(version=5, uid="another")])
-    assert not stored().leaving  # type: ignore[union-attr]
-
-
-def test_only_the_object_that_was_asked_to_leave_is_marked(cluster: models.Cluster) -> None:
-    mirror.store(cluster, PODS, [objects.pod(version=3)])
-    mirror.mark_leaving(cluster, PODS, "web", "my-0-c-abcde", "another")
     assert not stored().leaving  # type: ignore[union-attr]
 
 
