@@ -73,6 +73,9 @@ INSTALLED_APPS = [
     "servestatic",
     "django.contrib.staticfiles",
     "csp",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
 ]
 MIDDLEWARE = [
     "rollouts.web.health.health_middleware",
@@ -116,6 +119,21 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "servestatic.storage.CompressedManifestStaticFilesStorage"},
+}
+
+# --- REST API ---------------------------------------------------------------------------------------------------------
+
+REST_FRAMEWORK = {
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Grove UI",
+    "DESCRIPTION": "The rollout control panel for Grove workloads: everything that can be seen or commanded, by HTTP.",
+    "VERSION": "1.0.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
 }
 
 # --- Database ---------------------------------------------------------------------------------------------------------
@@ -167,6 +185,7 @@ def _local_redis_socket() -> Path:
 
 REDIS_SOCKET = _local_redis_socket()
 REDIS_URL = ENVIRONMENT.redis_url or f"unix://{REDIS_SOCKET}"
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
 
 # One pass is bounded on every side: a call to the cluster ends before the soft limit, the soft before the hard limit,
 # the hard limit before the lease that lets another worker take the key, and all long before the broker redelivers.

@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 from django.contrib.auth import views as auth
-from django.urls import path
+from django.urls import include, path
 
 from rollouts.web import metrics, pages
 
@@ -11,5 +11,6 @@ urlpatterns = [
     path("sign-in/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("sign-out/", auth.LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),
+    path("api/v1/", include("rollouts.api.urls")),
     path("metrics", metrics.page, name="metrics"),
 ]

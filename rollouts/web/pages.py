@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from rollouts.selectors import overview_detail
+from rollouts.selectors.overview import overview_detail
 
 
 @require_safe

@@ -30,7 +30,7 @@ from rollouts import heartbeats
 from rollouts.cluster import ClusterError, Patience
 from rollouts.connections import cluster_entries, connect_cluster, redis_client
 from rollouts.redis_server import RedisMissingError, find_redis_server, redis_command
-from rollouts.services import FirstAccount, account_ensure_first
+from rollouts.services.accounts import FirstAccount, account_ensure_first
 from rollouts.supervisor import Log, Program, StartError, Supervisor
 
 
