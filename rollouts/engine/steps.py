@@ -15,7 +15,8 @@ never meet inside it.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rollouts.engine.budget import Budget, resolve_budget
+from rollouts.engine.budget import Budget
+from rollouts.engine.levels import ONE_AT_A_TIME, budget_of_component, budget_of_set
 from rollouts.engine.quiet import find_busy
 from rollouts.engine.roller import Step, Unit
 from rollouts.engine.shape import Shape
@@ -28,9 +29,7 @@ from rollouts.engine.units import (
 )
 from rollouts.engine.update import Update
 from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Replica, Tree
-from rollouts.engine.workload import BudgetSpec, Strategy, Workload
-
-ONE_AT_A_TIME = Budget(1, 0)
+from rollouts.engine.workload import Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def choose_steps(shape: Shape, tree: Tree, update: Update) -> SetStep:
     workload = shape.workload
     whole = workload.strategy is Strategy.REPLICA_RECREATE
     rolling = whole and update.is_under_way
-    budget = resolve_budget(workload.budget, workload.replicas) if whole else ONE_AT_A_TIME
+    budget = budget_of_set(workload)
     units, step = _choose_set_step(shape, tree, budget, update, whole=whole)
     leaving = {unit.index for unit in units if unit.leaving} | {removal.unit.index for removal in step.delete}
     staying = ((find_busy(tree, update) & tree.replicas.keys()) - leaving) | {*step.create}
@@ -155,7 +154,7 @@ def _relabel(shape: Shape, replica: Replica, *, at_work: bool) -> ReplicaStep:
 def _choose_clique(shape: Shape, view: CliqueView, *, rolling: bool, held: bool) -> CliqueStep:
     # One that the new templates do not concern is left alone, and so are the indices that scaling in has left it.
     rolling = rolling and (view.outdated > 0 or view.is_updating)
-    budget = _budget(shape.workload, view.template.budget, view.wanted) if rolling else ONE_AT_A_TIME
+    budget = budget_of_component(shape.workload, view.template.budget, view.wanted) if rolling else ONE_AT_A_TIME
     return _keep_up(view, budget, rolling=rolling, held=held)
 
 
@@ -167,7 +166,7 @@ def _keep_up(view: CliqueView, budget: Budget, *, rolling: bool, held: bool) -> 
 
 
 def _choose_group(shape: Shape, view: GroupView, *, rolling: bool, held: bool) -> GroupStep:
-    budget = _budget(shape.workload, view.template.budget, view.wanted)
+    budget = budget_of_component(shape.workload, view.template.budget, view.wanted)
     if not view.is_live:
         return GroupStep(view, budget, rolling, (), NO_STEP, ())  # PodCliques come after their scaling group
     units = group_units(view)
@@ -185,8 +184,3 @@ def _part_steps(shape: Shape, part: GroupReplica, *, held: bool) -> Iterator[Cli
     replaced_whole = shape.workload.strategy is not Strategy.ON_DELETE and part.is_outdated
     for view in part.cliques:
         yield _keep_up(view, ONE_AT_A_TIME, rolling=False, held=held or replaced_whole)
-
-
-def _budget(workload: Workload, spec: BudgetSpec | None, wanted: int) -> Budget:
-    """Return what an update may do to a component; only RollingUpdate looks at what was written for it."""
-    return resolve_budget(spec, wanted) if workload.strategy is Strategy.ROLLING_UPDATE else ONE_AT_A_TIME
