@@ -1,0 +1,48 @@
+"""The whole product, running, for tests that come to it from outside as automation does."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.project.running import Product, product
+
+ADMIN_PASSWORD = "correct horse battery"
+ADMIN_TOKEN = "grove_only-for-the-tests-0123456789"
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A running product with the token of its first account."""
+
+    product: Product
+    token: str = ADMIN_TOKEN
+    password: str = ADMIN_PASSWORD
+
+    @property
+    def api(self) -> str:
+        """Where the API is, without a slash at the end."""
+        return f"{self.product.url}/api/v1"
+
+
+@contextlib.contextmanager
+def running_installation(folder: Path, **variables: str) -> Iterator[Installation]:
+    """Start what `make run` starts, with pods that are quick to come and to go, and no limit to the requests."""
+    ours = {
+        "GROVE_ADMIN_PASSWORD": ADMIN_PASSWORD,
+        "GROVE_ADMIN_TOKEN": ADMIN_TOKEN,
+        "SANDBOX_READY_SECONDS": "0.3",
+        "SANDBOX_TERMINATION_SECONDS": "0.2",
+    }
+    with product(folder, **ours, **variables) as running:
+        running.wait_until_it_answers()
+        yield Installation(running)
+
+
+@pytest.fixture(scope="session")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """One for all tests that only need some installation; each keeps to names of its own."""
+    with running_installation(tmp_path_factory.mktemp("installation")) as running:
+        yield running
