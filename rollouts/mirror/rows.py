@@ -28,6 +28,7 @@ from rollouts.cluster.resources import (
     SERVICES,
 )
 from rollouts.engine import names
+from rollouts.engine.defaults import with_defaults
 from rollouts.engine.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.times import parse_time
 from rollouts.models import Clique, Gang, Mirrored, Node, Pod, ScalingGroup, Service, Workload
@@ -122,16 +123,24 @@ def _workload(obj: Obj) -> Row:
         "manifest": _json(obj | {"metadata": kept}),
         "labels": _json(metadata.get("labels") or {}),
         "generation": _int(metadata.get("generation")),
+        "observed_generation": _int(status.get("observedGeneration")),
         "replicas": _int(spec.get("replicas")),
-        "strategy": _text(_mapping(spec.get("updateStrategy")).get("type")),
+        "strategy": _strategy(obj),
         "generation_hash": _text(status.get("currentGenerationHash")),
         "updated_replicas": _int(status.get("updatedReplicas")),
         "available_replicas": _int(status.get("availableReplicas")),
         "update_started_at": parse_time(progress.get("updateStartedAt")),
         "update_ended_at": parse_time(progress.get("updateEndedAt")),
         "progressing_reason": _text(conditions.get("Progressing", {}).get("reason")),
-        "stuck_reason": _text(_if_true(conditions.get("UpdateStuck", {})).get("reason")),
+        "stuck_reason": _text(_where(conditions, "UpdateStuck", "True").get("reason")),
+        "fault_reason": _text(_where(conditions, "Valid", "False").get("reason"))
+        or _text(_where(conditions, "WriteDenied", "True").get("reason")),
     }
+
+
+def _strategy(obj: Obj) -> str:
+    spec = _mapping(_mapping(with_defaults(obj)).get("spec"))
+    return _text(_mapping(spec.get("updateStrategy")).get("type"))
 
 
 def _group(obj: Obj) -> Row:
@@ -301,8 +310,10 @@ def _conditions(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {_text(condition.get("type")): condition for condition in _mappings(status.get("conditions"))}
 
 
-def _if_true(condition: Mapping[str, Any]) -> Mapping[str, Any]:
-    return condition if condition.get("status") == "True" else {}
+def _where(conditions: Mapping[str, Mapping[str, Any]], name: str, status: str) -> Mapping[str, Any]:
+    """Return a condition if it has this status; else nothing."""
+    condition = conditions.get(name, {})
+    return condition if condition.get("status") == status else {}
 
 
 def _labels(obj: Obj) -> Mapping[str, str]:

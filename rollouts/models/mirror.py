@@ -96,8 +96,9 @@ class Workload(Mirrored):
     manifest = OrjsonField()  # without managedFields
     labels = OrjsonField(default=dict)
     generation = models.BigIntegerField(default=0)
+    observed_generation = models.BigIntegerField(default=0)  # up to which the controller has looked at it
     replicas = models.IntegerField(default=0)
-    strategy = models.CharField(max_length=40, blank=True)  # as written; empty when left out
+    strategy = models.CharField(max_length=40, blank=True)  # as written, or what leaving it out means
     generation_hash = models.CharField(max_length=LABEL_LENGTH, blank=True)  # status.currentGenerationHash
     updated_replicas = models.IntegerField(default=0)
     available_replicas = models.IntegerField(default=0)
@@ -105,6 +106,8 @@ class Workload(Mirrored):
     update_ended_at = models.FloatField(null=True, blank=True)
     progressing_reason = models.CharField(max_length=80, blank=True)  # of the condition Progressing
     stuck_reason = models.CharField(max_length=80, blank=True)  # of the condition UpdateStuck, while it is True
+    # Why it cannot be acted on as written: of the condition Valid while it is False, else of WriteDenied while True.
+    fault_reason = models.CharField(max_length=80, blank=True)
     # Ours and not the cluster's: deletes that were sent and whose answers are not stored yet, as [kind, name, uid].
     # Written before they are sent, so that a pass after a crash asks the cluster about them before it spends budget.
     in_doubt = OrjsonField(default=list)

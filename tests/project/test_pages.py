@@ -65,10 +65,11 @@ def test_before_the_first_list_the_overview_says_so(person: Client, redis: Redis
 
 
 def test_the_overview_works_while_redis_is_away(person: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rollouts import readiness, selectors
+    from rollouts import readiness
+    from rollouts.selectors import overview
 
     nowhere = Redis.from_url("unix:///nonexistent/redis.sock")
-    for module in (readiness, selectors):
+    for module in (readiness, overview):
         monkeypatch.setattr(module, "redis_client", lambda: nowhere)
     response = person.get("/")
     assert response.status_code == 200
