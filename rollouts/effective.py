@@ -71,23 +71,24 @@ def list_overrides(cluster: str) -> list[Override]:
     """Return what is on record for a cluster, also what has run out."""
     # Every pass asks this; put together by hand it costs a third.
     statement = "SELECT * FROM rollouts_strategyoverride WHERE cluster = '' OR cluster = %s"
-    return [_read(row) for row in StrategyOverride.objects.raw(statement, [cluster])]
+    return [read_override(row) for row in StrategyOverride.objects.raw(statement, [cluster])]
 
 
 def compute_effective(manifest: Obj, overrides: Iterable[Override], now: float, *, cluster: str) -> Effective:
     """Return the strategy in force of a stored workload."""
-    hits = [one for one in overrides if _hits(one, manifest, cluster) and not _has_run_out(one, now)]
+    hit_by = [one for one in overrides if hits(one, manifest, cluster) and not _has_run_out(one, now)]
     draft = _Draft(manifest)
-    for override in sorted(hits, key=lambda one: one.rank, reverse=True):
+    for override in sorted(hit_by, key=lambda one: one.rank, reverse=True):
         draft.take(override)
-    until = min((one.expires_at for one in hits if one.expires_at is not None), default=None)
+    until = min((one.expires_at for one in hit_by if one.expires_at is not None), default=None)
     return Effective(draft.manifest, _find_sources(manifest, draft), tuple(draft.ignored), until)
 
 
 # ---- whom an override hits
 
 
-def _hits(override: Override, manifest: Obj, cluster: str) -> bool:
+def hits(override: Override, manifest: Obj, cluster: str) -> bool:
+    """Say whether an override is about a workload; of the manifest only the metadata is looked at."""
     metadata = manifest.get("metadata") or {}
     labels = metadata.get("labels") or {}
     wanted = ((override.cluster, cluster), (override.namespace, metadata.get("namespace")))
@@ -218,7 +219,8 @@ def _as_dict(value: Any) -> dict[str, Any]:
 # ---- from the record
 
 
-def _read(row: StrategyOverride) -> Override:
+def read_override(row: StrategyOverride) -> Override:
+    """Return what is on record as a value; a record that makes no sense sets nothing."""
     settings: dict[Part, IntOrPercent | None] = {}
     if row.strategy:
         settings["", TYPE] = row.strategy

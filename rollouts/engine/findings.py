@@ -70,6 +70,16 @@ class Code(StrEnum):
     BUDGET_UNUSED = "BudgetUnused"
     # Updates
     IMMUTABLE = "Immutable"
+    # What a command names
+    UNKNOWN_CONTAINER = "UnknownContainer"
+    UNKNOWN_COMPONENT = "UnknownComponent"
+    INVALID_IMAGE = "InvalidImage"
+    # Strategy overrides
+    SETS_NOTHING = "SetsNothing"
+    HITS_NOTHING = "HitsNothing"
+    REFUSED_EVERYWHERE = "RefusedEverywhere"
+    OUTRANKED = "Outranked"
+    PUSHED_OUT = "PushedOut"
 
 
 @dataclass(frozen=True, slots=True)

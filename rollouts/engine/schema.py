@@ -301,7 +301,7 @@ _TOPOLOGY_DOMAIN: Final = Pattern(
         "{field} must be a topology domain such as rack: lower-case letters, digits and hyphens, a letter first",
     ),
 )
-_BUDGET: Final = {
+BUDGET: Final = {
     "maxUnavailable": IntOrPercent(
         100,
         Fault(Code.INVALID_BUDGET, '{field} must be a whole number, 0 or more, or a percentage from "0%" to "100%"'),
@@ -310,7 +310,7 @@ _BUDGET: Final = {
         9999, Fault(Code.INVALID_BUDGET, '{field} must be a whole number, 0 or more, or a percentage such as "25%"')
     ),
 }
-_COMPONENT_STRATEGY: Final = Object(_BUDGET)
+_COMPONENT_STRATEGY: Final = Object(BUDGET)
 _CLIQUE_NAMES: Final = ListOf(Text(at_most=63), at_most=64)
 _TOPOLOGY: Final = Object(
     {
@@ -424,7 +424,7 @@ _SPEC: Final = Object(
         "updateStrategy": Object(
             {
                 "type": Text(choices=tuple(Strategy)),
-                "rollingUpdate": Object({**_BUDGET, "partition": Whole(at_least=0)}),
+                "rollingUpdate": Object({**BUDGET, "partition": Whole(at_least=0)}),
             }
         ),
         "paused": Flag(),

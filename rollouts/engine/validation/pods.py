@@ -22,7 +22,7 @@ _OURS: Final = "grove.io/"
 def look_at_pods(pcs: SetManifest) -> Iterator[Finding]:
     """Yield what is wrong with the pods of the cliques."""
     for clique in pcs.cliques:
-        yield from _labels_are_valid(clique["labels"])
+        yield from look_at_labels(clique["labels"])
         yield from _annotations_are_valid(clique["annotations"])
         yield from _pod_fits_a_gang(clique["spec"]["podSpec"])
         yield from _containers_are_named(clique["spec"]["podSpec"])
@@ -93,7 +93,8 @@ def _variables_are_named(container: Place) -> Iterator[Finding]:
             yield variable["name"].found(Code.INVALID_ENV_NAME, sentence)
 
 
-def _labels_are_valid(labels: Place) -> Iterator[Finding]:
+def look_at_labels(labels: Place) -> Iterator[Finding]:
+    """Yield which of these texts cannot be labels."""
     yield from _keys_are_valid(labels, Code.INVALID_LABEL)
     for value in (labels.value or {}).values():
         if value and not _is_label_text(value):
