@@ -1,4 +1,4 @@
-"""The whole product, running, for tests that come to it from outside as automation does."""
+"""Two things to try the API on: the whole product, running, and a scene for requests within the process of the test."""
 
 import contextlib
 from collections.abc import Iterator
@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pytest_django import DjangoDbBlocker
 
+from tests.api.scene import Scene, make_scene, running_sandbox
 from tests.project.running import Product, product
 
 ADMIN_PASSWORD = "correct horse battery"
@@ -46,3 +48,24 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     """One for all tests that only need some installation; each keeps to names of its own."""
     with running_installation(tmp_path_factory.mktemp("installation")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def played_scene(
+    django_db_setup: None,
+    django_db_blocker: DjangoDbBlocker,
+    redis_server: None,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Scene]:
+    """A workload that was deployed and changed, in a sandbox of the module's own."""
+    with running_sandbox(tmp_path_factory.mktemp("sandbox")) as cluster:
+        with django_db_blocker.unblock():
+            scene = make_scene(cluster)
+        yield scene
+
+
+@pytest.fixture
+def scene(played_scene: Scene, db: None) -> Scene:
+    """The same with its rows in the database of the test."""
+    played_scene.put_rows()
+    return played_scene

@@ -1,0 +1,137 @@
+"""A workload in the sandbox with everything that the API can show of it: pods, history, an update that waits.
+
+The sandbox is a real process; the mirror is fed by lists and passes follow each other, as in `tests.control.loop`. The
+workload is under OnDelete and was changed after it had been deployed: all its pods are outdated, so each command has
+something to do. What a test then does to the cluster stays there. The rows are kept aside: a test puts them into its
+own transaction, which is rolled back after it.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Model
+from django.test import override_settings
+
+from rollouts import connections, mirror, models
+from rollouts.cluster import Cluster, Obj
+from rollouts.cluster.resources import NAMESPACES, NODES, PODCLIQUESETS, PODS
+from rollouts.engine.names import PART_OF
+from rollouts.reconciler import act
+from tests.control.loop import observe
+from tests.scenarios.sites import sandbox_site
+from tests.scenarios.stage import clique, group, podcliqueset
+from tests.standin import make_nodes
+
+CLUSTER: Final = "sandbox"
+NAMESPACE: Final = "team-a"
+ELSEWHERE: Final = "team-b"
+NAME: Final = "chat"
+_SECONDS: Final = 60.0
+_TABLES: Final[tuple[type[Model], ...]] = (
+    *(models.Cluster, models.Workload, models.ScalingGroup, models.Clique, models.Gang, models.Service, models.Pod),
+    *(models.Node, models.Revision, models.Rollout, models.Step, models.Sample),
+)
+
+
+@dataclass(slots=True)
+class Scene:
+    """The workload, its cluster, and the row of the mirror."""
+
+    cluster: Cluster
+    row: models.Cluster
+    rows: list[list[Model]] = field(default_factory=list)  # of the mirror and of history, a list a table
+
+    def put_rows(self) -> None:
+        """Bring mirror and history into the database as they were, and then up to what the cluster says by now."""
+        for rows in self.rows:
+            type(rows[0])._default_manager.bulk_create(rows)
+        self.observe()
+
+    @property
+    def key(self) -> str:
+        """The workload as the queue calls it."""
+        return f"{CLUSTER}/{NAMESPACE}/{NAME}"
+
+    def observe(self) -> None:
+        """List what there is into the mirror."""
+        observe(self.cluster, self.row)
+        mirror.store(self.row, NODES, self.cluster.list(NODES).items)
+
+    def stored(self) -> Obj:
+        """Return the PodCliqueSet."""
+        return self.cluster.get(PODCLIQUESETS, NAME, namespace=NAMESPACE)
+
+    def pods(self) -> list[Obj]:
+        """Return its pods that stay, by name."""
+        listing = self.cluster.list(PODS, namespace=NAMESPACE, labels=f"{PART_OF}={NAME}")
+        return [pod for pod in listing.items if "deletionTimestamp" not in pod["metadata"]]
+
+    def take_passes(self) -> None:
+        """Look and take passes until the workload is complete and the controller has seen its last edit."""
+        deadline = time.monotonic() + _SECONDS
+        while not self._is_complete():
+            assert time.monotonic() < deadline, f"not in time: {self.stored().get('status')}"
+            self.observe()
+            act(self.cluster, self.row, self.key, mirror.read(self.row, NAMESPACE, NAME), time.time())
+        self.observe()
+
+    def change_image(self, image: str) -> None:
+        """Change the template of the first clique, as somebody with kubectl."""
+        path = "/spec/template/cliques/0/spec/podSpec/containers/0/image"
+        operation = {"op": "replace", "path": path, "value": image}
+        self.cluster.patch_json(PODCLIQUESETS, NAME, [operation], namespace=NAMESPACE)
+
+    def _is_complete(self) -> bool:
+        stored = self.stored()
+        status: dict[str, Any] = stored.get("status") or {}
+        conditions = {one["type"]: one for one in status.get("conditions") or ()}
+        seen = status.get("observedGeneration") == stored["metadata"]["generation"]
+        wanted = status.get("availableReplicas") == stored["spec"]["replicas"]
+        return bool(seen and wanted and "Progressing" in conditions)
+
+
+@contextlib.contextmanager
+def running_sandbox(folder: Path) -> Iterator[Cluster]:
+    """Start a sandbox with nodes, namespaces and the workload, and make it the cluster that the settings name."""
+    environment = replace(settings.ENVIRONMENT, data_dir=folder)
+    with sandbox_site(folder) as site, override_settings(ENVIRONMENT=environment):
+        connections._shared_cluster.cache_clear()
+        make_nodes(site.cluster, [f"node-{number}" for number in range(4)])
+        for name in (NAMESPACE, ELSEWHERE):
+            site.cluster.create(NAMESPACES, {"metadata": {"name": name}})
+        site.cluster.create(PODCLIQUESETS, _workload())
+        try:
+            yield site.cluster
+        finally:
+            connections._shared_cluster.cache_clear()
+
+
+def make_scene(cluster: Cluster) -> Scene:
+    """Take the controller's passes in a transaction that is taken back, and keep its rows.
+
+    They bring the workload to where every command has something to do.
+    """
+    with transaction.atomic():
+        scene = Scene(cluster, mirror.ensure_cluster(CLUSTER))
+        scene.take_passes()
+        scene.change_image("example:v2")
+        scene.take_passes()
+        scene.row.complete = True
+        scene.row.save()
+        scene.rows = [rows for table in _TABLES if (rows := list(table._default_manager.all()))]
+        transaction.set_rollback(True)
+    return scene
+
+
+def _workload() -> Obj:
+    manifest = podcliqueset(
+        clique("frontend", 4, 1), clique("leader", 1), group("decode", ["leader"], 2), name=NAME, strategy="OnDelete"
+    )
+    manifest["metadata"]["namespace"] = NAMESPACE
+    return manifest
