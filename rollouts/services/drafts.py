@@ -154,6 +154,11 @@ def record_of(
     return row
 
 
+def find_keys(row: StrategyOverride) -> list[str]:
+    """Return the keys of the workloads that a record hits, whether it is in force or not."""
+    return [place.key for _, place in _find_hit(read_override(row))]
+
+
 def draft_of(row: StrategyOverride) -> OverrideDraft:
     """Return what is on record as a draft, to be changed."""
     return OverrideDraft(

@@ -1,0 +1,168 @@
+"""Strategy overrides put in force, changed and ended.
+
+API and admin hand over a draft (`drafts`); what is found wrong with it is raised as `Invalid`. The record and its audit
+entry are one transaction; workloads are woken after it, and should this process end in between, the next resync comes
+to the same. The invariants: an override in force has a reason, an author and an end; records are never removed, and one
+that has ended never comes back to life, so that the list of them is their history.
+"""
+
+import hashlib
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from django.db import transaction
+from django.utils import timezone
+
+from rollouts import dispatch, feed
+from rollouts.audit import Caller, deed, require
+from rollouts.commands import Command, Place
+from rollouts.connections import redis_client
+from rollouts.effective import parse_budget
+from rollouts.models import StrategyOverride
+from rollouts.refusals import Contradiction, Invalid, NotThere, RaceLost
+from rollouts.services.drafts import OverrideCheck, OverrideDraft, find_keys, override_check, record_of
+
+logger = logging.getLogger(__name__)
+
+_SETTABLE: Final = (
+    *("cluster", "namespace", "name", "selector", "strategy", "max_unavailable", "max_surge", "components"),
+    *("reason", "expires_at"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideResult:
+    """An override as it is on record now, and what was found about it."""
+
+    override: StrategyOverride
+    check: OverrideCheck
+
+
+def override_create(caller: Caller, draft: OverrideDraft) -> OverrideResult:
+    """Put an override in force."""
+    with deed(caller, Command.CREATE_OVERRIDE, draft.place) as it:
+        check = _require_sound(override_check(draft))
+        row = record_of(draft, None, timezone.now())
+        row.pk, row.author = None, caller.user
+        with transaction.atomic():
+            row.save(force_insert=True)
+            it.done(after=describe(row), detail=f"Override {row.pk}: {row.reason}")
+    _tell(row, check.keys)
+    return OverrideResult(row, check)
+
+
+def override_change(caller: Caller, pk: int, draft: OverrideDraft, expected: str | None = None) -> OverrideResult:
+    """Change an override that is in force; `expected` is the version that was seen."""
+    with deed(caller, Command.CHANGE_OVERRIDE, draft.place) as it:
+        seen = override_detail(pk)
+        # Who may not touch what it hits now may not take it away from there either.
+        require(caller, Command.CHANGE_OVERRIDE, _place(seen))
+        _require_as_expected(seen, expected)
+        check, former_keys = _require_sound(override_check(draft, seen)), find_keys(seen)
+        with transaction.atomic():
+            row = _hold(seen)
+            before, wanted = describe(row), record_of(draft, row, timezone.now())
+            for name in _SETTABLE:
+                setattr(row, name, getattr(wanted, name))
+            if describe(row) != before:
+                row.save(update_fields=_SETTABLE)
+                it.done(before=before, after=describe(row), detail=f"Override {row.pk}: {row.reason}")
+    _tell(row, [*former_keys, *check.keys])
+    return OverrideResult(row, check)
+
+
+def override_end(caller: Caller, pk: int, expected: str | None = None) -> StrategyOverride:
+    """End an override now; the record stays."""
+    seen = override_detail(pk)
+    with deed(caller, Command.END_OVERRIDE, _place(seen)) as it:
+        _require_as_expected(seen, expected)
+        with transaction.atomic():
+            row = _hold(seen)
+            before, row.expires_at = describe(row), timezone.now()
+            row.save(update_fields=["expires_at"])
+            it.done(before=before, after=describe(row), detail=f"Override {row.pk}: {row.reason}")
+    _tell(row, find_keys(row))
+    return row
+
+
+def override_try(caller: Caller, draft: OverrideDraft, replacing: int | None = None) -> OverrideCheck:
+    """Say what an override would do, to somebody who may put it in force; nothing is changed or put on record."""
+    command = Command.CREATE_OVERRIDE if replacing is None else Command.CHANGE_OVERRIDE
+    with deed(caller, command, draft.place, dry_run=True):
+        return override_check(draft, None if replacing is None else override_detail(replacing))
+
+
+def override_detail(pk: int) -> StrategyOverride:
+    """Return an override on record, also one that has ended."""
+    row = StrategyOverride.objects.select_related("author").filter(pk=pk).first()
+    if row is None:
+        raise NotThere(f"There is no override {pk}.")
+    return row
+
+
+def is_in_force(row: StrategyOverride) -> bool:
+    """Whether an override counts now."""
+    return row.expires_at is None or row.expires_at > timezone.now()
+
+
+def describe(row: StrategyOverride) -> dict[str, Any]:
+    """Return what an override says, as API and audit write it."""
+    strategy = {
+        "type": row.strategy or None,
+        "maxUnavailable": parse_budget(row.max_unavailable),
+        "maxSurge": parse_budget(row.max_surge),
+        "components": row.components or None,
+    }
+    return {
+        "id": row.pk,
+        "cluster": row.cluster,
+        "namespace": row.namespace,
+        "name": row.name,
+        "labels": row.selector,
+        "strategy": {name: value for name, value in strategy.items() if value is not None},
+        "reason": row.reason,
+        "expires_at": row.expires_at.isoformat() if row.expires_at else None,
+    }
+
+
+def version_of(row: StrategyOverride) -> str:
+    """Return what tells this state of an override from every other."""
+    return hashlib.sha256(orjson.dumps(describe(row), option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+
+
+def _require_as_expected(seen: StrategyOverride, expected: str | None) -> None:
+    if expected is not None and version_of(seen) != expected:
+        raise RaceLost(f"Override {seen.pk} has been changed since you looked at it; look again.")
+    if not is_in_force(seen):
+        raise Contradiction(f"Override {seen.pk} has ended and stays as history; create another one.")
+
+
+def _hold(seen: StrategyOverride) -> StrategyOverride:
+    """Return the record, held until the transaction ends, if it is still what was looked at."""
+    row = StrategyOverride.objects.select_for_update(of=("self",)).select_related("author").get(pk=seen.pk)
+    _require_as_expected(row, version_of(seen))
+    return row
+
+
+def _require_sound(check: OverrideCheck) -> OverrideCheck:
+    if check.findings:
+        sentence = "This override cannot be put in force: "
+        raise Invalid(sentence + "; ".join(finding.message for finding in check.findings) + ".", check.findings)
+    return check
+
+
+def _tell(row: StrategyOverride, keys: Iterable[str]) -> None:
+    """Have workers look at the workloads concerned, and pages at the override."""
+    concerned = dict.fromkeys(keys)
+    if concerned and not dispatch.wake(concerned):
+        logger.warning("Override %d counts from the next resync on: Redis is away", row.pk)
+    changes = [feed.Change(row.cluster, "override", str(row.pk))]
+    changes += [feed.Change(key.split("/")[0], "workload", key, ("strategy",)) for key in concerned]
+    feed.publish(redis_client(), changes)
+
+
+def _place(row: StrategyOverride) -> Place:
+    return Place(row.cluster, row.namespace, row.name)
