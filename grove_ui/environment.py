@@ -6,22 +6,53 @@ cannot be read ends in one sentence that names it and the way out, and nothing i
 """
 
 import os
+import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 BASE_DIR: Final = Path(__file__).resolve().parent.parent
 
 CLUSTER_KINDS: Final = ("sandbox", "kubeconfig", "in-cluster")
+ROLES: Final = ("viewer", "operator", "admin")
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off", ""})
 _HIGHEST_PORT: Final = 65535
+_SHORTEST_TOKEN: Final = 20
+_PERIODS: Final = {"s": 1, "min": 60, "h": 3600}
+
+Network = IPv4Network | IPv6Network
 
 
 class ConfigurationError(Exception):
     """A setting that cannot be used; the text is the sentence to show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many in so many seconds, at once or spread out."""
+
+    count: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Oidc:
+    """An identity provider that speaks OpenID Connect, and what its groups are here."""
+
+    issuer: str  # its address as it stands in its tokens, without the path of the discovery document
+    client_id: str
+    client_secret: str = field(repr=False)
+    name: str  # what the button on the sign-in page calls it
+    scopes: str
+    username_claim: str
+    groups_claim: str
+    # Roles by group of the provider, e.g. {"platform": "admin"}; "*" is everybody.
+    roles: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +71,8 @@ class Environment:
     kubeconfig: Path | None
     kube_contexts: tuple[str, ...]
     # None: SQLite and the local Redis server under `data_dir`.
-    database_url: str | None
-    redis_url: str | None
+    database_url: str | None = field(repr=False)
+    redis_url: str | None = field(repr=False)
     allowed_hosts: tuple[str, ...]
     # Origins of forms sent from behind a proxy that changes the host, e.g. "https://grove.example.com".
     trusted_origins: tuple[str, ...]
@@ -49,13 +80,25 @@ class Environment:
     https: bool
     debug: bool
     admin_user: str
-    admin_password: str | None
+    admin_password: str | None = field(repr=False)
+    # Becomes an API token of the first account; None: it has none from here.
+    admin_token: str | None = field(repr=False)
+    # Nobody may command anything; the controller goes on keeping workloads as they are declared.
+    read_only: bool
+    # From whom X-Forwarded-For is believed; nobody unless told otherwise, since anybody can write that header.
+    trusted_proxies: tuple[Network, ...]
+    # How often somebody signed in may ask, a stranger may, and how often a password may be wrong; None: no limit.
+    api_rate: Rate | None
+    stranger_rate: Rate | None
+    sign_in_rate: Rate | None
+    # Single sign-on; None: names and passwords only.
+    oidc: Oidc | None
     # Celery's process pool.
     worker_processes: int
     # How long a worker that fell silent keeps its workload; the limits of a pass are fractions of it.
     reconcile_lease_seconds: int
     # Lets a Prometheus read /metrics without a session; None: only those who are signed in.
-    metrics_token: str | None
+    metrics_token: str | None = field(repr=False)
 
 
 def parse_environment(variables: Mapping[str, str]) -> Environment:
@@ -77,6 +120,13 @@ def parse_environment(variables: Mapping[str, str]) -> Environment:
         debug=_parse_bool(variables, "DEBUG"),
         admin_user=variables.get("GROVE_ADMIN_USER") or "admin",
         admin_password=variables.get("GROVE_ADMIN_PASSWORD") or None,
+        admin_token=_parse_secret(variables, "GROVE_ADMIN_TOKEN"),
+        read_only=_parse_bool(variables, "READ_ONLY"),
+        trusted_proxies=_parse_networks(variables, "TRUSTED_PROXIES"),
+        api_rate=_parse_rate(variables, "API_RATE", "1200/min"),
+        stranger_rate=_parse_rate(variables, "STRANGER_RATE", "60/min"),
+        sign_in_rate=_parse_rate(variables, "SIGN_IN_RATE", "10/min"),
+        oidc=_parse_oidc(variables),
         worker_processes=_parse_count(variables, "WORKER_PROCESSES", 2),
         reconcile_lease_seconds=_parse_count(variables, "RECONCILE_LEASE_SECONDS", 60),
         metrics_token=variables.get("METRICS_TOKEN") or None,
@@ -149,6 +199,87 @@ def _parse_bool(variables: Mapping[str, str], name: str) -> bool:
     if text not in _TRUE | _FALSE:
         raise ConfigurationError(f"{name} is {text!r}; set it to 1 or 0")
     return text in _TRUE
+
+
+def _parse_secret(variables: Mapping[str, str], name: str) -> str | None:
+    """Read a secret that stands for an account; what it is is never shown, not even when it cannot be used."""
+    text = variables.get(name) or None
+    if text is not None and not re.fullmatch(f"[!-~]{{{_SHORTEST_TOKEN},}}", text):
+        raise ConfigurationError(
+            f"{name} cannot be used; set it to at least {_SHORTEST_TOKEN} letters, digits and signs without blanks, "
+            f"e.g. to what this prints: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'"
+        )
+    return text
+
+
+def _parse_networks(variables: Mapping[str, str], name: str) -> tuple[Network, ...]:
+    networks = []
+    for text in _parse_list(variables, name, ()):
+        try:
+            networks.append(ip_network(text))
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{name} has {text!r}; set it to addresses or networks separated by commas, e.g. 10.0.0.0/8"
+            ) from error
+    return tuple(networks)
+
+
+def _parse_rate(variables: Mapping[str, str], name: str, default: str) -> Rate | None:
+    text = variables.get(name) or default
+    if text == "off":
+        return None
+    count, _, period = text.partition("/")
+    if not count.isascii() or not count.isdigit() or int(count) < 1 or period not in _PERIODS:
+        raise ConfigurationError(
+            f"{name} is {text!r}; set it to a number and one of {', '.join(_PERIODS)}, e.g. {default}, or to off"
+        )
+    return Rate(int(count), _PERIODS[period])
+
+
+def _parse_oidc(variables: Mapping[str, str]) -> Oidc | None:
+    needed = ("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET")
+    missing = [name for name in needed if not variables.get(name)]
+    if len(missing) == len(needed):
+        return None
+    if missing:
+        raise ConfigurationError(f"Single sign-on needs {', '.join(needed)}; set {' and '.join(missing)} too")
+    return Oidc(
+        issuer=_parse_issuer(variables["OIDC_ISSUER"]),
+        client_id=variables["OIDC_CLIENT_ID"],
+        client_secret=variables["OIDC_CLIENT_SECRET"],
+        name=variables.get("OIDC_NAME") or "single sign-on",
+        scopes=variables.get("OIDC_SCOPES") or "openid profile email",
+        username_claim=variables.get("OIDC_USERNAME_CLAIM") or "preferred_username",
+        groups_claim=variables.get("OIDC_GROUPS_CLAIM") or "groups",
+        roles=_parse_roles(variables, "OIDC_ROLES"),
+    )
+
+
+def _parse_issuer(text: str) -> str:
+    """Accept plain HTTP on this machine only: on a network anybody could answer in the provider's name."""
+    try:
+        url = urlsplit(text)
+        is_local = url.hostname in ("localhost", "127.0.0.1", "::1")
+    except ValueError:
+        url, is_local = urlsplit(""), False
+    if url.scheme != "https" and not (url.scheme == "http" and is_local):
+        raise ConfigurationError(
+            f"OIDC_ISSUER is {text!r}; set it to the https:// address that the provider names as its issuer"
+        )
+    return text
+
+
+def _parse_roles(variables: Mapping[str, str], name: str) -> dict[str, str]:
+    roles = {}
+    for text in _parse_list(variables, name, ()):
+        group, _, role = (part.strip() for part in text.rpartition("="))
+        if not group or role not in ROLES:
+            raise ConfigurationError(
+                f"{name} has {text!r}; set it to pairs of a group of the provider and one of {', '.join(ROLES)}, "
+                "e.g. platform=admin,sre=operator,*=viewer"
+            )
+        roles[group] = role
+    return roles
 
 
 def _parse_list(variables: Mapping[str, str], name: str, default: tuple[str, ...]) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ CONTENT_SECURITY_POLICY: dict[str, Any] = {
 }
 
 AUTH_USER_MODEL = "rollouts.User"
+AUTHENTICATION_BACKENDS = ["rollouts.access.AccountBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (
@@ -79,6 +80,8 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "rollouts.web.health.health_middleware",
+    "rollouts.web.requests.request_middleware",
+    "rollouts.api.problems.problem_middleware",
     "rollouts.web.metrics.metrics_middleware",
     "django.middleware.security.SecurityMiddleware",
     "servestatic.middleware.ServeStaticMiddleware",
@@ -125,6 +128,17 @@ STORAGES = {
 
 REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    # The first one also says what a stranger is asked for.
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "rollouts.api.authentication.TokenAuthentication",
+        "rollouts.api.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rollouts.api.access.MaySee"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_METADATA_CLASS": None,
+    "EXCEPTION_HANDLER": "rollouts.api.problems.handle",
+    "URL_FORMAT_OVERRIDE": None,
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 SPECTACULAR_SETTINGS = {

@@ -2,8 +2,9 @@
 
 from django.contrib import admin
 from django.contrib.auth import views as auth
-from django.urls import include, path
+from django.urls import include, path, re_path
 
+from rollouts.api import problems
 from rollouts.web import metrics, pages
 
 urlpatterns = [
@@ -12,5 +13,6 @@ urlpatterns = [
     path("sign-out/", auth.LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),
     path("api/v1/", include("rollouts.api.urls")),
+    re_path("^api/", problems.unknown_path),
     path("metrics", metrics.page, name="metrics"),
 ]

@@ -10,5 +10,7 @@ class RolloutsConfig(AppConfig):
     verbose_name = "Rollouts"
 
     def ready(self) -> None:
-        """Register the system checks."""
-        from rollouts import checks  # noqa: F401, PLC0415 (checks read the settings)
+        """Register the system checks, and what follows a migration."""
+        from rollouts import access, checks  # noqa: F401, PLC0415 (they need settings and models)
+
+        access.connect_roles(self)

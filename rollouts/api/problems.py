@@ -1,0 +1,244 @@
+"""Every error of the API, as problem+json (RFC 9457) with the sentences that are shown everywhere.
+
+Views raise: what services refuse (`rollouts.refusals`), what the REST framework refuses (no login, a body that cannot
+be read, ...), and `BadQuery` for parameters of the address. `handle` makes the answer. What fails outside of views (a
+path that is not there, a host that is not ours) comes by `problem_middleware`. The invariant: below /api/ there is no
+other kind of error answer, and none tells more than its sentence: what we did not expect is logged with the request id.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from math import ceil
+from typing import Any, Final
+
+import orjson
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+from rest_framework import exceptions
+
+from rollouts import refusals
+from rollouts.engine.findings import Code, Finding
+
+logger = logging.getLogger(__name__)
+
+CONTENT_TYPE: Final = "application/problem+json"
+_SECONDS_UNTIL_A_CLUSTER_IS_BACK: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """One thing that is wrong with a request, in the shape of the engine's findings."""
+
+    field: str  # a parameter, or the path of a field in the body; empty: the whole body
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What an error answer says."""
+
+    kind: str  # the last word of the type: urn:grove-ui:problem:<kind>
+    status: int
+    title: str  # the same for all problems of a kind
+    detail: str  # what happened this time, as a sentence
+    findings: Sequence[Finding | Flaw] = ()
+    changed: Sequence[str] | None = None  # paths of fields, when a race was lost
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class BadQuery(Exception):  # noqa: N818 (it reads as what happened)
+    """Parameters of the address that cannot be used: 400, each with a finding."""
+
+    def __init__(self, *flaws: Flaw) -> None:
+        super().__init__(" ".join(flaw.message for flaw in flaws))
+        self.flaws = flaws
+
+
+def handle(error: Exception, context: Mapping[str, Any]) -> HttpResponse:
+    """Answer what a view raised; the REST framework calls it."""
+    request = context["request"]
+    problem = _find_problem(error, request)
+    if problem is None:
+        logger.error("Request %s failed", getattr(request, "request_id", ""), exc_info=error)
+        problem = _UNEXPECTED
+    return problem_response(request, problem)
+
+
+def problem_response(request: HttpRequest, problem: Problem) -> HttpResponse:
+    """Render a problem."""
+    body: dict[str, Any] = {
+        "type": f"urn:grove-ui:problem:{problem.kind}",
+        "title": problem.title,
+        "status": problem.status,
+        "detail": problem.detail,
+        "instance": request.path,
+        "request_id": getattr(request, "request_id", ""),
+        "findings": [{"field": one.field, "code": one.code, "message": one.message} for one in problem.findings],
+    }
+    if problem.changed is not None:
+        body["changed"] = list(problem.changed)
+    return HttpResponse(
+        orjson.dumps(body),
+        content_type=CONTENT_TYPE,
+        status=problem.status,
+        headers={"Cache-Control": "no-store", **problem.headers},
+    )
+
+
+# --- What services refuse ---------------------------------------------------------------------------------------------
+
+
+def _find_problem(error: Exception, request: HttpRequest) -> Problem | None:
+    if isinstance(error, refusals.CommandRefused):
+        return _refused(error, request)
+    if isinstance(error, BadQuery):
+        return Problem(
+            "bad-parameter", HTTPStatus.BAD_REQUEST, "A parameter cannot be used", str(error), findings=error.flaws
+        )
+    if isinstance(error, Http404):
+        return Problem("not-found", HTTPStatus.NOT_FOUND, "Not found", "There is no such thing.")
+    if isinstance(error, PermissionDenied):
+        return Problem("not-allowed", HTTPStatus.FORBIDDEN, "Not allowed", "You may not do that.")
+    if isinstance(error, exceptions.APIException):
+        return _framework_problem(error)
+    return None
+
+
+def _refused(error: refusals.CommandRefused, request: HttpRequest) -> Problem:
+    match error:
+        case refusals.NotAllowed():
+            return _of(error, "not-allowed", HTTPStatus.FORBIDDEN, "Not allowed")
+        case refusals.NotThere():
+            return _of(error, "not-found", HTTPStatus.NOT_FOUND, "Not found")
+        case refusals.Invalid():
+            return _of(error, "invalid", HTTPStatus.UNPROCESSABLE_ENTITY, "A rule is broken")
+        case refusals.RaceLost():
+            has_asked = "If-Match" in request.headers or "If-None-Match" in request.headers
+            status = HTTPStatus.PRECONDITION_FAILED if has_asked else HTTPStatus.CONFLICT
+            return _of(error, "race-lost", status, "Somebody else changed it", changed=error.changed)
+        case refusals.ClusterAway():
+            seconds = ceil(error.retry_after or _SECONDS_UNTIL_A_CLUSTER_IS_BACK)
+            headers = {"Retry-After": str(seconds)}
+            return _of(
+                error, "cluster-away", HTTPStatus.SERVICE_UNAVAILABLE, "The cluster does not answer", headers=headers
+            )
+        case _:
+            return _of(error, "conflict", HTTPStatus.CONFLICT, "It does not fit what is there")
+
+
+def _of(error: refusals.CommandRefused, kind: str, status: int, title: str, **more: Any) -> Problem:
+    return Problem(kind, status, title, error.sentence, findings=error.findings, **more)
+
+
+# --- What the REST framework refuses ----------------------------------------------------------------------------------
+
+_UNEXPECTED: Final = Problem(
+    "unexpected",
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    "Something broke here",
+    "This is a fault of ours. The log has what happened, under the request id.",
+)
+# Kind and title by status, for whatever has no words of its own.
+_BY_STATUS: Final[Mapping[int, tuple[str, str]]] = {
+    400: ("bad-request", "The request cannot be read"),
+    401: ("not-signed-in", "Not signed in"),
+    403: ("not-allowed", "Not allowed"),
+    404: ("not-found", "Not found"),
+    405: ("method-not-allowed", "This cannot be done here"),
+    406: ("not-acceptable", "Not to be had in that form"),
+    413: ("too-large", "The request is too large"),
+    415: ("unsupported-media-type", "Bodies of that kind are not read here"),
+    429: ("throttled", "Too many requests"),
+}
+_CODES: Final[Mapping[str, Code]] = {
+    "required": Code.FIELD_MISSING,
+    "null": Code.FIELD_MISSING,
+    "blank": Code.FIELD_MISSING,
+    "empty": Code.TOO_FEW,
+    "invalid": Code.WRONG_TYPE,
+    "not_a_list": Code.WRONG_TYPE,
+    "not_a_dict": Code.WRONG_TYPE,
+    "invalid_choice": Code.UNKNOWN_VALUE,
+    "does_not_exist": Code.UNKNOWN_VALUE,
+    "max_length": Code.TOO_LONG,
+    "max_string_length": Code.TOO_LONG,
+    "min_length": Code.TOO_FEW,
+    "max_value": Code.OUT_OF_RANGE,
+    "min_value": Code.OUT_OF_RANGE,
+}
+
+
+def _framework_problem(error: exceptions.APIException) -> Problem:
+    if isinstance(error, exceptions.ValidationError):
+        flaws = tuple(_flaws(error.detail, ""))
+        detail = " ".join(flaw.message for flaw in flaws[:3])
+        return Problem("invalid", HTTPStatus.UNPROCESSABLE_ENTITY, "A rule is broken", detail, findings=flaws)
+    status = error.status_code
+    kind, title = _BY_STATUS.get(status, ("refused", "Refused"))
+    return Problem(kind, status, title, str(error.detail), headers=_headers_of(error))
+
+
+def _headers_of(error: exceptions.APIException) -> dict[str, str]:
+    headers = {}
+    if challenge := getattr(error, "auth_header", None):
+        headers["WWW-Authenticate"] = challenge
+    if (wait := getattr(error, "wait", None)) is not None:
+        headers["Retry-After"] = str(max(1, ceil(wait)))
+    return headers
+
+
+def _flaws(detail: Any, path: str) -> Iterator[Flaw]:
+    """Flatten what serializers found: {"pods": [{}, {"name": ["…"]}]} is about pods[1].name."""
+    if isinstance(detail, Mapping):
+        for name, part in detail.items():
+            own = name == "non_field_errors"
+            yield from _flaws(part, path if own else f"{path}.{name}".removeprefix("."))
+    elif isinstance(detail, (list, tuple)):
+        for index, part in enumerate(detail):
+            is_word = isinstance(part, exceptions.ErrorDetail)
+            yield from _flaws(part, path if is_word else f"{path}[{index}]")
+    else:
+        code = str(getattr(detail, "code", "invalid"))
+        yield Flaw(path, _CODES.get(code, _camel(code)), str(detail))
+
+
+def _camel(code: str) -> str:
+    return "".join(word.capitalize() for word in re.split(r"[_\W]+", code))
+
+
+# --- What fails outside of views --------------------------------------------------------------------------------------
+
+
+@csrf_exempt
+@login_not_required
+def unknown_path(request: HttpRequest) -> HttpResponse:
+    """Answer for every path below /api/ that leads nowhere."""
+    detail = "There is nothing at this path."
+    if not request.path.endswith("/"):
+        detail += " Paths of this API end in a slash."
+    return problem_response(request, Problem("not-found", HTTPStatus.NOT_FOUND, "Not found", detail))
+
+
+def problem_middleware(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Put Django's own error pages into the words of the API, below /api/ only."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        if response.status_code < HTTPStatus.BAD_REQUEST or not request.path_info.startswith("/api/"):
+            return response
+        return response if response["Content-Type"] == CONTENT_TYPE else _reworded(request, response.status_code)
+
+    return middleware
+
+
+def _reworded(request: HttpRequest, status: int) -> HttpResponse:
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return problem_response(request, _UNEXPECTED)
+    kind, title = _BY_STATUS.get(status, ("refused", "Refused"))
+    return problem_response(request, Problem(kind, status, title, f"{title}."))

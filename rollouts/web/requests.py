@@ -1,0 +1,66 @@
+"""What every request is called and where it comes from, said once at the door for all that come after.
+
+`request_id` stands in the answer, in the audit and in the log of an error, so that one leads to the others. `source_ip`
+is the address that rates are counted by and the audit shows: that of whoever is connected to us, unless that is a proxy
+of TRUSTED_PROXIES, whose word in X-Forwarded-For is then believed about the hop before it, and so on back.
+"""
+
+import re
+import uuid
+from collections.abc import Callable, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+
+from grove_ui.environment import Network
+
+GetResponse = Callable[[HttpRequest], HttpResponse]
+
+HEADER: Final = "X-Request-Id"
+# Long enough to be nobody else's, and nothing that could do harm in a log.
+_WELL_FORMED: Final = re.compile(r"[A-Za-z0-9_.-]{8,64}")
+
+
+def request_middleware(get_response: GetResponse) -> GetResponse:
+    """Give each request its id and its source, and tell the id in the answer."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        request.request_id = choose_id(request.headers.get(HEADER, ""))  # type: ignore[attr-defined]
+        request.source_ip = find_source(  # type: ignore[attr-defined]
+            request.META.get("REMOTE_ADDR", ""),
+            request.headers.get("X-Forwarded-For", ""),
+            settings.ENVIRONMENT.trusted_proxies,
+        )
+        response = get_response(request)
+        response[HEADER] = request.request_id  # type: ignore[attr-defined]
+        return response
+
+    return middleware
+
+
+def choose_id(given: str) -> str:
+    """Keep the id that a proxy or client gave if it is well-formed, else make one."""
+    return given if _WELL_FORMED.fullmatch(given) else uuid.uuid4().hex
+
+
+def find_source(peer: str, forwarded: str, trusted: Sequence[Network]) -> str | None:
+    """Return the address of the last hop that no trusted proxy stands behind; None: not by the internet protocol."""
+    source = _parse_address(peer)
+    for hop in reversed(forwarded.split(",")):
+        if source is None or not any(source in network for network in trusted):
+            break
+        said = _parse_address(hop.strip())
+        if said is None:
+            break
+        source = said
+    return str(source) if source else None
+
+
+def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address

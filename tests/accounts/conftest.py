@@ -1,0 +1,47 @@
+"""People of each role, and how they reach the API."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.test import Client
+
+from rollouts.audit import Caller
+from rollouts.models import ApiToken, User
+from rollouts.tokens import digest_of, make_secret, prefix_of
+
+PASSWORD = "correct horse battery"
+
+MakePerson = Callable[..., User]
+
+
+@pytest.fixture
+def make_person(db: None) -> MakePerson:
+    """Make an account with roles."""
+
+    def make(name: str, *roles: str, **fields: Any) -> User:
+        user = User.objects.create_user(name, **fields)  # without a password, which takes its time to be hashed
+        user.groups.set(Group.objects.filter(name__in=roles))
+        return user
+
+    return make
+
+
+def give_token(user: User, **fields: Any) -> tuple[ApiToken, str]:
+    """Give somebody a token, and return it with its text."""
+    text = make_secret()
+    fields = {"name": "test", "digest": digest_of(text), "prefix": prefix_of(text), **fields}
+    return ApiToken.objects.create(user=user, **fields), text
+
+
+def bearing(text: str, **options: Any) -> Client:
+    """Return a client that shows a token."""
+    return Client(headers={"authorization": f"Bearer {text}"}, **options)
+
+
+def call_as(user: User | None, **fields: Any) -> Caller:
+    """Return somebody as services see them."""
+    name = user.get_username() if user else ""
+    values = {"source_ip": "192.0.2.7", "request_id": "request-1", "via": "api", **fields}
+    return Caller(user=user, name=name, **values)
