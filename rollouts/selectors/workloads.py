@@ -1,0 +1,216 @@
+"""Workloads: the list with its filters and counts, and one of them in full.
+
+The list reads columns of the mirror and never a manifest. Four queries and one a cluster, however many workloads there
+are: the clusters, the counts by state, the page, what overrides there are, and, where one of those hits something on
+the page, the manifests it hits.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from django.db.models import Count, F, Q, QuerySet, Value
+from django.db.models.functions import StrIndex
+from django.db.models.lookups import GreaterThan
+
+from rollouts import models
+from rollouts.commands import Place
+from rollouts.selectors.in_force import Named, StrategyInForce, active_overrides, strategies_in_force
+from rollouts.selectors.paging import Page, Window
+from rollouts.selectors.places import visible_clusters
+from rollouts.selectors.standing import STANDING, STATES, State
+from rollouts.versions import version_of
+
+# What a list can be ordered by, with the columns.
+ORDERINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "name": ("name",),
+    "namespace": ("namespace",),
+    "cluster": ("cluster__name",),
+    "state": ("standing",),
+    "created": ("created",),
+    "replicas": ("replicas",),
+    "available": ("available_replicas",),
+    "updated": ("updated_replicas",),
+    "started": ("update_started_at",),
+}
+_LAST: Final = ("namespace", "name", "cluster__name")
+
+_COLUMNS: Final = (
+    *("id", "cluster__name", "namespace", "name", "uid", "generation", "labels", "created", "leaving", "replicas"),
+    *("available_replicas", "updated_replicas", "strategy", "generation_hash", "update_started_at"),
+    *("update_ended_at", "progressing_reason", "stuck_reason", "fault_reason", "standing"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadFilters:
+    """Which workloads are asked for; what is empty asks for all."""
+
+    clusters: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    strategies: tuple[str, ...] = ()  # in force
+    states: tuple[State, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()  # all of them
+    search: str = ""  # words, each of which is in the name, the namespace or the cluster's name
+    ordering: tuple[str, ...] = ()  # keys of ORDERINGS, with a minus before those that go down
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSummary:
+    """A workload as a line of a list."""
+
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    created: datetime
+    labels: Mapping[str, str]
+    leaving: bool
+    state: State
+    reason: str  # CamelCase: what makes it so
+    replicas: int
+    available_replicas: int
+    updated_replicas: int
+    strategy: StrategyInForce
+    generation_hash: str  # empty until the controller has looked at it
+    update_started_at: datetime | None
+    update_ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadPage:
+    """A part of the list, and how many there are of each state whatever state was asked for."""
+
+    page: Page[WorkloadSummary]
+    totals: Mapping[State, int]
+
+
+def workload_list(filters: WorkloadFilters, window: Window) -> WorkloadPage:
+    """Return workloads with the strategy in force."""
+    clusters = visible_clusters()
+    overrides = active_overrides(clusters)
+    rows = _filter(models.Workload.objects.filter(cluster__in=[row.pk for row in clusters.values()]), filters)
+    if filters.strategies:
+        rows = rows.filter(id__in=_ids_with(rows, filters.strategies, overrides))
+    rows = rows.annotate(standing=STANDING)
+    totals = _count(rows)
+    if filters.states:
+        rows = rows.filter(standing__in=[STATES.index(state) for state in filters.states])
+    count = sum(number for state, number in totals.items() if not filters.states or state in filters.states)
+    lines = list(rows.order_by(*_order(filters.ordering)).values(*_COLUMNS)[window.span])
+    strategies = strategies_in_force([_named(line) for line in lines], overrides)
+    items = [_summary(line, strategies[line["id"]]) for line in lines]
+    return WorkloadPage(Page(items, count, window), totals)
+
+
+def summary_of(row: models.Workload, overrides: Mapping[str, Sequence[Any]]) -> WorkloadSummary:
+    """Return one workload as lists show it."""
+    line = models.Workload.objects.annotate(standing=STANDING).filter(pk=row.pk).values(*_COLUMNS).get()
+    return _summary(line, strategies_in_force([_named(line)], overrides)[row.pk])
+
+
+def place_of(line: WorkloadSummary) -> Place:
+    """Return where a workload of a list is."""
+    return Place(line.cluster, line.namespace, line.name)
+
+
+# ---- which ones
+
+
+def _filter(rows: "QuerySet[models.Workload]", filters: WorkloadFilters) -> "QuerySet[models.Workload]":
+    equal = {
+        "cluster__name__in": filters.clusters,
+        "namespace__in": filters.namespaces,
+        "name__in": filters.names,
+    }
+    rows = rows.filter(**{lookup: wanted for lookup, wanted in equal.items() if wanted})
+    for label, value in filters.labels:
+        rows = rows.filter(_has_label(label, value))
+    for word in filters.search.split():
+        rows = rows.filter(Q(name__icontains=word) | Q(namespace__icontains=word) | Q(cluster__name__icontains=word))
+    return rows
+
+
+def _has_label(label: str, value: str) -> GreaterThan:
+    """Look for a label in the text that labels are kept as.
+
+    Neither labels nor their values can hold a quote, so the pair with its quotes is found where it is one and nowhere
+    else. LIKE would not tell upper from lower case on every database.
+    """
+    pair = f'"{label}":"{value}"'
+    return GreaterThan(StrIndex(F("labels"), Value(pair)), 0)
+
+
+def _ids_with(
+    rows: "QuerySet[models.Workload]", wanted: tuple[str, ...], overrides: Mapping[str, Sequence[Any]]
+) -> list[int]:
+    columns = ("id", "cluster__name", "namespace", "name", "labels", "strategy", "uid", "generation")
+    candidates = [_named(line) for line in rows.values(*columns)]
+    strategies = strategies_in_force(candidates, overrides)
+    return [one.id for one in candidates if strategies[one.id].type in wanted]
+
+
+def _count(rows: "QuerySet[Any]") -> dict[State, int]:
+    numbers = dict(rows.order_by().values_list("standing").annotate(number=Count("id")))
+    return {state: numbers.get(index, 0) for index, state in enumerate(STATES)}
+
+
+def _order(ordering: tuple[str, ...]) -> list[str]:
+    columns = [
+        f"{'-' if word.startswith('-') else ''}{column}"
+        for word in ordering
+        for column in ORDERINGS[word.removeprefix("-")]
+    ]
+    named = {column.removeprefix("-") for column in columns}
+    # Always down to the last one: pages of an order that leaves ties would show a row twice, or never.
+    return [*columns, *(column for column in _LAST if column not in named)]
+
+
+# ---- what is told of each
+
+
+def _named(line: Mapping[str, Any]) -> Named:
+    return Named(
+        id=line["id"],
+        cluster=line["cluster__name"],
+        namespace=line["namespace"],
+        name=line["name"],
+        labels=line["labels"],
+        strategy=line["strategy"],
+        uid=line["uid"],
+        generation=line["generation"],
+    )
+
+
+def _summary(line: Mapping[str, Any], strategy: StrategyInForce) -> WorkloadSummary:
+    return WorkloadSummary(
+        cluster=line["cluster__name"],
+        namespace=line["namespace"],
+        name=line["name"],
+        uid=line["uid"],
+        version=version_of(line["uid"], line["generation"]),
+        created=moment(line["created"]),
+        labels=line["labels"],
+        leaving=line["leaving"],
+        state=STATES[line["standing"]],
+        reason=line["fault_reason"] or line["stuck_reason"] or line["progressing_reason"],
+        replicas=line["replicas"],
+        available_replicas=line["available_replicas"],
+        updated_replicas=line["updated_replicas"],
+        strategy=strategy,
+        generation_hash=line["generation_hash"],
+        update_started_at=_moment_or_none(line["update_started_at"]),
+        update_ended_at=_moment_or_none(line["update_ended_at"]),
+    )
+
+
+def moment(seconds: float) -> datetime:
+    """Return a moment of the mirror as pages and API show it."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _moment_or_none(seconds: float | None) -> datetime | None:
+    return None if seconds is None else moment(seconds)
