@@ -35,6 +35,9 @@ def running_installation(folder: Path, **variables: str) -> Iterator[Installatio
     ours = {
         "GROVE_ADMIN_PASSWORD": ADMIN_PASSWORD,
         "GROVE_ADMIN_TOKEN": ADMIN_TOKEN,
+        "API_RATE": "off",
+        "STRANGER_RATE": "off",
+        "SIGN_IN_RATE": "off",
         "SANDBOX_READY_SECONDS": "0.3",
         "SANDBOX_TERMINATION_SECONDS": "0.2",
     }

@@ -29,6 +29,10 @@ class Planted:
         """Return the secret of a place, the same each time."""
         return self._by_place[place]
 
+    def keep(self, place: str, secret: str) -> None:
+        """Take in a secret that was made elsewhere."""
+        self._by_place[place] = secret
+
     def found_in(self, text: str) -> list[str]:
         """Say which secrets a text holds, as they are or encoded."""
         return [place for place, secret in self._by_place.items() if any(form in text for form in _forms(secret))]

@@ -1,0 +1,243 @@
+"""Who may do what: every endpoint that the URL configuration has, by everybody.
+
+For each row all actors send the same request to the same workload, those who are refused first: what is allowed and
+what is refused share their set-up. A refusal changes nothing, neither in the cluster nor in the database, and stands in
+the audit when it was a command.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from rollouts.commands import Command
+from rollouts.models import ApiToken, AuditEntry, Rollout, StrategyOverride, User
+from tests.api.actors import Actor, Request, make_actors, send, send_by_session
+from tests.api.endpoints import endpoints
+from tests.api.scene import CLUSTER, NAME, NAMESPACE, Scene
+
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
+
+EVERYBODY = frozenset(Actor) - {Actor.STRANGER}
+SEEING = EVERYBODY - {Actor.NOBODY}
+ADMINS = frozenset({Actor.ADMIN, Actor.ADMIN_READING, Actor.ADMIN_FROZEN})
+
+
+class Needs(Enum):
+    """What a row asks for, as those who have it."""
+
+    ACCOUNT = EVERYBODY
+    SIGHT = SEEING
+    GRANT = frozenset({Actor.OPERATOR, Actor.ADMIN})  # a command to a workload
+    ADMIN = frozenset({Actor.ADMIN})  # a command that only admins have
+    ADMIN_SIGHT = ADMINS  # one that changes nothing
+    OWN_TOKEN = EVERYBODY - {Actor.ADMIN_READING}
+    NEW_TOKEN = SEEING - {Actor.ADMIN_READING}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An endpoint, who may use it, and what to send."""
+
+    method: str
+    route: str
+    needs: Needs
+    status: int = 200  # for those who may
+    command: Command | None = None  # None: nothing is on record
+    body: Callable[[Scene], Any] | None = None
+    title: str = ""  # where a route has several rows
+    simulated: bool = False  # needs the command's permission and puts nothing on record
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.route} {self.title}".strip()
+
+
+def _pods(scene: Scene) -> dict[str, Any]:
+    pod = scene.pods()[0]["metadata"]
+    return {"pods": [{"name": pod["name"], "uid": pod["uid"]}]}
+
+
+def _manifest(scene: Scene) -> dict[str, Any]:
+    stored = scene.stored()
+    metadata = {"name": NAME, "namespace": NAMESPACE}
+    kind = {name: stored[name] for name in ("apiVersion", "kind")}
+    return {**kind, "metadata": metadata, "spec": stored["spec"]}
+
+
+def _images(_: Scene) -> dict[str, Any]:
+    return {"images": [{"clique": "frontend", "image": "example:v3"}]}
+
+
+def _override(_: Scene) -> dict[str, Any]:
+    return {
+        "cluster": CLUSTER,
+        "namespace": NAMESPACE,
+        "name": NAME,
+        "strategy": {"type": "RollingRecreate"},
+        "reason": "The matrix asks for it.",
+        "expires_at": (timezone.now() + timedelta(days=1)).isoformat(),
+    }
+
+
+WORKLOAD = "workloads/{cluster}/{namespace}/{name}/"
+ROWS = [
+    # What is seen.
+    *(
+        Row("GET", route, Needs.SIGHT)
+        for route in (
+            "clusters/",
+            "clusters/{cluster}/",
+            "clusters/{cluster}/nodes/",
+            "workloads/",
+            WORKLOAD,
+            f"{WORKLOAD}tree/",
+            f"{WORKLOAD}manifest/",
+            f"{WORKLOAD}strategy/",
+            f"{WORKLOAD}diagnosis/",
+            f"{WORKLOAD}rollouts/",
+            f"{WORKLOAD}rollouts/{{rollout}}/",
+            f"{WORKLOAD}rollouts/{{rollout}}/timeline/",
+            f"{WORKLOAD}revisions/",
+            f"{WORKLOAD}revisions/{{revision}}/",
+            f"{WORKLOAD}revisions/{{revision}}/diff/",
+            f"{WORKLOAD}overrides/",
+            f"{WORKLOAD}audit/",
+            "overrides/",
+            "overrides/{id}/",
+            "audit/",
+            "feed/",
+        )
+    ),
+    Row("GET", "schema/", Needs.ACCOUNT),
+    Row("GET", "docs/", Needs.ACCOUNT),
+    Row("GET", "me/", Needs.ACCOUNT),
+    Row("GET", "tokens/", Needs.ACCOUNT),
+    # What is commanded.
+    Row("POST", f"{WORKLOAD}apply/", Needs.GRANT, 200, Command.APPLY_WORKLOAD, _manifest),
+    Row("POST", f"{WORKLOAD}images/", Needs.GRANT, 200, Command.SET_IMAGES, _images),
+    Row("POST", f"{WORKLOAD}scale/", Needs.GRANT, 200, Command.SCALE_WORKLOAD, lambda _: {"replicas": 1}),
+    Row("PATCH", f"{WORKLOAD}strategy/", Needs.GRANT, 200, Command.EDIT_STRATEGY, lambda _: {"type": "OnDelete"}),
+    Row("POST", f"{WORKLOAD}restart/", Needs.GRANT, 200, Command.RESTART_WORKLOAD, lambda _: {}),
+    Row("POST", f"{WORKLOAD}rollback/", Needs.GRANT, 200, Command.ROLL_BACK_WORKLOAD, lambda _: {"revision": 1}),
+    Row("POST", f"{WORKLOAD}pods/delete/", Needs.GRANT, 200, Command.DELETE_OUTDATED_PODS, _pods),
+    Row(
+        *("POST", f"{WORKLOAD}pods/delete/", Needs.GRANT, 200, Command.DELETE_ANY_PODS),
+        *(lambda scene: {**_pods(scene), "force": True}, "by force"),
+    ),
+    Row(
+        *("POST", f"{WORKLOAD}simulation/", Needs.GRANT, 200, Command.SET_IMAGES),
+        body=lambda scene: {"change": {"kind": "images", **_images(scene)}},
+        simulated=True,
+    ),
+    Row("POST", "overrides/", Needs.ADMIN, 201, Command.CREATE_OVERRIDE, _override),
+    Row("POST", "overrides/check/", Needs.ADMIN, 200, Command.CREATE_OVERRIDE, _override, simulated=True),
+    Row("PUT", "overrides/{id}/", Needs.ADMIN, 200, Command.CHANGE_OVERRIDE, _override),
+    Row("DELETE", "overrides/{id}/", Needs.ADMIN, 200, Command.END_OVERRIDE),
+    Row("POST", "clusters/{cluster}/test/", Needs.ADMIN_SIGHT, 200, Command.TEST_CLUSTER),
+    Row("GET", "audit/export/", Needs.ADMIN_SIGHT, 200, Command.EXPORT_AUDIT),
+    Row("POST", "tokens/", Needs.NEW_TOKEN, 201, Command.CREATE_TOKEN, lambda _: {"name": "another"}),
+    Row("DELETE", "tokens/{id}/", Needs.OWN_TOKEN, 204, Command.REVOKE_TOKEN),
+]
+
+
+def test_every_endpoint_has_a_row_and_every_row_an_endpoint() -> None:
+    rows = {(row.method, row.route) for row in ROWS}
+    assert endpoints() - rows == set()
+    assert rows - endpoints() == set()
+
+
+@pytest.fixture
+def actors(scene: Scene) -> Scene:
+    """The scene with everybody there, and an override in force."""
+    make_actors()
+    StrategyOverride.objects.create(
+        cluster=CLUSTER,
+        namespace=NAMESPACE,
+        name=NAME,
+        max_unavailable="1",
+        reason="Since yesterday.",
+        author=User.objects.get(username="ada"),
+        expires_at=timezone.now() + timedelta(days=1),
+    )
+    return scene
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_those_who_may_are_let_and_all_others_refused(row: Row, actors: Scene) -> None:
+    surprises = []
+    for actor in sorted(Actor, key=lambda one: one in row.needs.value):
+        request = _request(row, actor, actors)
+        before, entries_before = _state(actors), AuditEntry.objects.count()
+        answer = send(actor, request)
+        expected = _expected(row, actor)
+        if answer.status_code != expected:
+            surprises.append(f"{actor}: {answer.status_code} and not {expected}: {_words(answer)}")
+        if expected >= 400 and _state(actors) != before:
+            surprises.append(f"{actor}: refused, and yet something was changed")
+        surprises += _surprises_on_record(row, actor, expected, entries_before)
+    assert not surprises, "\n".join(surprises)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.method != "GET"], ids=str)
+def test_what_another_site_makes_a_browser_send_is_refused(row: Row, actors: Scene) -> None:
+    request = _request(row, Actor.ADMIN, actors)
+    before = _state(actors)
+    answer = send_by_session(Actor.ADMIN, request)
+    assert answer.status_code == 403
+    assert "CSRF" in json.loads(answer.content)["detail"]
+    assert _state(actors) == before
+
+
+def _expected(row: Row, actor: Actor) -> int:
+    if actor is Actor.STRANGER:
+        return 401
+    return row.status if actor in row.needs.value else 403
+
+
+def _surprises_on_record(row: Row, actor: Actor, expected: int, entries_before: int) -> list[str]:
+    """Compare what was put into the audit with what happened."""
+    added = AuditEntry.objects.order_by("id").values_list("actor", "command", "result")[entries_before:]
+    found = {entry for entry in added if entry[2] != "Begun"}
+    if row.command is None or row.simulated or actor is Actor.STRANGER:
+        wanted = set()
+    else:
+        wanted = {(actor.account, row.command.value, "Done" if expected < 400 else "Refused")}
+    return [] if found == wanted else [f"{actor}: on record is {found} and not {wanted}"]
+
+
+def _state(scene: Scene) -> Any:
+    """Everything that a command could change."""
+    return (
+        scene.stored()["metadata"]["resourceVersion"],
+        sorted(pod["metadata"]["uid"] for pod in scene.pods()),
+        list(StrategyOverride.objects.values()),
+        list(ApiToken.objects.values("id", "revoked_at", "expires_at").order_by("id")),
+        list(User.objects.values("username", "password", "is_active").order_by("id")),
+    )
+
+
+def _request(row: Row, actor: Actor, scene: Scene) -> Request:
+    token = ApiToken.objects.filter(user__username=actor.account or "ada", revoked_at=None).order_by("-id").first()
+    override = StrategyOverride.objects.order_by("id").first()
+    rollout = Rollout.objects.order_by("id").first()
+    assert token is not None
+    assert override is not None
+    assert rollout is not None
+    path = row.route.format(
+        cluster=CLUSTER,
+        namespace=NAMESPACE,
+        name=NAME,
+        revision=1,
+        rollout=rollout.pk,
+        id=token.pk if row.route.startswith("tokens") else override.pk,
+    )
+    return Request(row.method, path, json.dumps(row.body(scene)) if row.body else None)
+
+
+def _words(answer: Any) -> str:
+    return "" if answer.streaming else answer.content.decode(errors="replace")[:500]

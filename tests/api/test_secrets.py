@@ -1,0 +1,250 @@
+"""No secret of a pod spec, kubeconfig, token or setting in any answer, page, audit entry or log.
+
+Secrets that can be recognised are planted everywhere (`planted`), the workload is taken through commands that work and
+commands that do not, and then everything that can be read is read: every GET of the API as its description lists them,
+every page of the admin site, every error, and all that the product has printed.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+import yaml
+
+from tests.api.planted import CLUSTER, NAME, NAMESPACE, Planted, as_yaml, careless_workload, write_kubeconfig
+from tests.api.visiting import Answer, Visitor
+from tests.contract.sandbox_process import SandboxProcess
+from tests.project.running import ROOT, Product, database_of, product, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.database]
+
+WORKLOAD = f"/api/v1/workloads/{CLUSTER}/{NAMESPACE}/{NAME}"
+CONTAINER = ("spec", "template", "cliques", 0, "spec", "podSpec", "containers", 0)
+YAML = {"Content-Type": "application/yaml"}
+_LINK = re.compile(r'href="(/admin/[^"?#]*)')
+_MOST_PAGES = 200
+
+
+@dataclass
+class House:
+    """A running product in which secrets are planted, and everything it has said so far."""
+
+    product: Product
+    planted: Planted
+    variables: dict[str, str]  # its settings
+    said: dict[str, str] = field(default_factory=dict)  # by what was asked
+
+    def visitor(self, token: str = "") -> Visitor:
+        """Somebody who comes in."""
+        return Visitor(self.product.url, token)
+
+    def hear(self, what: str, answer: Answer) -> Answer:
+        """Keep an answer."""
+        self.said[what] = answer.everything
+        return answer
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """The product on a cluster that asks for a token, with a secret in every setting."""
+    planted, folder = Planted(), tmp_path_factory.mktemp("house")
+    (folder / "cluster").mkdir()
+    quick = {"SANDBOX_READY_SECONDS": "0.2", "SANDBOX_TERMINATION_SECONDS": "0.1"}
+    with SandboxProcess(folder / "cluster", **quick) as sandbox:
+        config = yaml.safe_load(sandbox.kubeconfig.read_text())
+        write_kubeconfig(folder / "config", config["clusters"][0]["cluster"]["server"], planted)
+        variables = {**_settings(planted, folder), "CLUSTER": "kubeconfig", "KUBECONFIG": str(folder / "config")}
+        with product(folder / "data", **variables) as running:
+            running.wait_until_it_answers()
+            yield House(running, planted, variables)
+
+
+def _settings(planted: Planted, folder: Path) -> dict[str, str]:
+    named = ("SECRET_KEY", "GROVE_ADMIN_PASSWORD", "GROVE_ADMIN_TOKEN", "METRICS_TOKEN", "OIDC_CLIENT_SECRET")
+    provider = {"OIDC_ISSUER": "http://127.0.0.1:1", "OIDC_CLIENT_ID": "grove"}
+    limits = dict.fromkeys(("API_RATE", "STRANGER_RATE", "SIGN_IN_RATE"), "off")
+    return {**{name: planted.at(name) for name in named}, **provider, **limits, **_database(planted, folder)}
+
+
+def _database(planted: Planted, folder: Path) -> dict[str, str]:
+    """Give the database's address a password; the server of the tests does not ask for it."""
+    given = database_of(folder / "data")
+    for name, url in given.items():
+        parts = urlsplit(url)
+        user = parts.username or "grove"
+        if parts.password is None:
+            place = parts.netloc.rpartition("@")[2]
+            return {name: urlunsplit(parts._replace(netloc=f"{user}:{planted.at('DATABASE_URL')}@{place}"))}
+        planted.keep("DATABASE_URL", parts.password)
+    return given
+
+
+# --- What happens in the house ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lived_in(house: House) -> House:
+    """Everything has been commanded once, well and badly, and everything that can be read was read."""
+    admin = house.visitor(house.planted.at("GROVE_ADMIN_TOKEN"))
+    _command(house, admin)
+    _err(house, admin)
+    _read_api(house, admin)
+    _read_pages(house)
+    return house
+
+
+def _command(house: House, admin: Visitor) -> None:
+    manifest = careless_workload(house.planted)
+    applied = house.hear("apply", admin.send(f"{WORKLOAD}/apply/", as_yaml(manifest), **YAML))
+    assert applied.status in (200, 201), applied.text
+    wait_until(lambda: _is_settled(admin), 60, lambda: admin.get(f"{WORKLOAD}/").text)
+    _put(manifest, (*CONTAINER, "env", 0, "value"), house.planted.at("env that was changed"))
+    for what, path, body in (
+        ("apply as a dry run", "apply/?dry_run=true", manifest),
+        ("simulation of an apply", "simulation/", {"change": {"kind": "apply", "manifest": manifest}}),
+        ("images", "images/", {"images": [{"clique": "worker", "container": "server", "image": "example/chat:v2"}]}),
+        ("apply another secret", "apply/?force=true", manifest),
+        ("restart", "restart/", {}),
+        ("roll back", "rollback/", {"revision": 1}),
+    ):
+        answer = house.hear(what, admin.send(f"{WORKLOAD}/{path}", body))
+        assert answer.status == 200, (what, answer.text)
+    made = admin.send("/api/v1/tokens/", {"name": "for the robot"})  # the one answer that may show it
+    house.planted.keep("API token", made.json["token"])
+
+
+def _is_settled(admin: Visitor) -> bool:
+    answer = admin.get(f"{WORKLOAD}/")
+    return bool(answer.status == 200 and answer.json["state"] == "settled")
+
+
+def _err(house: House, admin: Visitor) -> None:
+    """Make every kind of mistake that could be quoted back."""
+    at = house.planted.at
+    for what, path, value in (
+        ("a number of replicas that is a secret", ("spec", "replicas"), at("replicas")),
+        ("an argument that is no list", (*CONTAINER, "args"), f"--token={at('args that are no list')}"),
+        ("a variable that is an object", (*CONTAINER, "env", 0, "value"), {"of": at("env that is an object")}),
+        ("a variable twice", (*CONTAINER, "env"), [{"name": "A_TOKEN", "value": at("env twice")}] * 2),
+        (
+            "an image that is an address",
+            (*CONTAINER, "image"),
+            f"https://robot:{at('image')}@registry.example.com/chat",
+        ),
+        ("a port that is a secret", (*CONTAINER, "ports"), [{"containerPort": at("port")}]),
+        ("a field that is not there", (*CONTAINER, "password"), at("unknown field")),
+    ):
+        manifest = careless_workload(house.planted)
+        _put(manifest, path, value)
+        for way in ("?dry_run=true", ""):
+            house.hear(what + way, admin.send(f"{WORKLOAD}/apply/{way}", as_yaml(manifest), **YAML))
+    broken = f"metadata: {{name: x\ntoken: {at('broken YAML')}\n\t- ]".encode()
+    house.hear("broken YAML", admin.send(f"{WORKLOAD}/apply/", broken, **YAML))
+    house.hear("broken JSON", admin.send(f"{WORKLOAD}/images/", f'{{"token": "{at("broken JSON")}'.encode()))
+    house.hear("a parameter", admin.get(f"/api/v1/workloads/?token={at('parameter')}"))
+    house.hear("a wrong token", house.visitor(at("wrong token")).get("/api/v1/me/"))
+    house.hear("a wrong password", house.visitor().sign_in("admin", at("wrong password")))
+    house.hear("a wrong metrics token", house.visitor(at("wrong metrics token")).get("/metrics"))
+
+
+def _put(manifest: dict[str, Any], path: tuple[str | int, ...], value: Any) -> None:
+    node: Any = manifest
+    for part in path[:-1]:
+        node = node[part]
+    node[path[-1]] = value
+
+
+def _read_api(house: House, admin: Visitor) -> None:
+    schema = json.loads(admin.get("/api/v1/schema/?format=json").text)
+    for route in sorted(path for path, item in schema["paths"].items() if "get" in item and "/feed/" not in path):
+        path = _fill(admin, route)
+        answer = house.hear(f"GET {route}", admin.get(path))
+        assert answer.status == 200, (path, answer.text)
+
+
+def _fill(admin: Visitor, route: str) -> str:
+    """Put names of things that are there into a route: the first of the list that stands before the parameter."""
+    path = route.format_map(_Known())
+    while (found := re.search(r"\{(\w+)\}", path)) is not None:
+        listed = admin.get(path[: found.start()]).json
+        first = (listed["results"] if isinstance(listed, dict) else listed)[0]
+        name = next(first[key] for key in (found[1], "id", "number", "name") if key in first)
+        path = path.replace(found[0], str(name), 1)
+    return path
+
+
+class _Known(dict[str, str]):
+    """The names that are the same wherever they stand; the others are left in their braces."""
+
+    def __missing__(self, name: str) -> str:
+        return {"cluster": CLUSTER, "namespace": NAMESPACE, "name": NAME}.get(name, f"{{{name}}}")
+
+
+def _read_pages(house: House) -> None:
+    """Follow every link within the admin site."""
+    browser = house.visitor()
+    house.hear("sign in", browser.sign_in("admin", house.planted.at("GROVE_ADMIN_PASSWORD")))
+    house.hear("page /", browser.get("/"))
+    house.hear("page /metrics", house.visitor(house.planted.at("METRICS_TOKEN")).get("/metrics"))
+    waiting, seen = ["/admin/"], {"/admin/"}
+    while waiting and len(seen) < _MOST_PAGES:
+        path = waiting.pop(0)
+        answer = house.hear(f"page {path}", browser.get(path))
+        assert answer.status < 500, (path, answer.text)
+        new = [link for link in _LINK.findall(answer.text) if link not in seen and "logout" not in link]
+        seen.update(new)
+        waiting += dict.fromkeys(new)
+
+
+# --- What must hold afterwards ----------------------------------------------------------------------------------------
+
+
+def test_no_answer_of_the_api_has_a_secret(lived_in: House) -> None:
+    answers = {what: text for what, text in lived_in.said.items() if not what.startswith("page ")}
+    assert _leaks(lived_in.planted, answers) == {}
+    assert "‹hidden" in json.dumps(answers, ensure_ascii=False)
+
+
+def test_no_page_has_a_secret(lived_in: House) -> None:
+    pages = {what: text for what, text in lived_in.said.items() if what.startswith("page ")}
+    assert len(pages) > 20, sorted(pages)
+    assert _leaks(lived_in.planted, pages) == {}
+
+
+def test_the_log_has_no_secret(lived_in: House) -> None:
+    assert lived_in.planted.found_in(lived_in.product.output) == []
+
+
+def test_what_opens_doors_is_not_in_the_database(lived_in: House) -> None:
+    keys = ("SECRET_KEY", "GROVE_ADMIN_PASSWORD", "GROVE_ADMIN_TOKEN", "METRICS_TOKEN", "OIDC_CLIENT_SECRET")
+    kept = set(lived_in.planted.found_in(_dump(lived_in)))
+    assert kept.isdisjoint({*keys, "kubeconfig", "API token", "DATABASE_URL", "wrong token", "wrong password"}), kept
+
+
+def test_what_is_hidden_is_still_in_the_cluster(lived_in: House) -> None:
+    """A workload whose manifest was read and sent back has the secrets that it had."""
+    admin = lived_in.visitor(lived_in.planted.at("GROVE_ADMIN_TOKEN"))
+    shown = admin.get(f"{WORKLOAD}/manifest/").json
+    answer = admin.send(f"{WORKLOAD}/apply/?force=true&dry_run=true", shown.get("manifest", shown))
+    assert answer.status == 200, answer.text
+    assert answer.json["diff"] == []
+
+
+def _leaks(planted: Planted, texts: dict[str, str]) -> dict[str, list[str]]:
+    return {what: found for what, text in texts.items() if (found := planted.found_in(text))}
+
+
+def _dump(house: House) -> str:
+    """Everything in the database, as text."""
+    command = [sys.executable, "manage.py", "dumpdata", "--natural-foreign"]
+    environment = {**os.environ, **house.variables, "DATA_DIR": str(house.product.data_dir)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True, check=True)
+    return done.stdout
