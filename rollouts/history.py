@@ -296,12 +296,19 @@ def _end(rollout: Rollout, outcome: str, at: datetime, text: str) -> bool:
     return True
 
 
+def count_seconds(rollout: Rollout, until: datetime) -> tuple[float, float]:
+    """Return how long it has been moving and how long waiting, counted on to a moment."""
+    seconds = max(0.0, (until - (rollout.observed_at or rollout.started)).total_seconds())
+    if rollout.outcome == Outcome.STUCK:
+        return rollout.progressing_seconds, rollout.waiting_seconds + seconds
+    return rollout.progressing_seconds + seconds, rollout.waiting_seconds
+
+
 def _account(rollout: Rollout, until: datetime) -> dict[str, Any]:
-    """Return how long it has been moving and waiting, counted on to a moment."""
+    """Return the columns of what is counted on to a moment."""
+    progressing, waiting = count_seconds(rollout, until)
     since = rollout.observed_at or rollout.started
-    seconds = max(0.0, (until - since).total_seconds())
-    name = "waiting_seconds" if rollout.outcome == Outcome.STUCK else "progressing_seconds"
-    return {name: getattr(rollout, name) + seconds, "observed_at": max(until, since)}
+    return {"progressing_seconds": progressing, "waiting_seconds": waiting, "observed_at": max(until, since)}
 
 
 def _set(rollout: Rollout, values: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Workloads: the list with its filters and counts, and one of them in full.
+"""Workloads: the list with its filters and counts, and one line of it.
 
 The list reads columns of the mirror and never a manifest. Four queries and one a cluster, however many workloads there
 are: the clusters, the counts by state, the page, what overrides there are, and, where one of those hits something on
@@ -7,7 +7,7 @@ the page, the manifests it hits.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from django.db.models import Count, F, Q, QuerySet, Value
@@ -17,8 +17,9 @@ from django.db.models.lookups import GreaterThan
 from rollouts import models
 from rollouts.commands import Place
 from rollouts.selectors.in_force import Named, StrategyInForce, active_overrides, strategies_in_force
+from rollouts.selectors.moments import moment, moment_or_none
 from rollouts.selectors.paging import Page, Window
-from rollouts.selectors.places import visible_clusters
+from rollouts.selectors.places import find_cluster, not_there, visible_clusters
 from rollouts.selectors.standing import STANDING, STATES, State
 from rollouts.versions import version_of
 
@@ -106,15 +107,15 @@ def workload_list(filters: WorkloadFilters, window: Window) -> WorkloadPage:
     return WorkloadPage(Page(items, count, window), totals)
 
 
-def summary_of(row: models.Workload, overrides: Mapping[str, Sequence[Any]]) -> WorkloadSummary:
-    """Return one workload as lists show it."""
-    line = models.Workload.objects.annotate(standing=STANDING).filter(pk=row.pk).values(*_COLUMNS).get()
-    return _summary(line, strategies_in_force([_named(line)], overrides)[row.pk])
-
-
-def place_of(line: WorkloadSummary) -> Place:
-    """Return where a workload of a list is."""
-    return Place(line.cluster, line.namespace, line.name)
+def workload_summary(place: Place) -> WorkloadSummary:
+    """Return one workload as lists show it; raises NotThere."""
+    cluster = find_cluster(place.cluster)
+    rows = models.Workload.objects.filter(cluster=cluster, namespace=place.namespace, name=place.name)
+    line = rows.annotate(standing=STANDING).values(*_COLUMNS).first()
+    if line is None:
+        raise not_there(place, cluster)
+    strategies = strategies_in_force([_named(line)], active_overrides([cluster.name]))
+    return _summary(line, strategies[line["id"]])
 
 
 # ---- which ones
@@ -202,15 +203,6 @@ def _summary(line: Mapping[str, Any], strategy: StrategyInForce) -> WorkloadSumm
         updated_replicas=line["updated_replicas"],
         strategy=strategy,
         generation_hash=line["generation_hash"],
-        update_started_at=_moment_or_none(line["update_started_at"]),
-        update_ended_at=_moment_or_none(line["update_ended_at"]),
+        update_started_at=moment_or_none(line["update_started_at"]),
+        update_ended_at=moment_or_none(line["update_ended_at"]),
     )
-
-
-def moment(seconds: float) -> datetime:
-    """Return a moment of the mirror as pages and API show it."""
-    return datetime.fromtimestamp(seconds, UTC)
-
-
-def _moment_or_none(seconds: float | None) -> datetime | None:
-    return None if seconds is None else moment(seconds)

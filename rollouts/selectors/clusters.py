@@ -1,0 +1,172 @@
+"""Clusters and their nodes: how we stand with each, how many workloads it has in which state, and who runs where."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from django.db.models import Count, Q
+
+from rollouts import models
+from rollouts.cluster import Misconfigured
+from rollouts.connections import ClusterEntry, cluster_entries
+from rollouts.refusals import NotThere
+from rollouts.selectors.moments import moment
+from rollouts.selectors.paging import Page, Window, read_page
+from rollouts.selectors.places import find_cluster
+from rollouts.selectors.standing import STANDING, STATES, State
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDetail:
+    """A cluster that is configured."""
+
+    name: str
+    kind: str  # sandbox, kubeconfig or in-cluster
+    origin: str  # where its address and credentials come from, in words
+    version: str  # of its API server; empty while it has not been reached
+    complete: bool  # whether every kind has been listed
+    heard_at: datetime | None
+    trouble_code: str  # empty when all is well
+    trouble: str
+    trouble_since: datetime | None
+    workloads: Mapping[State, int]
+    nodes: int
+    ready_nodes: int
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodsOnNode:
+    """How many pods of a workload, and of one template of it, run on a node."""
+
+    namespace: str
+    workload: str
+    template_hash: str
+    pods: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDetail:
+    """A node."""
+
+    name: str
+    ready: bool
+    unschedulable: bool
+    leaving: bool
+    created: datetime
+    labels: Mapping[str, str]
+    taints: tuple[Mapping[str, Any], ...]
+    allocatable: Mapping[str, Any]
+    pods: tuple[PodsOnNode, ...]
+
+
+def cluster_list() -> list[ClusterDetail]:
+    """Return the clusters that are configured, in the order of the settings; also those never heard of."""
+    entries = _entries()
+    names = [entry.name for entry in entries]
+    rows = {row.name: row for row in models.Cluster.objects.filter(name__in=names)}
+    keys = [row.pk for row in rows.values()]
+    counts = _Counts(keys)
+    return [_cluster(entry, rows.get(entry.name), counts) for entry in entries]
+
+
+def cluster_detail(name: str) -> ClusterDetail:
+    """Return one cluster; raises NotThere."""
+    found = next((one for one in cluster_list() if one.name == name), None)
+    if found is None:
+        known = ", ".join(entry.name for entry in _entries()) or "none"
+        raise NotThere(f"There is no cluster {name!r}; configured: {known}.")
+    return found
+
+
+def node_list(cluster: str, search: str, window: Window) -> Page[NodeDetail]:
+    """Return the nodes of a cluster by name, with who runs on them; raises NotThere."""
+    row = find_cluster(cluster)
+    rows = models.Node.objects.filter(cluster=row).order_by("name")
+    for word in search.split():
+        rows = rows.filter(name__icontains=word)
+    page = read_page(rows, window)
+    running = _running_on(row, [node.name for node in page.items])
+    return Page([_node(node, tuple(running.get(node.name, ()))) for node in page.items], page.count, window)
+
+
+def _entries() -> tuple[ClusterEntry, ...]:
+    try:
+        return cluster_entries()
+    except Misconfigured:
+        return ()
+
+
+class _Counts:
+    """How many there are of what, by cluster: three queries for all of them."""
+
+    def __init__(self, clusters: list[int]) -> None:
+        workloads = models.Workload.objects.filter(cluster__in=clusters).annotate(standing=STANDING).order_by()
+        self._workloads = {
+            (cluster, standing): number
+            for cluster, standing, number in workloads.values_list("cluster_id", "standing").annotate(Count("id"))
+        }
+        nodes = models.Node.objects.filter(cluster__in=clusters).order_by().values_list("cluster_id")
+        counted = nodes.annotate(Count("id"), Count("id", filter=Q(ready=True)))
+        self._nodes = {cluster: (total, ready) for cluster, total, ready in counted}
+        pods = models.Pod.objects.filter(cluster__in=clusters).order_by().values_list("cluster_id")
+        self._pods: dict[int, int] = dict(pods.annotate(Count("id")))
+
+    def workloads(self, cluster: int) -> dict[State, int]:
+        return {state: self._workloads.get((cluster, index), 0) for index, state in enumerate(STATES)}
+
+    def nodes(self, cluster: int) -> tuple[int, int]:
+        return self._nodes.get(cluster, (0, 0))
+
+    def pods(self, cluster: int) -> int:
+        return self._pods.get(cluster, 0)
+
+
+_NOBODY: Final = -1
+
+
+def _cluster(entry: ClusterEntry, row: models.Cluster | None, counts: _Counts) -> ClusterDetail:
+    key = _NOBODY if row is None else row.pk
+    nodes, ready = counts.nodes(key)
+    told = row or models.Cluster(name=entry.name)
+    return ClusterDetail(
+        name=entry.name,
+        kind=entry.kind,
+        origin=entry.origin,
+        version=told.version,
+        complete=told.complete,
+        heard_at=told.heard_at,
+        trouble_code=told.trouble_code,
+        trouble=told.trouble,
+        trouble_since=told.trouble_since,
+        workloads=counts.workloads(key),
+        nodes=nodes,
+        ready_nodes=ready,
+        pods=counts.pods(key),
+    )
+
+
+def _running_on(cluster: models.Cluster, names: list[str]) -> dict[str, list[PodsOnNode]]:
+    rows = models.Pod.objects.filter(cluster=cluster, node__in=names, leaving=False)
+    columns = ("node", "namespace", "workload", "template_hash")
+    counted = rows.order_by(*columns).values_list(*columns).annotate(Count("id"), Count("id", filter=Q(ready=True)))
+    running: dict[str, list[PodsOnNode]] = {}
+    for node, *rest in counted:
+        running.setdefault(node, []).append(PodsOnNode(*rest))
+    return running
+
+
+def _node(row: models.Node, pods: tuple[PodsOnNode, ...]) -> NodeDetail:
+    return NodeDetail(
+        name=row.name,
+        ready=row.ready,
+        unschedulable=row.unschedulable,
+        leaving=row.leaving,
+        created=moment(row.created),
+        labels=row.labels,
+        taints=tuple(row.taints),
+        allocatable=row.allocatable,
+        pods=pods,
+    )

@@ -1,0 +1,84 @@
+"""Why a workload is not moving: what the engine would wait for if it looked now, in its own words.
+
+The same plan that the controller makes, over what the mirror has, carried out by nobody.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rollouts.commands import Place
+from rollouts.engine.actions import Kind, Wait, WriteStatus
+from rollouts.engine.conditions import STUCK, find_condition
+from rollouts.engine.findings import Finding
+from rollouts.engine.planner import plan
+from rollouts.selectors.moments import moment, moment_or_none
+from rollouts.selectors.places import Look, look_at
+from rollouts.selectors.tree import Stranger
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What a workload waits for."""
+
+    cluster: str
+    namespace: str
+    name: str
+    version: str
+    at: datetime  # when it was looked at
+    is_stuck: bool
+    steps: int  # writes that the controller would send now; with none it only waits
+    waits: tuple[Wait, ...]
+    strangers: tuple[Stranger, ...]
+    look_again_at: datetime | None  # when a wait becomes a problem
+    findings: tuple[Finding, ...]  # why it cannot be acted on
+    obstacle: str  # why the controller does not look at all; empty when it does
+
+
+def diagnosis_detail(place: Place) -> Diagnosis:
+    """Return what a workload waits for; raises NotThere."""
+    look = look_at(place)
+    if look.workload is None or look.seen.leaving:
+        return Diagnosis(
+            **_common(place, look),
+            is_stuck=False,
+            steps=0,
+            waits=(),
+            strangers=_strangers(look.seen.strangers),
+            look_again_at=None,
+        )
+    planned = plan(look.workload, look.seen.observed, look.now)
+    statuses = [one for one in planned.actions if isinstance(one, WriteStatus) and one.kind is Kind.SET]
+    status = statuses[-1].status if statuses else look.seen.observed.status
+    return Diagnosis(
+        **_common(place, look),
+        is_stuck=find_condition(status, STUCK).get("status") == "True",
+        steps=sum(not isinstance(one, WriteStatus) for one in planned.actions),
+        waits=planned.waits,
+        strangers=_strangers((*look.seen.strangers, *planned.strangers)),
+        look_again_at=moment_or_none(planned.look_again_at),
+    )
+
+
+def _common(place: Place, look: Look) -> dict[str, Any]:
+    return {
+        "cluster": place.cluster,
+        "namespace": place.namespace,
+        "name": place.name,
+        "version": look.version,
+        "at": moment(look.now),
+        "findings": look.findings,
+        "obstacle": _obstacle(look),
+    }
+
+
+def _obstacle(look: Look) -> str:
+    if look.seen.leaving:
+        return f"{look.seen.manifest['metadata']['name']} is being deleted."
+    if look.cluster.trouble_code:
+        return look.cluster.trouble
+    return "" if look.cluster.complete else f"The cluster {look.cluster.name} has not been listed to its end yet."
+
+
+def _strangers(found: tuple[tuple[str, str], ...]) -> tuple[Stranger, ...]:
+    return tuple(Stranger(name, why) for name, why in sorted(found))

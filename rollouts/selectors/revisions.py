@@ -1,0 +1,188 @@
+"""Revisions: the templates that a workload had, what each was made of, and how two of them differ.
+
+A pod carries the hash of its own template; here is which revision that was. Templates leave masked.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import yaml
+
+from rollouts.commands import Place
+from rollouts.engine.hashing import compute_template_hash
+from rollouts.engine.spec import Unreadable, parse_workload
+from rollouts.masking import mask_manifest
+from rollouts.models import Revision
+from rollouts.refusals import NotThere
+from rollouts.selectors.places import find_workload
+
+# Of a diff; longer ones are cut, as nobody reads them.
+LINES_SHOWN: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class CliqueOfRevision:
+    """What a clique was made of."""
+
+    name: str
+    template_hash: str
+    images: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionSummary:
+    """A revision as a line of a list."""
+
+    number: int
+    generation_hash: str
+    created: datetime
+    is_current: bool  # the workload's template is this one now
+    cliques: tuple[CliqueOfRevision, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionDetail(RevisionSummary):
+    """A revision with its template."""
+
+    template: Any  # spec.template, masked
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionDiff:
+    """What differs between two revisions."""
+
+    before: int
+    after: int
+    changed_cliques: tuple[str, ...]  # whose pods an update from one to the other replaces
+    text: str  # a unified diff of both templates as YAML, masked
+    is_cut: bool  # there is more of it than is shown
+
+
+def revision_list(place: Place) -> list[RevisionSummary]:
+    """Return the revisions of a workload, the newest first; there are never many."""
+    row = find_workload(place)
+    rows = Revision.objects.filter(cluster=place.cluster, workload_uid=row.uid).order_by("-number")
+    return [_summary(one, row.generation_hash) for one in rows]
+
+
+def revision_detail(place: Place, number: int) -> RevisionDetail:
+    """Return one revision; raises NotThere."""
+    row = find_workload(place)
+    (found,) = _find(place, row.uid, [number])
+    summary = _summary(found, row.generation_hash)
+    return RevisionDetail(
+        summary.number,
+        summary.generation_hash,
+        summary.created,
+        summary.is_current,
+        summary.cliques,
+        mask_manifest(found.template),
+    )
+
+
+def revision_diff(place: Place, before: int, after: int) -> RevisionDiff:
+    """Return what differs between two revisions; raises NotThere."""
+    row = find_workload(place)
+    one, other = _find(place, row.uid, [before, after])
+    hashes, others = _hashes_of(one), _hashes_of(other)
+    changed = [name for name in {**hashes, **others} if hashes.get(name) != others.get(name)]
+    old, new = (_render(revision.template).splitlines() for revision in (one, other))
+    shown = list(difflib.unified_diff(old, new, f"revision {before}", f"revision {after}", lineterm=""))
+    return RevisionDiff(before, after, tuple(changed), "\n".join(shown[:LINES_SHOWN]), len(shown) > LINES_SHOWN)
+
+
+def _find(place: Place, uid: str, numbers: Sequence[int]) -> list[Revision]:
+    rows = Revision.objects.filter(cluster=place.cluster, workload_uid=uid, number__in=numbers)
+    found = {row.number: row for row in rows}
+    for number in numbers:
+        if number not in found:
+            raise NotThere(f"{place.name} has no revision {number}; it never had, or it is too old to be kept.")
+    return [found[number] for number in numbers]
+
+
+def _render(template: Any) -> str:
+    text: str = yaml.safe_dump(mask_manifest(template), sort_keys=True, allow_unicode=True, width=1000)
+    return text
+
+
+def _summary(row: Revision, current: str) -> RevisionSummary:
+    hashes = _hashes_of(row)
+    cliques = tuple(
+        CliqueOfRevision(name, hashes.get(name, ""), images) for name, images in _images(row.template).items()
+    )
+    return RevisionSummary(row.number, row.generation_hash, row.created, row.generation_hash == current, cliques)
+
+
+def _images(template: Any) -> dict[str, tuple[str, ...]]:
+    cliques = template.get("cliques") if isinstance(template, Mapping) else None
+    return {str(clique.get("name")): images_of(clique.get("spec")) for clique in _mappings(cliques)}
+
+
+def images_of(clique_spec: Any) -> tuple[str, ...]:
+    """Return the images of a clique's containers, in their order."""
+    pod = clique_spec.get("podSpec") if isinstance(clique_spec, Mapping) else None
+    containers = pod.get("containers") if isinstance(pod, Mapping) else None
+    return tuple(str(one.get("image") or "") for one in _mappings(containers))
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
+
+
+# ---- which revision a template hash is of
+
+
+class RevisionNumbers:
+    """Tells of the pods of one workload which revision they are of."""
+
+    def __init__(self, cluster: str, uid: str) -> None:
+        """Read what is on record; a query, and another one when a revision is seen for the first time."""
+        rows = Revision.objects.filter(cluster=cluster, workload_uid=uid).order_by("number")
+        self._known = list(rows.values_list("id", "number", "generation_hash"))
+        self._hashes = _cached_hashes([(row, generation) for row, _, generation in self._known])
+        self._numbers = {
+            (clique, template_hash): number
+            for row, number, generation in self._known
+            for clique, template_hash in self._hashes.get((row, generation), {}).items()
+        }
+
+    def of_template(self, clique: str, template_hash: str) -> int | None:
+        """Return the newest revision in which a clique had this template; None when it is not on record."""
+        return self._numbers.get((clique, template_hash))
+
+    def of_generation(self, generation_hash: str) -> int | None:
+        """Return the revision that a generation hash stands for; None when it is not on record."""
+        return next((number for _, number, known in self._known if known == generation_hash), None)
+
+
+def _cached_hashes(keys: Iterable[tuple[int, str]]) -> Mapping[tuple[int, str], Mapping[str, str]]:
+    """Return the template hashes of revisions, which never change: those that are new to this process are read."""
+    wanted = list(keys)
+    missing = [row for row, generation in wanted if (row, generation) not in _HASHES]
+    if missing:
+        if len(_HASHES) > _MOST_CACHED:
+            _HASHES.clear()
+        for revision in Revision.objects.filter(id__in=missing):
+            _HASHES[revision.pk, revision.generation_hash] = _hashes_of(revision)
+    return {key: _HASHES[key] for key in wanted if key in _HASHES}
+
+
+_MOST_CACHED: Final = 20_000
+_HASHES: Final[dict[tuple[int, str], Mapping[str, str]]] = {}
+
+
+def _hashes_of(revision: Revision) -> Mapping[str, str]:
+    """Return the template hash of each clique of a revision; none for a template that cannot be read any more."""
+    manifest = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodCliqueSet",
+        "metadata": {"name": revision.name, "namespace": revision.namespace},
+        "spec": {"replicas": 1, "template": revision.template},
+    }
+    workload = parse_workload(manifest)
+    if isinstance(workload, Unreadable):
+        return {}
+    return {clique.name: compute_template_hash(clique, workload.priority_class) for clique in workload.cliques}

@@ -1,0 +1,198 @@
+"""Rollouts that are on record, their timelines, and the numbers that charts are drawn from.
+
+History outlives the mirror, and workloads: what is gone is still told, as long as its cluster is configured.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import QuerySet
+
+from rollouts.commands import Place
+from rollouts.history import count_seconds
+from rollouts.models import Revision, Rollout, Sample, Step
+from rollouts.refusals import NotThere
+from rollouts.selectors.moments import moment
+from rollouts.selectors.paging import Page, Window, read_page
+from rollouts.selectors.places import configured_names, find_cluster, find_workload
+from rollouts.selectors.revisions import RevisionNumbers
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutFilters:
+    """Which rollouts are asked for; what is empty asks for all."""
+
+    clusters: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    outcomes: tuple[str, ...] = ()  # UNDER_WAY asks for those without one
+
+
+UNDER_WAY = "UnderWay"
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutSummary:
+    """A rollout as a line of a list."""
+
+    id: int
+    cluster: str
+    namespace: str
+    name: str
+    workload_uid: str
+    from_hash: str  # empty for the first one
+    to_hash: str
+    from_revision: int | None  # None where it is not on record any more
+    to_revision: int | None
+    strategy: str
+    started: datetime
+    ended: datetime | None
+    outcome: str  # empty while it is under way; Stuck is no end
+    progressing_seconds: float
+    waiting_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePoint:
+    """The counts of pods at a moment."""
+
+    at: datetime
+    desired: int
+    available: int
+    updated: int
+    surge: int
+    floor: int  # fewer may not be available because of the update
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutDetail(RolloutSummary):
+    """A rollout with its chart."""
+
+    samples: tuple[SamplePoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """Something that happened in a rollout."""
+
+    id: int
+    rollout: int
+    at: datetime
+    reason: str
+    component: str
+    text: str
+    count: int  # how often, or how many of the kind
+
+
+def rollout_list(filters: RolloutFilters, window: Window) -> Page[RolloutSummary]:
+    """Return rollouts, the newest first."""
+    rows = Rollout.objects.filter(cluster__in=configured_names()).order_by("-started", "-id")
+    equal = {
+        "cluster__in": filters.clusters,
+        "namespace__in": filters.namespaces,
+        "name__in": filters.names,
+        "outcome__in": ["" if word == UNDER_WAY else word for word in filters.outcomes],
+    }
+    page = read_page(rows.filter(**{lookup: wanted for lookup, wanted in equal.items() if wanted}), window)
+    return Page(_summaries(page.items), page.count, window)
+
+
+def workload_rollouts(place: Place, outcomes: tuple[str, ...], window: Window) -> Page[RolloutSummary]:
+    """Return the rollouts of a workload, also of one that is gone; raises NotThere if there never was any."""
+    filters = RolloutFilters((place.cluster,), (place.namespace,), (place.name,), outcomes)
+    page = rollout_list(filters, window)
+    if not page.count:
+        _ensure_known(place)
+    return page
+
+
+def rollout_detail(number: int) -> RolloutDetail:
+    """Return one rollout with its chart; raises NotThere."""
+    row = _find(number)
+    (summary,) = _summaries([row])
+    samples = Sample.objects.filter(rollout=row).order_by("at", "id")
+    columns = ("at", "desired", "available", "updated", "surge", "floor")
+    points = tuple(SamplePoint(*point) for point in samples.values_list(*columns))
+    return RolloutDetail(**{name: getattr(summary, name) for name in RolloutSummary.__slots__}, samples=points)
+
+
+def newest_rollout(place: Place, uid: str, numbers: RevisionNumbers) -> RolloutSummary | None:
+    """Return what a workload is, or was last, changed by."""
+    rows = Rollout.objects.filter(cluster=place.cluster, namespace=place.namespace, name=place.name, workload_uid=uid)
+    newest = rows.order_by("-started", "-id").first()
+    if newest is None:
+        return None
+    known = {word: numbers.of_generation(word) for word in (newest.from_hash, newest.to_hash)}
+    return _summary(newest, known)
+
+
+def rollout_timeline(number: int, window: Window) -> Page[TimelineEntry]:
+    """Return what happened in a rollout, in its order; raises NotThere."""
+    row = _find(number)
+    return _timeline(Step.objects.filter(rollout=row).order_by("at", "id"), window)
+
+
+def workload_timeline(place: Place, window: Window) -> Page[TimelineEntry]:
+    """Return what happened in the rollouts of a workload, the newest first; raises NotThere."""
+    find_cluster(place.cluster)
+    steps = Step.objects.filter(
+        rollout__cluster=place.cluster, rollout__namespace=place.namespace, rollout__name=place.name
+    )
+    page = _timeline(steps.order_by("-at", "-id"), window)
+    if not page.count:
+        _ensure_known(place)
+    return page
+
+
+def _timeline(steps: "QuerySet[Step]", window: Window) -> Page[TimelineEntry]:
+    columns = ("id", "rollout_id", "at", "reason", "component", "text", "count")
+    page = read_page(steps.values_list(*columns), window)
+    return Page([TimelineEntry(*entry) for entry in page.items], page.count, window)
+
+
+def _find(number: int) -> Rollout:
+    row = Rollout.objects.filter(pk=number, cluster__in=configured_names()).first()
+    if row is None:
+        raise NotThere(f"There is no rollout {number}; it never was, or it is too old to be kept.")
+    return row
+
+
+def _ensure_known(place: Place) -> None:
+    """Raise NotThere for a workload that is neither there nor on record; called when nothing was found of it."""
+    find_cluster(place.cluster)
+    if not Rollout.objects.filter(cluster=place.cluster, namespace=place.namespace, name=place.name).exists():
+        find_workload(place)
+
+
+def _summaries(rows: Iterable[Rollout]) -> list[RolloutSummary]:
+    listed = list(rows)
+    found = Revision.objects.filter(workload_uid__in={row.workload_uid for row in listed})
+    by_workload: dict[tuple[str, str], dict[str, int | None]] = {}
+    for cluster, uid, generation_hash, number in found.values_list(
+        "cluster", "workload_uid", "generation_hash", "number"
+    ):
+        by_workload.setdefault((cluster, uid), {})[generation_hash] = number
+    return [_summary(row, by_workload.get((row.cluster, row.workload_uid), {})) for row in listed]
+
+
+def _summary(row: Rollout, numbers: Mapping[str, int | None]) -> RolloutSummary:
+    progressing, waiting = count_seconds(row, row.ended or moment(time.time()))
+    return RolloutSummary(
+        id=row.pk,
+        cluster=row.cluster,
+        namespace=row.namespace,
+        name=row.name,
+        workload_uid=row.workload_uid,
+        from_hash=row.from_hash,
+        to_hash=row.to_hash,
+        from_revision=numbers.get(row.from_hash),
+        to_revision=numbers.get(row.to_hash),
+        strategy=row.strategy,
+        started=row.started,
+        ended=row.ended,
+        outcome=row.outcome,
+        progressing_seconds=round(progressing, 3),
+        waiting_seconds=round(waiting, 3),
+    )

@@ -1,0 +1,339 @@
+"""A workload as a tree: replicas, their cliques and scaling groups, the replicas of those, and the pods of each.
+
+What is outdated, available, complete or surge is taken from the engine's own views, under the strategy in force, so a
+page can never say anything else than what the controller acts on. Besides the mirror's reading of the workload it takes
+three queries: what only pages want to know of pods, the revisions, and sometimes their templates.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from rollouts import models
+from rollouts.commands import Place
+from rollouts.engine.arrange import arrange
+from rollouts.engine.findings import Finding
+from rollouts.engine.observed import Pod
+from rollouts.engine.shape import make_shape
+from rollouts.engine.update import read_progress
+from rollouts.engine.views import ENDED, CliqueView, GroupReplica, GroupView, Replica
+from rollouts.selectors.moments import moment
+from rollouts.selectors.places import Look, look_at
+from rollouts.selectors.revisions import RevisionNumbers
+
+_UNREADABLE: Final = "The workload's manifest cannot be read, so nothing has a place in it."
+
+
+@dataclass(frozen=True, slots=True)
+class PodNode:
+    """A pod."""
+
+    name: str
+    uid: str
+    index: int
+    template_hash: str
+    revision: int | None  # None: of a template that is not on record
+    outdated: bool
+    available: bool
+    ready: bool
+    surge: bool
+    leaving: bool
+    gated: bool
+    node: str
+    ip: str
+    gang: str
+    phase: str
+    reason: str
+    message: str
+    restarts: int
+    images: tuple[str, ...]
+    created: datetime
+    ready_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class CliqueNode:
+    """A PodClique, also one that is not there yet or no more."""
+
+    name: str
+    template: str  # its name in the set's template
+    exists: bool
+    wanted: int
+    needed: int  # available pods that make it available
+    template_hash: str  # the current one
+    promised_hash: str  # that its PodClique carries; empty where there is none
+    available_pods: int
+    scheduled_pods: int
+    gated_pods: int
+    outdated_pods: int
+    available: bool
+    outdated: bool
+    complete: bool
+    updating: bool
+    pods: tuple[PodNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReplicaNode:
+    """A replica of a scaling group."""
+
+    name: str
+    index: int
+    available: bool
+    outdated: bool
+    leaving: bool
+    surge: bool
+    cliques: tuple[CliqueNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNode:
+    """A PodCliqueScalingGroup."""
+
+    name: str
+    template: str
+    exists: bool
+    wanted: int
+    needed: int  # available replicas that make it available
+    available: bool
+    outdated: bool
+    complete: bool
+    updating: bool
+    replicas: tuple[GroupReplicaNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaNode:
+    """A replica of the set."""
+
+    name: str
+    index: int
+    available: bool
+    outdated: bool
+    complete: bool
+    surge: bool
+    updating: bool  # the update is at work in it
+    cliques: tuple[CliqueNode, ...]  # those in no scaling group
+    groups: tuple[GroupNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodCounts:
+    """How many pods there are of each sort; those that are leaving are counted as nothing else."""
+
+    total: int
+    available: int
+    outdated: int
+    surge: int
+    leaving: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """Something that carries the workload's labels and has no place in it; nobody touches it."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadTree:
+    """Everything there is of a workload, in its place."""
+
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    strategy: str  # in force
+    generation_hash: str  # of the current template
+    revision: int | None  # its number
+    wanted: int  # replicas of the set
+    pods: PodCounts
+    replicas: tuple[ReplicaNode, ...]
+    strangers: tuple[Stranger, ...]
+    findings: tuple[Finding, ...]  # why there is no tree
+
+
+def workload_tree(place: Place) -> WorkloadTree:
+    """Return the tree of a workload; raises NotThere."""
+    look = look_at(place)
+    if look.workload is None:
+        return _tree(place, look, strangers=[(pod.name, _UNREADABLE) for pod in look.seen.observed.pods])
+    shape = make_shape(look.workload)
+    tree = arrange(shape, look.seen.observed)
+    builder = _Builder(
+        wanted=look.workload.replicas,
+        updating=frozenset(read_progress(look.seen.observed.status).updating),
+        numbers=RevisionNumbers(place.cluster, look.seen.uid),
+        extras=_read_extras(look, place),
+    )
+    replicas = tuple(map(builder.replica, tree.replicas.values()))
+    revision = builder.numbers.of_generation(shape.generation_hash)
+    strangers = sorted([*look.seen.strangers, *tree.strangers])
+    return _tree(place, look, strangers, generation_hash=shape.generation_hash, revision=revision, replicas=replicas)
+
+
+def _tree(
+    place: Place,
+    look: Look,
+    strangers: Iterable[tuple[str, str]],
+    *,
+    generation_hash: str = "",
+    revision: int | None = None,
+    replicas: tuple[ReplicaNode, ...] = (),
+) -> WorkloadTree:
+    return WorkloadTree(
+        cluster=place.cluster,
+        namespace=place.namespace,
+        name=place.name,
+        uid=look.seen.uid,
+        version=look.version,
+        strategy="" if look.workload is None else str(look.workload.strategy),
+        generation_hash=generation_hash,
+        revision=revision,
+        wanted=0 if look.workload is None else look.workload.replicas,
+        pods=_count(replicas),
+        replicas=replicas,
+        strangers=tuple(Stranger(name, why) for name, why in strangers),
+        findings=look.findings,
+    )
+
+
+_EXTRA_COLUMNS: Final = ("uid", "reason", "restarts", "images", "ip", "gang", "ready_since")
+_NO_EXTRA: Final = ("", 0, "", "", "", None)
+
+
+def _read_extras(look: Look, place: Place) -> dict[str, tuple[Any, ...]]:
+    """Return by uid what pages show of pods and decisions do not need."""
+    rows = models.Pod.objects.filter(cluster=look.cluster, namespace=place.namespace, workload=place.name)
+    return {uid: tuple(rest) for uid, *rest in rows.values_list(*_EXTRA_COLUMNS)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """Turns the engine's views into nodes."""
+
+    wanted: int
+    updating: frozenset[int]
+    numbers: RevisionNumbers
+    extras: Mapping[str, tuple[Any, ...]]
+
+    def replica(self, view: Replica) -> ReplicaNode:
+        surge = view.index >= self.wanted
+        return ReplicaNode(
+            name=view.name,
+            index=view.index,
+            available=view.is_available,
+            outdated=view.is_outdated,
+            complete=view.is_complete,
+            surge=surge,
+            updating=view.is_begun or view.index in self.updating,
+            cliques=tuple(self._clique(clique, surge=surge) for clique in view.cliques),
+            groups=tuple(self._group(group, surge=surge) for group in view.groups),
+        )
+
+    def _group(self, view: GroupView, *, surge: bool) -> GroupNode:
+        return GroupNode(
+            name=view.name,
+            template=view.template.name,
+            exists=view.group is not None,
+            wanted=view.wanted,
+            needed=view.needed,
+            available=view.is_available,
+            outdated=view.is_outdated,
+            complete=view.is_complete,
+            updating=view.is_updating,
+            replicas=tuple(
+                self._group_replica(part, surge=surge or index >= view.wanted) for index, part in view.replicas.items()
+            ),
+        )
+
+    def _group_replica(self, view: GroupReplica, *, surge: bool) -> GroupReplicaNode:
+        return GroupReplicaNode(
+            name=view.name,
+            index=view.index,
+            available=view.is_available,
+            outdated=view.is_outdated,
+            leaving=view.is_leaving,
+            surge=surge,
+            cliques=tuple(self._clique(clique, surge=surge) for clique in view.cliques),
+        )
+
+    def _clique(self, view: CliqueView, *, surge: bool) -> CliqueNode:
+        # A complete clique may keep a pod with a higher index since it was scaled in: that is no surge.
+        first_surge = 0 if surge else None if view.is_complete else view.wanted
+        return CliqueNode(
+            name=view.name,
+            template=view.template.name,
+            exists=view.clique is not None,
+            wanted=view.wanted,
+            needed=view.needed,
+            template_hash=view.template_hash,
+            promised_hash="" if view.clique is None else view.clique.template_hash,
+            available_pods=view.available,
+            scheduled_pods=view.scheduled,
+            gated_pods=view.gated,
+            outdated_pods=view.outdated,
+            available=view.is_available,
+            outdated=view.is_outdated,
+            complete=view.is_complete,
+            updating=view.is_updating,
+            pods=tuple(self._pod(pod, view, first_surge) for pod in view.pods),
+        )
+
+    def _pod(self, pod: Pod, view: CliqueView, first_surge: int | None) -> PodNode:
+        reason, restarts, images, ip, gang, since = self.extras.get(pod.uid, _NO_EXTRA)
+        return PodNode(
+            name=pod.name,
+            uid=pod.uid,
+            index=pod.index,
+            template_hash=pod.template_hash,
+            revision=self.numbers.of_template(view.template.name, pod.template_hash),
+            outdated=pod.template_hash != view.template_hash,
+            available=pod.available and pod.phase not in ENDED,
+            ready=pod.ready,
+            surge=first_surge is not None and pod.index >= first_surge,
+            leaving=pod.leaving,
+            gated=pod.gated,
+            node=pod.node,
+            ip=ip,
+            gang=gang,
+            phase=pod.phase,
+            reason=reason,
+            message=pod.message,
+            restarts=restarts,
+            images=tuple(images.split()),
+            created=moment(pod.created),
+            ready_since=None if since is None else moment(since),
+        )
+
+
+def pods_of(tree: WorkloadTree) -> Iterator[PodNode]:
+    """Return all pods that have a place in the tree."""
+    for replica in tree.replicas:
+        yield from _pods_in(replica)
+
+
+def _pods_in(replica: ReplicaNode) -> Iterator[PodNode]:
+    for clique in replica.cliques:
+        yield from clique.pods
+    for group in replica.groups:
+        for part in group.replicas:
+            for clique in part.cliques:
+                yield from clique.pods
+
+
+def _count(replicas: Iterable[ReplicaNode]) -> PodCounts:
+    total = available = outdated = surge = leaving = 0
+    for replica in replicas:
+        for pod in _pods_in(replica):
+            total += 1
+            if pod.leaving:
+                leaving += 1
+                continue
+            available += pod.available
+            outdated += pod.outdated
+            surge += pod.surge
+    return PodCounts(total, available, outdated, surge, leaving)
