@@ -2,4 +2,9 @@
 
 from django.urls import URLPattern, URLResolver
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from rollouts.api import accounts, commands
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    *accounts.urlpatterns,
+    *commands.urlpatterns,
+]

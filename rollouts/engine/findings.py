@@ -74,6 +74,7 @@ class Code(StrEnum):
     UNKNOWN_CONTAINER = "UnknownContainer"
     UNKNOWN_COMPONENT = "UnknownComponent"
     INVALID_IMAGE = "InvalidImage"
+    REFUSED_BY_CLUSTER = "RefusedByCluster"
     # Strategy overrides
     SETS_NOTHING = "SetsNothing"
     HITS_NOTHING = "HitsNothing"

@@ -1,0 +1,209 @@
+"""What people command to a workload by HTTP: apply, images, scale, restart, roll back.
+
+A view reads the body (`bodies`), says who asks and what they saw, calls the service, and renders what came of it.
+Everything that is refused is raised there and becomes problem+json. All commands take `If-Match`, `Idempotency-Key` and
+`?dry_run=true`; a parameter that nobody knows is refused, because whoever misspells dry_run means it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import orjson
+from django.http import HttpResponse
+from django.urls import path
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from rollouts.api.bodies import Body, ChangedAnswer, ImagesBody, RestartBody, RollBackBody, ScaleBody
+from rollouts.api.etags import read_expected, render_etag
+from rollouts.api.idempotency import answer_once
+from rollouts.api.parsers import MOST_BYTES, StrictJSONParser, TooLarge
+from rollouts.api.problems import BadQuery, Flaw
+from rollouts.audit import Caller, Via, caller_of
+from rollouts.commands import Place
+from rollouts.engine.edits import Image
+from rollouts.engine.findings import Finding
+from rollouts.services import workloads
+from rollouts.services.changing import Changed
+
+WORKLOAD: Final = "workloads/<str:cluster>/<str:namespace>/<str:name>/"
+_FLAGS: Final = {"": True, "true": True, "1": True, "false": False, "0": False}
+
+_PLACE_PARAMETERS: Final = [
+    OpenApiParameter("cluster", str, OpenApiParameter.PATH, description="Name of the cluster."),
+    OpenApiParameter("namespace", str, OpenApiParameter.PATH),
+    OpenApiParameter("name", str, OpenApiParameter.PATH, description="Name of the PodCliqueSet."),
+]
+_HEADERS: Final = [
+    OpenApiParameter(
+        "If-Match",
+        str,
+        OpenApiParameter.HEADER,
+        description="ETag of the state that you saw. If the workload has been changed since: 412, with what changed.",
+    ),
+    OpenApiParameter(
+        "Idempotency-Key",
+        str,
+        OpenApiParameter.HEADER,
+        description="Any text of your own. The same command with the same key is carried out once, and answered alike.",
+    ),
+]
+_DRY_RUN: Final = OpenApiParameter(
+    "dry_run", bool, OpenApiParameter.QUERY, description="Ask the cluster what would be changed, and change nothing."
+)
+_PROBLEMS: Final = {
+    400: "The body or a parameter cannot be read.",
+    401: "Not signed in.",
+    403: "You may not; the sentence says what is missing.",
+    404: "There is no such workload.",
+    409: "It does not fit what is there, or somebody else was quicker.",
+    412: "The workload is not as you saw it any more; `changed` names the fields.",
+    413: "The body is too large.",
+    415: "Bodies of that kind are not read here.",
+    422: "A rule is broken; `findings` name the fields.",
+    429: "Too many requests.",
+    503: "The cluster does not answer; the sentence says whether the command may have been carried out.",
+}
+
+
+def describe_command(
+    body: type[Body] | Any,
+    answer: Any,
+    *,
+    extra: Sequence[OpenApiParameter] = (),
+    has_dry_run: bool = True,
+    **more: Any,
+) -> Callable[[Any], Any]:
+    """Describe a command for the schema."""
+    problems = {
+        (code, "application/problem+json"): OpenApiResponse(OpenApiTypes.OBJECT, description=text)
+        for code, text in _PROBLEMS.items()
+    }
+    dry_run = [_DRY_RUN] if has_dry_run else []
+    return extend_schema(
+        request=body,
+        responses={200: answer, **problems},
+        parameters=[*_PLACE_PARAMETERS, *_HEADERS, *dry_run, *extra],
+        tags=["commands"],
+        **more,
+    )
+
+
+class CommandView(APIView):
+    """A command to a workload."""
+
+    parser_classes = (StrictJSONParser,)
+    flags: tuple[str, ...] = ("dry_run",)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Refuse what is too large before it is read, and what nobody knows."""
+        super().initial(request, *args, **kwargs)
+        if request.method in ("GET", "HEAD", "OPTIONS"):
+            return
+        if int(request.META.get("CONTENT_LENGTH") or 0) > MOST_BYTES or len(request.body) > MOST_BYTES:
+            raise TooLarge
+        unknown = [name for name in request.query_params if name not in self.flags]
+        if unknown:
+            raise BadQuery(*(Flaw(name[:100], "UnknownValue", "There is no such parameter here.") for name in unknown))
+
+    def read(self, shape: type[Body]) -> dict[str, Any]:
+        """Return the body as its shape has it."""
+        body = shape(data=self.request.data)
+        body.is_valid(raise_exception=True)
+        values: dict[str, Any] = body.validated_data
+        return values
+
+    def flag(self, name: str) -> bool:
+        """Return whether a flag is set in the address."""
+        text = self.request.query_params.get(name, "false").lower()
+        if text not in _FLAGS:
+            raise BadQuery(Flaw(name, "WrongType", f"{name} must be true or false."))
+        return _FLAGS[text]
+
+    def command(self, carry_out: Callable[[Caller, dict[str, Any]], Changed]) -> HttpResponse:
+        """Carry a command out once, and answer."""
+        request = self.request
+        terms = {"expected": read_expected(request), "dry_run": self.flag("dry_run")}
+        return answer_once(request, lambda: changed_response(request, carry_out(caller_of(request, Via.API), terms)))
+
+
+class ImagesView(CommandView):
+    """Images."""
+
+    @describe_command(ImagesBody, ChangedAnswer, operation_id="workload_set_images")
+    def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Give containers other images; that is a new template, which the strategy brings to the pods."""
+        place = Place(cluster, namespace, name)
+        images = [Image(one["clique"], one["image"], one["container"]) for one in self.read(ImagesBody)["images"]]
+        return self.command(lambda caller, terms: workloads.workload_set_images(caller, place, images, **terms))
+
+
+class ScaleView(CommandView):
+    """Replicas."""
+
+    @describe_command(ScaleBody, ChangedAnswer, operation_id="workload_scale")
+    def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Set replicas: of the set; with `component` in the template; with `replica` too, of the live component."""
+        place, body = Place(cluster, namespace, name), self.read(ScaleBody)
+        return self.command(lambda caller, terms: workloads.workload_scale(caller, place, **body, **terms))
+
+
+class RestartView(CommandView):
+    """Restarts."""
+
+    @describe_command(RestartBody, ChangedAnswer, operation_id="workload_restart")
+    def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Have pods replaced by new ones of the same kind, as the strategy says."""
+        place, body = Place(cluster, namespace, name), self.read(RestartBody)
+        return self.command(lambda caller, terms: workloads.workload_restart(caller, place, **body, **terms))
+
+
+class RollBackView(CommandView):
+    """The way back."""
+
+    @describe_command(RollBackBody, ChangedAnswer, operation_id="workload_roll_back")
+    def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Make the pods again what they were under a revision; replicas and strategies stay as they are."""
+        place, body = Place(cluster, namespace, name), self.read(RollBackBody)
+        return self.command(lambda caller, terms: workloads.workload_roll_back(caller, place, **body, **terms))
+
+
+def changed_response(request: Request, changed: Changed) -> HttpResponse:
+    """Render what a command changed."""
+    body = {
+        "workload": render_place(changed.place),
+        "version": changed.version,
+        "changed": [{"field": one.field, "before": one.before, "after": one.after} for one in changed.changes],
+        "warnings": render_findings(changed.warnings),
+        "created": changed.is_new,
+        "dry_run": changed.is_dry_run,
+        "request_id": getattr(request, "request_id", ""),
+    }
+    response = json_response(body)
+    response["ETag"] = render_etag(changed.version)
+    return response
+
+
+def json_response(body: Any) -> HttpResponse:
+    """Render an answer."""
+    return HttpResponse(orjson.dumps(body), content_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+def render_place(place: Place) -> dict[str, str]:
+    """Render the name of a workload."""
+    return {"cluster": place.cluster, "namespace": place.namespace, "name": place.name}
+
+
+def render_findings(findings: Sequence[Finding]) -> list[dict[str, str]]:
+    """Render what there is to know about fields."""
+    return [{"field": one.field, "code": str(one.code), "message": one.message} for one in findings]
+
+
+urlpatterns = [
+    path(f"{WORKLOAD}images/", ImagesView.as_view(), name="workload-images"),
+    path(f"{WORKLOAD}scale/", ScaleView.as_view(), name="workload-scale"),
+    path(f"{WORKLOAD}restart/", RestartView.as_view(), name="workload-restart"),
+    path(f"{WORKLOAD}rollback/", RollBackView.as_view(), name="workload-rollback"),
+]

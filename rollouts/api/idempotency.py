@@ -1,0 +1,124 @@
+"""Commands that are sent twice and carried out once: `Idempotency-Key`.
+
+Whoever sends a command and hears nothing back sends it again with the same key. The first call with a key takes it, in
+one row before anything is done (`models.calls`); its answer is kept, and a repetition gets just that answer, marked by
+`Idempotent-Replayed: true`. What was refused has changed nothing and leaves the key free: with the reason mended, the
+same key may be used again.
+
+A process that is killed in the middle leaves its key taken. After a while the next call takes it over and carries the
+command out again, which is safe: commands have preconditions, and find nothing left to do where they were done.
+
+The invariant: of two calls with one key, at most one carries out its command at a time.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from django.db import IntegrityError, transaction
+from django.http import HttpResponse
+from django.utils import timezone
+from rest_framework import exceptions
+from rest_framework.request import Request
+
+from rollouts.api.problems import BadQuery, Flaw
+from rollouts.models import Call, User
+from rollouts.refusals import Contradiction
+
+HEADER: Final = "Idempotency-Key"
+REPLAYED: Final = "Idempotent-Replayed"
+
+# Longer than any command takes, so that nobody takes over from one that is still at work.
+TAKEN_OVER_AFTER: Final = timedelta(seconds=120)
+KEPT_FOR: Final = timedelta(hours=24)
+# A client that never repeats itself must not fill the database with answers.
+_DROPPED_AT_ONCE: Final = 100
+_KEY: Final = re.compile(r"[!-~]{1,255}")
+_KEPT_HEADERS: Final = ("ETag", "Location")
+
+
+class InFlight(Contradiction):
+    """The first call with this key is still at work."""
+
+
+def answer_once(request: Request, carry_out: Callable[[], HttpResponse]) -> HttpResponse:
+    """Carry a command out, or return the answer that it got before."""
+    key = _read_key(request)
+    if key is None:
+        return carry_out()
+    call = _take(request, key)
+    if call.finished is not None:
+        return _replay(call)
+    try:
+        response = carry_out()
+    except BaseException:
+        Call.objects.filter(pk=call.pk, started=call.started, finished=None).delete()
+        raise
+    _keep(call, response)
+    return response
+
+
+def _read_key(request: Request) -> str | None:
+    key: str | None = request.headers.get(HEADER)
+    if key is not None and not _KEY.fullmatch(key):
+        sentence = f"{HEADER} must have 1 to 255 printable ASCII characters without spaces."
+        raise BadQuery(Flaw(HEADER, "InvalidName", sentence))
+    return key
+
+
+def _take(request: Request, key: str) -> Call:
+    """Take a key, or return the call that has it and is finished."""
+    user, fingerprint = request.user, compute_fingerprint(request)
+    assert isinstance(user, User), "commands are for accounts"  # noqa: S101 (the permission class has seen to it)
+    _drop_old()
+    try:
+        with transaction.atomic():
+            return Call.objects.create(user=user, key=key, fingerprint=fingerprint)
+    except IntegrityError:
+        call = Call.objects.filter(user=user, key=key).first()
+    if call is None:
+        raise InFlight(f"The first call with this {HEADER} has just been refused; send it again.")
+    if call.fingerprint != fingerprint:
+        sentence = f"this {HEADER} was used for another command; use a new key for each command"
+        raise exceptions.ValidationError({HEADER: [exceptions.ErrorDetail(sentence, code="key_reused")]})
+    if call.finished is None:
+        _take_over(call)
+    return call
+
+
+def _take_over(call: Call) -> None:
+    """Take the key of a call whose process has ended; raises InFlight while it may still be at work."""
+    now = timezone.now()
+    abandoned = Call.objects.filter(pk=call.pk, finished=None, started=call.started, started__lt=now - TAKEN_OVER_AFTER)
+    if not abandoned.update(started=now):
+        raise InFlight(f"The first call with this {HEADER} is still at work; send it again in a while.")
+    call.started = now
+
+
+def _keep(call: Call, response: HttpResponse) -> None:
+    kept = {name: response[name] for name in _KEPT_HEADERS if response.has_header(name)}
+    Call.objects.filter(pk=call.pk, started=call.started).update(
+        finished=timezone.now(), status=response.status_code, headers=kept, body=response.content.decode()
+    )
+
+
+def _replay(call: Call) -> HttpResponse:
+    response = HttpResponse(call.body, content_type="application/json", status=call.status)
+    for name, value in {**call.headers, REPLAYED: "true"}.items():
+        response[name] = value
+    return response
+
+
+def _drop_old() -> None:
+    old = Call.objects.filter(started__lt=timezone.now() - KEPT_FOR).order_by("started").values("pk")
+    Call.objects.filter(pk__in=[row["pk"] for row in old[:_DROPPED_AT_ONCE]]).delete()
+
+
+def compute_fingerprint(request: Request) -> str:
+    """Return what tells this command from every other: its address, what it depends on, and its body."""
+    parts = (request.method or "", request.get_full_path(), request.headers.get("If-Match", ""))
+    digest = hashlib.sha256("\0".join(parts).encode())
+    digest.update(request.body)
+    return digest.hexdigest()

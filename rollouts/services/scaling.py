@@ -1,0 +1,93 @@
+"""A live component of one replica scaled by hand, past the template: what an autoscaler does, by a person.
+
+`workloads` asks for it when a replica of the set is named. The PodClique or scaling group that stands there is written,
+with the same preconditions as every edit (`changing`); the set itself stays as it is, so no rollout begins.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rollouts.audit import Deed
+from rollouts.cluster import Resource
+from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS
+from rollouts.engine import names
+from rollouts.engine.findings import Code, Finding
+from rollouts.engine.references import MOST_PODS
+from rollouts.engine.spec import Unreadable, parse_workload
+from rollouts.engine.workload import CliqueTemplate, GroupTemplate, Workload
+from rollouts.mirror import Changes
+from rollouts.refusals import RaceLost
+from rollouts.services.changing import TRIES, Change, Changed, fetch_expected
+from rollouts.services.sites import Site, refuse, version_in
+
+_FIELD: Final = "spec.replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class LiveScale:
+    """What is asked for."""
+
+    component: str  # name in the template
+    replica: int  # of the set
+    replicas: int
+
+
+def scale_live(site: Site, it: Deed, wanted: LiveScale, *, expected: str | None, dry_run: bool) -> Changed:
+    """Scale a live component; `expected` is the version of the set."""
+    live = fetch_expected(site, expected)
+    workload = parse_workload(live)
+    if isinstance(workload, Unreadable):
+        raise refuse(workload.findings)
+    resource, name, warnings = _choose(workload, wanted)
+    for attempt in range(TRIES):
+        target = site.fetch_object(resource, name)
+        before = (target.get("spec") or {}).get("replicas")
+        change = Change(f"{resource.kind} {name}: {_FIELD}", before, wanted.replicas)
+        if before == wanted.replicas:
+            return Changed(site.place, version_in(live), (), warnings, dry_run)
+        if attempt == 0:
+            it.begin(before={change.field: before}, after={change.field: wanted.replicas})
+        operation = {"op": "replace", "path": "/spec/replicas", "value": wanted.replicas}
+        stored = site.patch(resource, target, [operation], dry_run=dry_run)
+        if stored is not None:
+            if not dry_run:
+                site.take_in([Changes(resource, [stored])])
+                it.done(before={change.field: before}, after={change.field: wanted.replicas})
+            return Changed(site.place, version_in(live), (change,), warnings, dry_run)
+    raise RaceLost(f"{name} is scaled so often that this command found no moment for its own; try again.")
+
+
+def _choose(workload: Workload, wanted: LiveScale) -> tuple[Resource, str, tuple[Finding, ...]]:
+    """Return the object that is meant; raises what is in the way."""
+    component, resource = _find(workload, wanted.component)
+    if wanted.replica >= workload.replicas:
+        sentence = f"the set has the replicas 0 to {workload.replicas - 1}; name one of them"
+        raise refuse([Finding("replica", Code.OUT_OF_RANGE, sentence)])
+    if not component.min_available <= wanted.replicas <= MOST_PODS:
+        sentence = f"replicas of {component.name} must be {component.min_available} (its minAvailable) or more"
+        raise refuse([Finding("replicas", Code.MIN_AVAILABLE_OVER_REPLICAS, sentence)])
+    name = names.clique_name(workload.name, wanted.replica, component.name)
+    return resource, name, _warn(component)
+
+
+def _find(workload: Workload, component: str) -> tuple[CliqueTemplate | GroupTemplate, Resource]:
+    group = next((one for one in workload.groups if one.name == component), None)
+    if group is not None:
+        return group, PODCLIQUESCALINGGROUPS
+    clique = next((one for one in workload.cliques if one.name == component), None)
+    if clique is None:
+        sentence = "the set has no clique and no scaling group of that name; correct the name"
+        raise refuse([Finding("component", Code.UNKNOWN_COMPONENT, sentence)])
+    owner = next((one.name for one in workload.groups if component in one.clique_names), None)
+    if owner is not None:
+        sentence = f"a clique in a scaling group is scaled with its group; scale {owner}, or leave replica out"
+        raise refuse([Finding("component", Code.MEMBER_AUTOSCALED, sentence)])
+    return clique, PODCLIQUES
+
+
+def _warn(component: CliqueTemplate | GroupTemplate) -> tuple[Finding, ...]:
+    scaler: Any = component.auto_scaling if isinstance(component, CliqueTemplate) else component.scale_config
+    if scaler is None:
+        return ()
+    sentence = f"{component.name} is scaled by an autoscaler, which may soon set another number"
+    return (Finding("component", Code.MEMBER_AUTOSCALED, sentence),)

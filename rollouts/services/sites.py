@@ -1,0 +1,182 @@
+"""The place in a cluster that a command goes to: what is there now, and what the cluster answers.
+
+Before it: the commands of this package. After it: `rollouts.cluster`, and the mirror, which takes in every answer at
+once, so that pages and the next pass see what was commanded. What the cluster refuses becomes one of `refusals` with a
+sentence here and nowhere else.
+
+The invariant: what is raised from here has changed nothing, unless its sentence says that nobody knows.
+"""
+
+import contextlib
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from django.db import DatabaseError
+
+from rollouts import dispatch, feed, mirror, models
+from rollouts.cluster import (
+    BadRequest,
+    Cluster,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    Misconfigured,
+    NotFound,
+    Obj,
+    Resource,
+    Throttled,
+    TooLarge,
+    UnknownResource,
+    Unsupported,
+)
+from rollouts.cluster.resources import PODCLIQUESETS
+from rollouts.commands import Place
+from rollouts.connections import cluster_names, redis_client, shared_cluster
+from rollouts.engine.findings import Code, Finding
+from rollouts.mirror import Changes
+from rollouts.refusals import ClusterAway, CommandRefused, Contradiction, NotAllowed, NotThere
+from rollouts.refusals import Invalid as InvalidCommand
+from rollouts.versions import names_version, version_of
+
+logger = logging.getLogger(__name__)
+
+_SENTENCES_SHOWN: Final = 3
+_OUTCOME_UNKNOWN: Final = "Whether it was carried out is not known: look before you ask again."
+# How an API server says that an applied object is not of its kind's schema, with a code of 500.
+_NOT_OF_THE_SCHEMA: Final = re.compile(r"failed to create typed patch object \([^)]*\): \.?([^:]*): (.*) \(500\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A workload's place in a cluster that answers."""
+
+    place: Place
+    cluster: Cluster
+    row: models.Cluster
+
+    def fetch(self) -> Obj:
+        """Return the PodCliqueSet as it is now."""
+        return self.fetch_object(PODCLIQUESETS, self.place.name)
+
+    def fetch_object(self, resource: Resource, name: str) -> Obj:
+        """Return an object of the workload's namespace as it is now; one try, since a person is waiting."""
+        with cluster_words(f"{resource.kind} {name}"):
+            return self.cluster.get(resource, name, namespace=self.place.namespace, repeat=False)
+
+    def patch(self, resource: Resource, seen: Obj, operations: Sequence[Obj], *, dry_run: bool) -> Obj | None:
+        """Carry out operations on an object as it was read; None when it is not that one any more.
+
+        The object (uid) must be in the state (generation) in which it was read; its status may have moved on.
+        """
+        metadata = seen["metadata"]
+        guarded = [
+            # Not a test: to write another uid is refused as a conflict, a failed test only as something invalid.
+            {"op": "replace", "path": "/metadata/uid", "value": metadata["uid"]},
+            {"op": "test", "path": "/metadata/generation", "value": metadata["generation"]},
+            *operations,
+        ]
+        name, namespace = metadata["name"], self.place.namespace
+        with cluster_words(f"{resource.kind} {name}", is_write=not dry_run):
+            try:
+                return self.cluster.patch_json(resource, name, guarded, namespace=namespace, dry_run=dry_run)
+            except Conflict:
+                return None
+            except Invalid as error:
+                # A failed test names no cause; whether it was one is seen by looking again.
+                if not error.causes and version_in(self.fetch_object(resource, name)) != version_in(seen):
+                    return None
+                raise
+
+    def take_in(self, changes: Iterable[Changes]) -> None:
+        """Let mirror, pages and workers know of answers. They learn of it anyhow: nothing here may fail a command."""
+        try:
+            news = mirror.store_all(self.row, changes)
+        except DatabaseError as error:
+            logger.warning("%s: the mirror learns of it by the watcher (%s)", self.place, type(error).__name__)
+            news = []
+        feed.publish(redis_client(), mirror.changes_of(self.row.name, news))
+        dispatch.wake([self.place.key])
+
+
+def open_site(place: Place) -> Site:
+    """Find the cluster of a place; raises NotThere."""
+    try:
+        names = cluster_names()
+        if place.cluster not in names:
+            raise NotThere(f"There is no cluster {place.cluster!r}; configured: {', '.join(names) or 'none'}.")
+        row = mirror.ensure_cluster(place.cluster)
+        return Site(place, shared_cluster(row.name, row.url), row)
+    except Misconfigured as error:
+        raise ClusterAway(f"The cluster {place.cluster} cannot be used: {error}") from error
+
+
+def version_in(obj: Obj) -> str:
+    """Return the version of an object, as its ETag names it."""
+    metadata = obj["metadata"]
+    return version_of(metadata.get("uid") or "", metadata.get("generation") or 0)
+
+
+def is_expected(obj: Obj, expected: str | None) -> bool:
+    """Say whether an object is as the caller saw it; whoever saw nothing takes it as it is."""
+    return expected is None or names_version(expected, version_in(obj))
+
+
+# ---- what the cluster refuses
+
+
+@contextlib.contextmanager
+def cluster_words(what: str, *, is_write: bool = False) -> Iterator[None]:
+    """Turn what the cluster raises into refusals; a Conflict passes, since only the caller knows what it means."""
+    try:
+        yield
+    except Conflict:
+        raise
+    except ClusterError as error:
+        raise refusal_of(error, what, is_write=is_write) from error
+
+
+def refusal_of(error: ClusterError, what: str, *, is_write: bool = False) -> CommandRefused:
+    """Return the refusal that a failure of the cluster is, other than a Conflict."""
+    match error:
+        case NotFound():
+            return NotThere(f"The cluster has no {what}: {error}")
+        case Invalid() | BadRequest() | TooLarge() | Unsupported():
+            return refuse(findings_of(error))
+        case Forbidden():
+            return NotAllowed(f"The cluster does not let this installation do that: {error}")
+        case UnknownResource():
+            return Contradiction(f"The cluster does not know this kind of object; install the definitions: {error}")
+        case Throttled():
+            return ClusterAway(f"The cluster asks to be left alone for a while: {error}", error.retry_after)
+        case _:
+            return ClusterAway(f"{error}. {_OUTCOME_UNKNOWN}" if is_write else str(error), error.retry_after)
+
+
+def findings_of(error: ClusterError) -> tuple[Finding, ...]:
+    """Return what a cluster says is wrong, field by field."""
+    by_field = {cause.field.removeprefix("."): cause.message for cause in reversed(error.causes)}
+    if not by_field:
+        return (Finding("", Code.REFUSED_BY_CLUSTER, str(error)),)
+    return tuple(Finding(field, Code.REFUSED_BY_CLUSTER, message) for field, message in reversed(by_field.items()))
+
+
+def find_schema_fault(error: ClusterError) -> tuple[Finding, ...]:
+    """Return what is wrong with an applied object that the server could not read, though it calls it its own fault.
+
+    >>> find_schema_fault(ClusterError("…: failed to create typed patch object (a/b; v1): .spec.x: not declared (500)"))
+    (Finding(field='spec.x', code=<Code.REFUSED_BY_CLUSTER: 'RefusedByCluster'>, message='not declared'),)
+    """
+    found = _NOT_OF_THE_SCHEMA.search(str(error))
+    return (Finding(found[1], Code.REFUSED_BY_CLUSTER, found[2]),) if found else ()
+
+
+def refuse(findings: Sequence[Finding]) -> InvalidCommand:
+    """Return the refusal of what breaks rules, with as many of their sentences as one can read."""
+    sentences = [f"{finding.field}: {finding.message}".removeprefix(": ") for finding in findings]
+    more = len(sentences) - _SENTENCES_SHOWN
+    text = "; ".join(sentences[:_SENTENCES_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+    return InvalidCommand(f"{text[:1].upper()}{text[1:]}.", findings)

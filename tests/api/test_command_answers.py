@@ -1,0 +1,181 @@
+"""Commands by HTTP: what they answer, on what they depend, and that a repeated one is carried out once."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from rollouts.models import AuditEntry, Call, Workload
+from tests.api.calling import HERE, Api, make_api
+from tests.api.scene import Scene
+
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
+
+IMAGES = {"images": [{"clique": "frontend", "image": "example:v3"}]}
+IMAGE = "spec.template.cliques[0].spec.podSpec.containers[0].image"
+_numbers = iter(range(10, 10_000))
+
+
+@pytest.fixture
+def api(scene: Scene) -> Api:
+    """Somebody who may do everything, and a workload for it."""
+    return make_api()
+
+
+def images() -> dict[str, Any]:
+    """Return a command that has not been given yet."""
+    return {"images": [{"clique": "frontend", "image": f"example:v{next(_numbers)}"}]}
+
+
+def test_changing_an_image_is_answered_with_what_changed(api: Api, scene: Scene) -> None:
+    wanted = images()
+    before = scene.stored()
+    answer = api.post("images/", wanted)
+    after = scene.stored()
+    assert answer.status == 200, answer.body
+    (change,) = answer.body["changed"]
+    containers = [obj["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"] for obj in (before, after)]
+    assert change == {"field": IMAGE, "before": containers[0][0]["image"], "after": wanted["images"][0]["image"]}
+    assert containers[1][0]["image"] == wanted["images"][0]["image"]
+    metadata = after["metadata"]
+    assert answer.body["version"] == f"{metadata['uid']}.{metadata['generation']}"
+    assert answer.headers["ETag"] == f'"{answer.body["version"]}"'
+    assert answer.body["request_id"] == answer.headers["X-Request-Id"]
+    row = Workload.objects.get(name="chat")
+    assert row.manifest["spec"] == after["spec"]
+
+
+def test_the_audit_names_the_request(api: Api) -> None:
+    answer = api.post("images/", images())
+    entries = AuditEntry.objects.filter(request_id=answer.body["request_id"]).order_by("id")
+    assert [entry.result for entry in entries] == ["Begun", "Done"]
+    assert entries[0].via == "api"
+
+
+def test_a_dry_run_is_answered_and_not_carried_out(api: Api, scene: Scene) -> None:
+    before = scene.stored()
+    answer = api.post("images/?dry_run=true", images())
+    assert answer.status == 200
+    assert answer.body["dry_run"] is True
+    assert [one["field"] for one in answer.body["changed"]] == [IMAGE]
+    assert scene.stored() == before
+
+
+# ---- what a command depends on
+
+
+def test_the_state_that_was_seen_is_the_condition(api: Api, scene: Scene) -> None:
+    first = api.post("images/", images())
+    second = api.post("images/", images(), If_Match=first.headers["ETag"])
+    assert second.status == 200
+    before = scene.stored()
+    third = api.post("images/", images(), If_Match=first.headers["ETag"])
+    assert third.status == 412
+    assert third.body["type"] == "urn:grove-ui:problem:race-lost"
+    # The second command is on record, so the third learns what it changed.
+    assert third.body["changed"] == [IMAGE]
+    assert scene.stored() == before
+
+
+@pytest.mark.parametrize("tag", ["*", '"x", {etag}', "{long}"])
+def test_if_match_may_name_several_states_any_or_an_answer_of_them(api: Api, tag: str) -> None:
+    etag = api.post("images/", images()).headers["ETag"]
+    named = tag.format(etag=etag, long=f'{etag[:-1]}.0123abcd"')
+    assert api.post("images/", images(), If_Match=named).status == 200
+
+
+@pytest.mark.parametrize("tag", ['"x"', "", "garbage", 'W/"a.1"'])
+def test_a_state_that_never_was_is_not_the_present_one(api: Api, scene: Scene, tag: str) -> None:
+    before = scene.stored()
+    assert api.post("images/", images(), If_Match=tag).status == 412
+    assert scene.stored() == before
+
+
+# ---- the same command twice
+
+
+def test_a_repeated_command_is_carried_out_once_and_answered_alike(api: Api, scene: Scene) -> None:
+    wanted = {"components": ["frontend"]}
+    first = api.post("restart/", wanted, Idempotency_Key="one")
+    generation = scene.stored()["metadata"]["generation"]
+    second = api.post("restart/", wanted, Idempotency_Key="one")
+    assert (first.status, second.status) == (200, 200)
+    assert first.body == second.body
+    assert "Idempotent-Replayed" not in first.headers
+    assert second.headers["Idempotent-Replayed"] == "true"
+    assert second.headers["ETag"] == first.headers["ETag"]
+    assert scene.stored()["metadata"]["generation"] == generation
+
+
+@pytest.mark.parametrize("change", ["body", "path", "query"])
+def test_a_key_stands_for_one_command(api: Api, scene: Scene, change: str) -> None:
+    wanted = images()
+    assert api.post("images/", wanted, Idempotency_Key="one").status == 200
+    before = scene.stored()
+    paths = {"path": "restart/", "query": "images/?dry_run=true"}
+    body = {"body": images(), "path": {}}.get(change, wanted)
+    other = api.post(paths.get(change, "images/"), body, Idempotency_Key="one")
+    assert other.status == 422
+    assert other.fields == ["Idempotency-Key"]
+    assert scene.stored() == before
+
+
+def test_the_key_of_another_person_is_another_key(api: Api) -> None:
+    wanted = images()
+    api.post("images/", wanted, Idempotency_Key="one")
+    other = make_api("eve").post("images/", wanted, Idempotency_Key="one")
+    assert "Idempotent-Replayed" not in other.headers
+
+
+def test_what_was_refused_leaves_the_key_free(api: Api) -> None:
+    assert api.post("images/", {"images": [{"clique": "nobody", "image": "a"}]}, Idempotency_Key="one").status == 422
+    assert api.post("images/", images(), Idempotency_Key="one").status == 200
+
+
+def test_a_command_that_is_still_at_work_is_not_given_twice(api: Api, scene: Scene) -> None:
+    wanted = images()
+    assert api.post("images/", wanted, Idempotency_Key="one").status == 200
+    before = scene.stored()
+    Call.objects.update(finished=None)
+    answer = api.post("images/", wanted, Idempotency_Key="one")
+    assert answer.status == 409
+    assert "still at work" in answer.body["detail"]
+    assert scene.stored() == before
+
+
+def test_the_key_of_a_process_that_was_killed_is_free_after_a_while(api: Api, scene: Scene) -> None:
+    wanted = images()
+    api.post("images/", wanted, Idempotency_Key="one")
+    Call.objects.update(finished=None, started=timezone.now() - timedelta(minutes=3))
+    again = api.post("images/", wanted, Idempotency_Key="one")
+    # It had been carried out before the process was killed, so there is nothing left to do.
+    assert (again.status, again.body["changed"]) == (200, [])
+    assert api.post("images/", wanted, Idempotency_Key="one").headers["Idempotent-Replayed"] == "true"
+
+
+def test_old_answers_are_dropped(api: Api) -> None:
+    api.post("images/", images(), Idempotency_Key="one")
+    Call.objects.update(started=timezone.now() - timedelta(days=2))
+    api.post("images/", images(), Idempotency_Key="two")
+    assert [call.key for call in Call.objects.all()] == ["two"]
+
+
+@pytest.mark.parametrize("key", ["", "a b", "x" * 256, "é"])
+def test_a_key_that_is_none_is_named(api: Api, key: str) -> None:
+    answer = api.post("images/", images(), Idempotency_Key=key)
+    assert (answer.status, answer.fields) == (400, ["Idempotency-Key"])
+
+
+def test_a_parameter_that_nobody_knows_is_refused(api: Api, scene: Scene) -> None:
+    before = scene.stored()
+    answer = api.post("images/?dryrun=true", images())
+    assert (answer.status, answer.fields) == (400, ["dryrun"])
+    answer = api.post("images/?dry_run=perhaps", images())
+    assert (answer.status, answer.fields) == (400, ["dry_run"])
+    assert scene.stored() == before
+
+
+def test_only_post_is_a_command(api: Api) -> None:
+    for method in ("GET", "PUT", "DELETE", "PATCH"):
+        assert api.call(method, f"{HERE}/images/").status == 405

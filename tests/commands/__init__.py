@@ -1,0 +1,1 @@
+"""What people command, on the two clusters."""
