@@ -11,6 +11,8 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import Group
+from django.core.signals import request_finished
+from django.db import close_old_connections
 from django.http import HttpResponse
 from django.test import Client, override_settings
 
@@ -102,6 +104,14 @@ def _answer(client: Client, request: Request, headers: dict[str, str]) -> HttpRe
     answer: Any = client.generic(
         request.method, f"/{PREFIX}{request.path}", request.body or b"", request.content_type, headers=headers
     )
-    answer.close()  # a stream that nobody reads
+    if answer.streaming:
+        _hang_up(answer)
     response: HttpResponse = answer
     return response
+
+
+def _hang_up(answer: Any) -> None:
+    """Leave a stream unread; the connection to the database, which is the test's own, must survive that."""
+    request_finished.disconnect(close_old_connections)
+    answer.close()
+    request_finished.connect(close_old_connections)

@@ -141,7 +141,7 @@ ROWS = [
     Row("POST", "clusters/{cluster}/test/", Needs.ADMIN_SIGHT, 200, Command.TEST_CLUSTER),
     Row("GET", "audit/export/", Needs.ADMIN_SIGHT, 200, Command.EXPORT_AUDIT),
     Row("POST", "tokens/", Needs.NEW_TOKEN, 201, Command.CREATE_TOKEN, lambda _: {"name": "another"}),
-    Row("DELETE", "tokens/{id}/", Needs.OWN_TOKEN, 204, Command.REVOKE_TOKEN),
+    Row("DELETE", "tokens/{number}/", Needs.OWN_TOKEN, 204, Command.REVOKE_TOKEN),
 ]
 
 
@@ -222,7 +222,7 @@ def _state(scene: Scene) -> Any:
 
 
 def _request(row: Row, actor: Actor, scene: Scene) -> Request:
-    token = ApiToken.objects.filter(user__username=actor.account or "ada", revoked_at=None).order_by("-id").first()
+    token = ApiToken.objects.filter(name=actor.value if actor.account else Actor.ADMIN.value).first()
     override = StrategyOverride.objects.order_by("id").first()
     rollout = Rollout.objects.order_by("id").first()
     assert token is not None
@@ -234,7 +234,8 @@ def _request(row: Row, actor: Actor, scene: Scene) -> Request:
         name=NAME,
         revision=1,
         rollout=rollout.pk,
-        id=token.pk if row.route.startswith("tokens") else override.pk,
+        number=token.pk,
+        id=override.pk,
     )
     return Request(row.method, path, json.dumps(row.body(scene)) if row.body else None)
 
