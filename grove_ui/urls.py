@@ -1,9 +1,9 @@
 """Where each part of the site hangs."""
 
-from django.contrib import admin
 from django.contrib.auth import views as auth
 from django.urls import include, path, re_path
 
+from rollouts.admin.site import site
 from rollouts.api import problems
 from rollouts.web import metrics, pages
 
@@ -11,7 +11,7 @@ urlpatterns = [
     path("", pages.home, name="home"),
     path("sign-in/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("sign-out/", auth.LogoutView.as_view(), name="logout"),
-    path("admin/", admin.site.urls),
+    path("admin/", site.urls),
     path("api/v1/", include("rollouts.api.urls")),
     re_path("^api/", problems.unknown_path),
     path("metrics", metrics.page, name="metrics"),

@@ -1,0 +1,107 @@
+"""The audit: who commanded what, when, from where, and what came of it. To look at, filter and take along."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, StreamingHttpResponse
+from django.urls import URLPattern, path
+from django.utils.safestring import SafeString
+
+from rollouts.admin.filters import ValueFilter
+from rollouts.admin.rendering import show_document, show_mono, show_pill, show_time
+from rollouts.admin.site import site
+from rollouts.admin.tables import ReadOnlyTable
+from rollouts.admin.tags import place, show_result
+from rollouts.audit import Via, caller_of, deed
+from rollouts.commands import Command
+from rollouts.models import AuditEntry
+from rollouts.refusals import NotAllowed
+from rollouts.selectors.audit import audit_csv
+
+Shown = str | SafeString
+
+
+@admin.register(AuditEntry, site=site)
+class AuditEntryAdmin(ReadOnlyTable):
+    """Commands, one entry each."""
+
+    left_out_of_lists = ("before", "after", "begun__before", "begun__after")
+    list_display = ("moment", "actor", "what", "where", "came_out", "detail", "door", "source_ip")
+    list_select_related = ("begun",)
+    list_filter = (
+        *(("result", ValueFilter), ("command", ValueFilter), ("actor", ValueFilter), ("via", ValueFilter)),
+        *(("cluster", ValueFilter), ("namespace", ValueFilter)),
+    )
+    search_fields = ("actor", "name", "namespace", "request_id", "detail")
+    search_help_text = "Part of a name, a namespace, a request id or a sentence"
+    date_hierarchy = "at"
+    change_list_template = "admin/audit_list.html"
+    fieldsets = (
+        ("Who", {"fields": ("actor", "token", "door", "source_ip", "request_id")}),
+        ("What", {"fields": ("moment", "began", "what", "where", "came_out", "detail")}),
+        ("Before and after", {"fields": ("was", "became")}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Show one entry a command: its outcome, or that it began and nobody knows what came of it."""
+        return super().get_queryset(request).select_related("begun").filter(outcome__isnull=True)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the export."""
+        export = path("export/", self.admin_site.admin_view(self.export_view), name="rollouts_auditentry_export")
+        return [export, *super().get_urls()]
+
+    def export_view(self, request: HttpRequest) -> StreamingHttpResponse:
+        """Send what the list shows, all pages of it, as CSV."""
+        found = self.get_changelist_instance(request)
+        try:
+            with deed(caller_of(request, Via.ADMIN), Command.EXPORT_AUDIT) as it:
+                it.done(detail=f"Filtered by {request.GET.urlencode()}." if request.GET else "Everything.")
+        except NotAllowed as refusal:
+            raise PermissionDenied(refusal.sentence) from refusal
+        headers = {"Content-Disposition": 'attachment; filename="grove-audit.csv"'}
+        return StreamingHttpResponse(audit_csv(found.queryset.defer(None)), content_type="text/csv", headers=headers)
+
+    @admin.display(description="When", ordering="at")
+    def moment(self, row: AuditEntry) -> Shown:
+        """When it was over."""
+        return show_time(row.at)
+
+    @admin.display(description="Began")
+    def began(self, row: AuditEntry) -> Shown:
+        """When it began."""
+        return show_time(row.begun.at if row.begun else row.at)
+
+    @admin.display(description="Command", ordering="command")
+    def what(self, row: AuditEntry) -> Shown:
+        """What was commanded."""
+        return show_mono(row.command)
+
+    @admin.display(description="Where", ordering="namespace")
+    def where(self, row: AuditEntry) -> str:
+        """To which workload, namespace or cluster."""
+        return place(row)
+
+    @admin.display(description="Result", ordering="result")
+    def came_out(self, row: AuditEntry) -> Shown:
+        """What came of it."""
+        if row.result == AuditEntry.Result.BEGUN:
+            return show_pill("Begun, outcome unknown", "warn")
+        return show_result(row)
+
+    @admin.display(description="Via", ordering="via")
+    def door(self, row: AuditEntry) -> str:
+        """The door it came by."""
+        return row.via or "–"
+
+    @admin.display(description="Before")
+    def was(self, row: AuditEntry) -> Shown:
+        """What was there."""
+        return show_document(row.before if row.before is not None or row.begun is None else row.begun.before)
+
+    @admin.display(description="After")
+    def became(self, row: AuditEntry) -> Shown:
+        """What was there then, or should have been."""
+        return show_document(row.after if row.after is not None or row.begun is None else row.begun.after)

@@ -1,0 +1,125 @@
+"""What happened, to look at: revisions, rollouts and their timelines. Literal values of variables are masked."""
+
+from django.contrib import admin
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+
+from rollouts.admin.filters import ValueFilter
+from rollouts.admin.rendering import show_document, show_link, show_list_link, show_mono, show_pill, show_time
+from rollouts.admin.site import site
+from rollouts.admin.tables import ReadOnlyTable
+from rollouts.masking import mask_manifest
+from rollouts.models import Revision, Rollout, Step
+
+Shown = str | SafeString
+
+_PLACE_FILTERS = (("cluster", ValueFilter), ("namespace", ValueFilter))
+
+
+@admin.register(Revision, site=site)
+class RevisionAdmin(ReadOnlyTable):
+    """Templates that workloads had."""
+
+    left_out_of_lists = ("template",)
+    list_display = ("name", "number", "namespace", "cluster", "hash", "age")
+    list_filter = _PLACE_FILTERS
+    search_fields = ("name", "namespace", "generation_hash")
+    search_help_text = "Part of a name or namespace, or a hash"
+    ordering = ("cluster", "namespace", "name", "-number")
+    fields = ("cluster", "namespace", "name", "workload_uid", "number", "hash", "age", "masked_template")
+
+    @admin.display(description="Generation hash", ordering="generation_hash")
+    def hash(self, row: Revision) -> Shown:
+        """What it is known by."""
+        return show_mono(row.generation_hash)
+
+    @admin.display(description="First seen", ordering="created")
+    def age(self, row: Revision) -> Shown:
+        """When it came up."""
+        return show_time(row.created)
+
+    @admin.display(description="Template, without what may be secret")
+    def masked_template(self, row: Revision) -> Shown:
+        """What it consists of."""
+        masked = mask_manifest({"spec": {"template": row.template}})
+        return show_document(masked["spec"]["template"])
+
+
+@admin.register(Rollout, site=site)
+class RolloutAdmin(ReadOnlyTable):
+    """Changes of workloads from one template to another."""
+
+    list_display = ("name", "namespace", "cluster", "strategy", "change", "came_out", "began", "took", "timeline")
+    list_filter = (*_PLACE_FILTERS, ("strategy", ValueFilter), ("outcome", ValueFilter))
+    search_fields = ("name", "namespace", "to_hash", "from_hash")
+    search_help_text = "Part of a name or namespace, or a hash"
+    date_hierarchy = "started"
+    fields = (
+        *("cluster", "namespace", "name", "workload_uid", "strategy", "change", "came_out", "began", "took"),
+        *("moving", "waiting", "timeline"),
+    )
+
+    @admin.display(description="From → to")
+    def change(self, row: Rollout) -> Shown:
+        """The hashes before and after."""
+        return show_mono(f"{row.from_hash or 'new'} → {row.to_hash}")
+
+    @admin.display(description="Outcome", ordering="outcome")
+    def came_out(self, row: Rollout) -> Shown:
+        """How it ended."""
+        if not row.outcome:
+            return show_pill("under way", "info")
+        return show_pill(row.outcome, "good" if row.outcome == Rollout.Outcome.COMPLETE else "warn")
+
+    @admin.display(description="Began", ordering="started")
+    def began(self, row: Rollout) -> Shown:
+        """When it began."""
+        return show_time(row.started)
+
+    @admin.display(description="Took")
+    def took(self, row: Rollout) -> str:
+        """From its beginning to its end."""
+        return f"{(row.ended - row.started).total_seconds():,.0f} s" if row.ended else "–"
+
+    @admin.display(description="Moved for")
+    def moving(self, row: Rollout) -> str:
+        """How long something went on."""
+        return f"{row.progressing_seconds:,.0f} s"
+
+    @admin.display(description="Waited for")
+    def waiting(self, row: Rollout) -> str:
+        """How long nothing went on."""
+        return f"{row.waiting_seconds:,.0f} s"
+
+    @admin.display(description="Timeline")
+    def timeline(self, row: Rollout) -> SafeString:
+        """Where its steps are."""
+        return show_list_link(Step, "Steps", rollout__id__exact=row.pk)
+
+
+@admin.register(Step, site=site)
+class StepAdmin(ReadOnlyTable):
+    """Entries of the timelines of rollouts."""
+
+    list_display = ("moment", "reason", "component", "text", "count", "of_rollout")
+    list_select_related = ("rollout",)
+    list_filter = (("reason", ValueFilter),)
+    search_fields = ("text", "component", "rollout__name")
+    search_help_text = "Part of a sentence, a component or the name of a workload"
+    ordering = ("-at", "-id")
+    date_hierarchy = "at"
+    fields = ("of_rollout", "moment", "reason", "component", "text", "count")
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
+        """Let rollouts link to their own steps."""
+        return lookup == "rollout__id__exact" or super().lookup_allowed(lookup, value, request)
+
+    @admin.display(description="When", ordering="at")
+    def moment(self, row: Step) -> Shown:
+        """When it happened."""
+        return show_time(row.at)
+
+    @admin.display(description="Rollout")
+    def of_rollout(self, row: Step) -> Shown:
+        """What it was a step of."""
+        return show_link(row.rollout)

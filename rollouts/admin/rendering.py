@@ -1,0 +1,70 @@
+"""Values as the tables and pages of the admin site show them: times, states, links, documents.
+
+Used by every module of this package. What comes from a cluster or from people is escaped by `format_html`, always.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import yaml
+from django.db.models import Model
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.http import urlencode
+from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
+
+NOTHING = "–"
+
+
+def show_time(at: datetime | float | None) -> str | SafeString:
+    """Show a moment as how long ago it was, with the exact time at hand."""
+    if at is None:
+        return NOTHING
+    moment = datetime.fromtimestamp(at, UTC) if isinstance(at, float | int) else at
+    now = datetime.now(UTC)
+    words = f"in {timesince(now, moment)}" if moment > now else f"{timesince(moment, now)} ago"
+    exact = moment.astimezone(UTC)
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>', exact.isoformat(), f"{exact:%Y-%m-%d %H:%M:%S} UTC", words
+    )
+
+
+def show_pill(text: str, kind: str = "plain") -> str | SafeString:
+    """Show a state: `good`, `warn`, `info` or `plain`."""
+    return format_html('<span class="grove-pill {}">{}</span>', kind, text) if text else NOTHING
+
+
+def show_mono(text: object) -> str | SafeString:
+    """Show a hash, a key or another text of machines."""
+    return format_html('<span class="grove-mono">{}</span>', text) if text not in (None, "") else NOTHING
+
+
+def show_link(row: Model | None, text: object = None) -> str | SafeString:
+    """Link to the page of a row."""
+    if row is None:
+        return NOTHING
+    meta = row._meta  # noqa: SLF001 (public in all but name)
+    url = reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[row.pk])
+    return format_html('<a class="grove-link" href="{}">{}</a>', url, row if text is None else text)
+
+
+def show_list_link(model: type[Model], text: str, **filters: Any) -> SafeString:
+    """Link to a list, filtered."""
+    meta = model._meta  # noqa: SLF001
+    url = reverse(f"admin:{meta.app_label}_{meta.model_name}_changelist")
+    return format_html('<a class="grove-link" href="{}?{}">{}</a>', url, urlencode(filters), text)
+
+
+def show_document(value: Any) -> str | SafeString:
+    """Show JSON as YAML, which people read."""
+    if value in (None, {}, [], ""):
+        return NOTHING
+    text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
+    return format_html('<pre class="grove-document" tabindex="0">{}</pre>', text)
+
+
+def show_labels(labels: Mapping[str, Any] | None) -> str | SafeString:
+    """Show labels as they are written in selectors."""
+    return show_mono(", ".join(f"{name}={value}" for name, value in (labels or {}).items()))

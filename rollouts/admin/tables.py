@@ -1,0 +1,61 @@
+"""Tables that can be looked at and not be changed: mirror, history and audit are.
+
+The number of queries of a list does not depend on its length: what a row shows of another table comes with it, and what
+only the page of a row shows is left in the database.
+"""
+
+from typing import Any, ClassVar
+
+from django.contrib.admin import ShowFacets
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin
+
+
+class Table(ModelAdmin):
+    """A table of the admin site."""
+
+    list_per_page = 50
+    show_full_result_count = False
+    show_facets = ShowFacets.NEVER
+    list_fullwidth = True
+    list_filter_sheet = True
+    empty_value_display = "–"
+    search_fields: ClassVar[tuple[str, ...]] = ()
+    # Columns that are large and shown on the page of a row only.
+    left_out_of_lists: ClassVar[tuple[str, ...]] = ()
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Leave out of lists what they do not show."""
+        rows: QuerySet[Any] = super().get_queryset(request)
+        match = request.resolver_match
+        is_list = match is not None and (match.url_name or "").endswith("_changelist")
+        return rows.defer(*self.left_out_of_lists) if is_list else rows
+
+    # The audit is the record of what was changed; a second one would only tell less.
+    def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> None:  # type: ignore[override]
+        """Leave it to the audit."""
+
+    def log_change(self, request: HttpRequest, obj: Model, message: Any) -> None:  # type: ignore[override]
+        """Leave it to the audit."""
+
+    def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # type: ignore[override]
+        """Leave it to the audit."""
+
+
+class ReadOnlyTable(Table):
+    """A table that nobody changes here."""
+
+    actions: Any = None
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Nobody."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody."""
+        return False

@@ -1,0 +1,59 @@
+"""What the templates of the admin site call: the same rendering as its tables."""
+
+from typing import Any
+
+from django import template
+from django.db.models import Model
+
+from rollouts.admin import rendering
+from rollouts.admin.words import render_sets, render_whom
+from rollouts.models import AuditEntry, Cluster, StrategyOverride
+
+register = template.Library()
+
+register.simple_tag(rendering.show_time, name="moment")
+
+
+@register.simple_tag
+def row_link(row: Model, text: object = None) -> str:
+    """Link to the page of a row."""
+    if text is None and isinstance(row, StrategyOverride):
+        text = render_whom(row)
+    return rendering.show_link(row, text)
+
+
+@register.simple_tag
+def override_sets(row: StrategyOverride) -> str:
+    """Say what an override sets."""
+    return render_sets(row)
+
+
+@register.simple_tag
+def cluster_state(row: Cluster) -> str:
+    """Say how we stand with a cluster."""
+    return show_cluster_state(row)
+
+
+@register.simple_tag
+def place(row: Any) -> str:
+    """Name the workload, namespace or cluster that a row is about."""
+    return "/".join(part for part in (row.cluster, row.namespace, row.name) if part) or rendering.NOTHING
+
+
+@register.simple_tag
+def audit_result(row: AuditEntry) -> str:
+    """Say what came of a command."""
+    return show_result(row)
+
+
+def show_cluster_state(row: Cluster) -> str:
+    """Show how we stand with a cluster."""
+    if row.trouble_code:
+        return rendering.show_pill(row.trouble_code, "warn")
+    return rendering.show_pill("mirrored", "good") if row.complete else rendering.show_pill("being listed", "info")
+
+
+def show_result(row: AuditEntry) -> str:
+    """Show what came of a command."""
+    kinds = {AuditEntry.Result.DONE: "good", AuditEntry.Result.BEGUN: "info"}
+    return rendering.show_pill(row.result, kinds.get(AuditEntry.Result(row.result), "warn"))

@@ -1,0 +1,124 @@
+"""API tokens, to see which there are and to revoke them. They are made by their owners, who alone see their texts."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.safestring import SafeString
+from unfold.contrib.filters.admin import BooleanRadioFilter, RelatedDropdownFilter
+
+from rollouts import access
+from rollouts.admin.confirming import Question, confirm
+from rollouts.admin.rendering import show_mono, show_pill, show_time
+from rollouts.admin.site import site
+from rollouts.admin.tables import ReadOnlyTable
+from rollouts.audit import Via, caller_of
+from rollouts.commands import Command
+from rollouts.models import ApiToken
+from rollouts.refusals import CommandRefused
+from rollouts.services.accounts import token_revoke
+
+Shown = str | SafeString
+
+
+@admin.register(ApiToken, site=site)
+class ApiTokenAdmin(ReadOnlyTable):
+    """Tokens of everybody."""
+
+    actions = ("revoke",)
+    list_display = ("label", "user", "starts", "state", "power", "used", "ends", "since")
+    list_select_related = ("user",)
+    list_filter = (("user", RelatedDropdownFilter), ("read_only", BooleanRadioFilter))
+    search_fields = ("name", "user__username", "prefix")
+    search_help_text = "Part of a name, or how a token begins"
+    fields = ("label", "user", "starts", "state", "power", "origin", "since", "used", "ends", "revoked")
+    change_form_template = "admin/token_page.html"
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Whether somebody may change accounts."""
+        return self.has_view_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whether somebody may change accounts."""
+        return access.find_refusal(request.user, Command.CHANGE_ACCOUNT) is None
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the page that asks before it revokes."""
+        view = self.admin_site.admin_view(self.revoke_view)
+        return [path("<int:pk>/revoke/", view, name="rollouts_apitoken_revoke"), *super().get_urls()]
+
+    def revoke_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Ask, then revoke."""
+        row = ApiToken.objects.select_related("user").filter(pk=pk).first()
+        if row is None or not self.has_view_permission(request):
+            return HttpResponseRedirect(reverse("admin:rollouts_apitoken_changelist"))
+        back = reverse("admin:rollouts_apitoken_change", args=[pk])
+        if request.method == "POST":
+            self._revoke(request, [row])
+            return HttpResponseRedirect(back)
+        text = f"Programs that show the token {row} of {row.user} are refused from then on. This cannot be undone."
+        return confirm(self, request, Question("Revoke this token?", text, "Revoke", back))
+
+    @admin.action(description="Revoke the chosen tokens")
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
+        """Revoke tokens."""
+        self._revoke(request, queryset.select_related("user"))
+
+    def _revoke(self, request: HttpRequest, rows: Any) -> None:
+        for row in rows:
+            try:
+                token_revoke(caller_of(request, Via.ADMIN), row.pk)
+            except CommandRefused as refusal:
+                messages.error(request, refusal.sentence)
+            else:
+                messages.success(request, f"The token {row} of {row.user} is revoked.")
+
+    @admin.display(description="Name", ordering="name")
+    def label(self, row: ApiToken) -> str:
+        """What it is for."""
+        return row.name
+
+    @admin.display(description="Begins with", ordering="prefix")
+    def starts(self, row: ApiToken) -> Shown:
+        """How to tell it from others."""
+        return show_mono(f"{row.prefix}…")
+
+    @admin.display(description="State", ordering="revoked_at")
+    def state(self, row: ApiToken) -> Shown:
+        """Whether it opens anything."""
+        if row.revoked_at is not None:
+            return show_pill("revoked", "plain")
+        return show_pill("valid", "good") if row.is_valid(timezone.now()) else show_pill("expired", "plain")
+
+    @admin.display(description="May", ordering="read_only")
+    def power(self, row: ApiToken) -> str:
+        """What it lets a program do."""
+        return "read only" if row.read_only else "all that its owner may"
+
+    @admin.display(description="Made by")
+    def origin(self, row: ApiToken) -> str:
+        """Where it comes from."""
+        return "the setting GROVE_ADMIN_TOKEN" if row.is_from_settings else "its owner"
+
+    @admin.display(description="Used", ordering="last_used_at")
+    def used(self, row: ApiToken) -> Shown:
+        """When it was last shown."""
+        return show_time(row.last_used_at) if row.last_used_at else "never"
+
+    @admin.display(description="Expires", ordering="expires_at")
+    def ends(self, row: ApiToken) -> Shown:
+        """Until when it is valid."""
+        return show_time(row.expires_at) if row.expires_at else "never"
+
+    @admin.display(description="Created", ordering="created")
+    def since(self, row: ApiToken) -> Shown:
+        """When it was made."""
+        return show_time(row.created)
+
+    @admin.display(description="Revoked")
+    def revoked(self, row: ApiToken) -> Shown:
+        """When it was revoked."""
+        return show_time(row.revoked_at)

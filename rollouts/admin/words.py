@@ -1,0 +1,48 @@
+"""Overrides in words, as lists and headings say them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rollouts.models import StrategyOverride
+
+
+def render_whom(row: StrategyOverride) -> str:
+    """Say whom an override hits.
+
+    >>> render_whom(StrategyOverride(namespace="web", selector={"team": "search"}))
+    'namespace web, team=search'
+    >>> render_whom(StrategyOverride())
+    'every workload'
+    """
+    parts = [
+        f"{kind} {value}"
+        for kind, value in (("cluster", row.cluster), ("namespace", row.namespace), ("workload", row.name))
+        if value
+    ]
+    labels = [f"{name}={value}" for name, value in (row.selector or {}).items()]
+    return ", ".join([*parts, *labels]) or "every workload"
+
+
+def render_sets(row: StrategyOverride) -> str:
+    """Say what an override sets.
+
+    >>> render_sets(StrategyOverride(strategy="OnDelete", components={"decode": {"maxSurge": 1}, "router": None}))
+    'OnDelete; decode: surge 1; router: as by default'
+    """
+    return "; ".join(_parts(row)) or "nothing"
+
+
+def _parts(row: StrategyOverride) -> Iterator[str]:
+    if row.strategy:
+        yield row.strategy
+    budget = _render_budget({"maxUnavailable": row.max_unavailable, "maxSurge": row.max_surge})
+    if budget:
+        yield budget
+    for name, component in (row.components or {}).items():
+        yield f"{name}: {_render_budget(component) if component else 'as by default'}"
+
+
+def _render_budget(budget: Mapping[str, Any]) -> str:
+    words = {"maxUnavailable": "unavailable", "maxSurge": "surge"}
+    told = (f"{words[name]} {budget[name]}" for name in words if budget.get(name) is not None)
+    return ", ".join(told)

@@ -1,0 +1,157 @@
+"""What was commanded, an entry a command, for lists, pages and export.
+
+On record a command that sent something has two rows; here they are one: its outcome, with what was noted when it began.
+A row that only began shows as that, since nobody knows what came of it. A list costs two queries, an export one for
+every thousand rows.
+"""
+
+import csv
+import io
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+from asgiref.sync import sync_to_async
+from django.db.models import QuerySet
+
+from rollouts.commands import Place
+from rollouts.models import AuditEntry
+from rollouts.refusals import NotThere
+from rollouts.selectors.paging import Page, Window
+
+_EXPORTED_AT_ONCE: Final = 1_000
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilters:
+    """Which commands are wanted; what is empty or None does not count."""
+
+    actor: str = ""
+    command: str = ""
+    result: str = ""
+    cluster: str = ""
+    namespace: str = ""
+    name: str = ""
+    since: datetime | None = None  # from this moment on
+    until: datetime | None = None  # before this moment
+
+
+@dataclass(frozen=True, slots=True)
+class AuditItem:
+    """A command that was given."""
+
+    id: int
+    at: datetime  # when it was over, or began if it is not known to be over
+    began_at: datetime
+    actor: str
+    token: str  # the name of the API token, if one was shown
+    via: str
+    source_ip: str | None
+    request_id: str
+    command: str
+    cluster: str
+    namespace: str
+    name: str
+    result: str
+    detail: str
+    before: Any
+    after: Any
+
+
+COLUMNS: Final = tuple(field.name for field in fields(AuditItem))
+
+
+def audit_list(filters: AuditFilters, window: Window) -> Page[AuditItem]:
+    """Return a part of what was commanded, the latest first."""
+    rows = audit_rows(filters)
+    return Page([_item(row) for row in rows[window.span]], rows.count(), window)
+
+
+def audit_detail(number: int) -> AuditItem:
+    """Return one command; the number of its beginning leads to it too."""
+    row = AuditEntry.objects.select_related("begun", "outcome").filter(pk=number).first()
+    if row is None:
+        raise NotThere(f"There is no audit entry {number}.")
+    outcome: AuditEntry | None = getattr(row, "outcome", None)
+    return _item(outcome or row)
+
+
+def audit_of_override(number: int) -> list[AuditItem]:
+    """Return what was commanded to an override, the latest first."""
+    rows = audit_rows(AuditFilters()).filter(command__in=("create_override", "change_override", "end_override"))
+    return [_item(row) for row in rows.filter(after__id=number)]
+
+
+async def audit_csv(rows: QuerySet[AuditEntry]) -> AsyncIterator[bytes]:
+    """Yield a table of rows, the latest first, some at a time: the audit may be longer than memory is large."""
+    rows = rows.select_related("begun").order_by("-pk")
+    yield _render([COLUMNS])
+    last: int | None = None
+    while part := await sync_to_async(_read_part)(rows if last is None else rows.filter(pk__lt=last)):
+        yield _render([_cell(getattr(item, name)) for name in COLUMNS] for item in part)
+        last = part[-1].id
+
+
+def place_filters(place: Place) -> AuditFilters:
+    """Return what chooses the commands to one workload."""
+    return AuditFilters(cluster=place.cluster, namespace=place.namespace, name=place.name)
+
+
+def audit_rows(filters: AuditFilters) -> QuerySet[AuditEntry]:
+    """Return the rows of the commands that are wanted, one each."""
+    exact = {
+        name: getattr(filters, name)
+        for name in ("actor", "command", "result", "cluster", "namespace", "name")
+        if getattr(filters, name)
+    }
+    rows = AuditEntry.objects.filter(outcome__isnull=True, **exact).select_related("begun")
+    if filters.since is not None:
+        rows = rows.filter(at__gte=filters.since)
+    if filters.until is not None:
+        rows = rows.filter(at__lt=filters.until)
+    return rows
+
+
+def _read_part(rows: QuerySet[AuditEntry]) -> list[AuditItem]:
+    return [_item(row) for row in rows[:_EXPORTED_AT_ONCE]]
+
+
+def _render(lines: Iterable[Sequence[str]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerows(lines)
+    return text.getvalue().encode()
+
+
+def _cell(value: object) -> str:
+    """Write a value down so that no spreadsheet takes it for a formula."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _item(row: AuditEntry) -> AuditItem:
+    begun = row.begun
+    return AuditItem(
+        id=row.pk,
+        at=row.at,
+        began_at=begun.at if begun else row.at,
+        actor=row.actor,
+        token=row.token,
+        via=row.via,
+        source_ip=row.source_ip,
+        request_id=row.request_id,
+        command=row.command,
+        cluster=row.cluster,
+        namespace=row.namespace,
+        name=row.name,
+        result=row.result,
+        detail=row.detail,
+        before=row.before if row.before is not None or begun is None else begun.before,
+        after=row.after if row.after is not None or begun is None else begun.after,
+    )
