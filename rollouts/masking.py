@@ -28,6 +28,9 @@ _MARK_LENGTH: Final = 8
 # Deeper than any manifest; what is further down is hidden whole.
 _DEEPEST: Final = 64
 
+# Shorter values are in any sentence by chance.
+_SHORTEST_QUOTED: Final = 4
+
 # Annotations in which tools keep a copy of the whole manifest.
 _COPIES: Final = ("last-applied-configuration", "/last-applied", "/applied", "/last-applied-config")
 
@@ -112,6 +115,21 @@ def unmask_manifest(obj: Any, live: Any) -> tuple[Any, list[Finding]]:
     """
     restorer = _Restorer()
     return restorer.value(obj, live, _Where("", "")), restorer.findings
+
+
+def mask_text(text: str, *manifests: Any) -> str:
+    """Return a sentence as it may be shown: also without the values that are hidden in these manifests.
+
+    An API server's words quote what they complain about.
+    """
+    masker = _Masker()
+    for manifest in manifests:
+        masker.value(manifest, "")
+    marks = {secret: mark for mark, secret in masker.hidden.items() if isinstance(secret, str)}
+    for secret in sorted(marks, key=len, reverse=True):
+        if len(secret) >= _SHORTEST_QUOTED:
+            text = text.replace(secret, marks[secret])
+    return masker.text(text)
 
 
 def is_secret_name(name: str) -> bool:

@@ -2,9 +2,13 @@
 
 from django.urls import URLPattern, URLResolver
 
-from rollouts.api import accounts, commands
+from rollouts.api import accounts, clusters, commands, history, schema, workloads
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    *schema.urlpatterns,
+    *clusters.urlpatterns,
+    *history.urlpatterns,
+    *workloads.urlpatterns,
     *accounts.urlpatterns,
     *commands.urlpatterns,
 ]

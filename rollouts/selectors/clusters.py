@@ -109,7 +109,7 @@ class _Counts:
             for cluster, standing, number in workloads.values_list("cluster_id", "standing").annotate(Count("id"))
         }
         nodes = models.Node.objects.filter(cluster__in=clusters).order_by().values_list("cluster_id")
-        counted = nodes.annotate(Count("id"), Count("id", filter=Q(ready=True)))
+        counted = nodes.annotate(total=Count("id"), working=Count("id", filter=Q(ready=True)))
         self._nodes = {cluster: (total, ready) for cluster, total, ready in counted}
         pods = models.Pod.objects.filter(cluster__in=clusters).order_by().values_list("cluster_id")
         self._pods: dict[int, int] = dict(pods.annotate(Count("id")))
@@ -151,7 +151,11 @@ def _cluster(entry: ClusterEntry, row: models.Cluster | None, counts: _Counts) -
 def _running_on(cluster: models.Cluster, names: list[str]) -> dict[str, list[PodsOnNode]]:
     rows = models.Pod.objects.filter(cluster=cluster, node__in=names, leaving=False)
     columns = ("node", "namespace", "workload", "template_hash")
-    counted = rows.order_by(*columns).values_list(*columns).annotate(Count("id"), Count("id", filter=Q(ready=True)))
+    counted = (
+        rows.order_by(*columns)
+        .values_list(*columns)
+        .annotate(total=Count("id"), working=Count("id", filter=Q(ready=True)))
+    )
     running: dict[str, list[PodsOnNode]] = {}
     for node, *rest in counted:
         running.setdefault(node, []).append(PodsOnNode(*rest))

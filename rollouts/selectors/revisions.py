@@ -83,12 +83,19 @@ def revision_detail(place: Place, number: int) -> RevisionDetail:
     )
 
 
-def revision_diff(place: Place, before: int, after: int) -> RevisionDiff:
-    """Return what differs between two revisions; raises NotThere."""
+def revision_diff(place: Place, before: int | None, after: int) -> RevisionDiff:
+    """Return what differs between two revisions; raises NotThere.
+
+    Without a first one it is the newest other: what rolling back would change, or for the newest what it has changed.
+    """
     row = find_workload(place)
+    if before is None:
+        others = Revision.objects.filter(cluster=place.cluster, workload_uid=row.uid).exclude(number=after)
+        before = others.order_by("-number").values_list("number", flat=True).first() or after
     one, other = _find(place, row.uid, [before, after])
-    hashes, others = _hashes_of(one), _hashes_of(other)
-    changed = [name for name in {**hashes, **others} if hashes.get(name) != others.get(name)]
+    old_hashes, new_hashes = _hashes_of(one), _hashes_of(other)
+    names = {**old_hashes, **new_hashes}
+    changed = [name for name in names if old_hashes.get(name) != new_hashes.get(name)]
     old, new = (_render(revision.template).splitlines() for revision in (one, other))
     shown = list(difflib.unified_diff(old, new, f"revision {before}", f"revision {after}", lineterm=""))
     return RevisionDiff(before, after, tuple(changed), "\n".join(shown[:LINES_SHOWN]), len(shown) > LINES_SHOWN)

@@ -108,9 +108,9 @@ def workload_rollouts(place: Place, outcomes: tuple[str, ...], window: Window) -
     return page
 
 
-def rollout_detail(number: int) -> RolloutDetail:
-    """Return one rollout with its chart; raises NotThere."""
-    row = _find(number)
+def rollout_detail(place: Place, number: int) -> RolloutDetail:
+    """Return one rollout of a workload with its chart; raises NotThere."""
+    row = _find(place, number)
     (summary,) = _summaries([row])
     samples = Sample.objects.filter(rollout=row).order_by("at", "id")
     columns = ("at", "desired", "available", "updated", "surge", "floor")
@@ -128,9 +128,9 @@ def newest_rollout(place: Place, uid: str, numbers: RevisionNumbers) -> RolloutS
     return _summary(newest, known)
 
 
-def rollout_timeline(number: int, window: Window) -> Page[TimelineEntry]:
-    """Return what happened in a rollout, in its order; raises NotThere."""
-    row = _find(number)
+def rollout_timeline(place: Place, number: int, window: Window) -> Page[TimelineEntry]:
+    """Return what happened in a rollout of a workload, in its order; raises NotThere."""
+    row = _find(place, number)
     return _timeline(Step.objects.filter(rollout=row).order_by("at", "id"), window)
 
 
@@ -152,10 +152,12 @@ def _timeline(steps: "QuerySet[Step]", window: Window) -> Page[TimelineEntry]:
     return Page([TimelineEntry(*entry) for entry in page.items], page.count, window)
 
 
-def _find(number: int) -> Rollout:
-    row = Rollout.objects.filter(pk=number, cluster__in=configured_names()).first()
+def _find(place: Place, number: int) -> Rollout:
+    find_cluster(place.cluster)
+    whose = {"cluster": place.cluster, "namespace": place.namespace, "name": place.name}
+    row = Rollout.objects.filter(pk=number, **whose).first()
     if row is None:
-        raise NotThere(f"There is no rollout {number}; it never was, or it is too old to be kept.")
+        raise NotThere(f"{place.name} has no rollout {number}; it never had, or it is too old to be kept.")
     return row
 
 

@@ -18,6 +18,7 @@ from rollouts.engine.observed import Pod
 from rollouts.engine.shape import make_shape
 from rollouts.engine.update import read_progress
 from rollouts.engine.views import ENDED, CliqueView, GroupReplica, GroupView, Replica
+from rollouts.masking import mask_text
 from rollouts.selectors.moments import moment
 from rollouts.selectors.places import Look, look_at
 from rollouts.selectors.revisions import RevisionNumbers
@@ -302,7 +303,7 @@ class _Builder:
             gang=gang,
             phase=pod.phase,
             reason=reason,
-            message=pod.message,
+            message=mask_text(pod.message) if pod.message else "",
             restarts=restarts,
             images=tuple(images.split()),
             created=moment(pod.created),

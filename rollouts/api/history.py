@@ -1,0 +1,149 @@
+"""What happened to a workload: its rollouts with their timelines, and the revisions of its template."""
+
+from django.http import HttpResponse
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from rollouts.api.paths import WORKLOAD
+from rollouts.api.queries import Query, no_parameters, render_page
+from rollouts.api.rendering import answer
+from rollouts.api.schema import PAGING, parameter
+from rollouts.api.shapes import page_of, shape_of
+from rollouts.commands import Place
+from rollouts.models import Rollout
+from rollouts.selectors.revisions import (
+    RevisionDetail,
+    RevisionDiff,
+    RevisionSummary,
+    revision_detail,
+    revision_diff,
+    revision_list,
+)
+from rollouts.selectors.rollouts import (
+    UNDER_WAY,
+    RolloutDetail,
+    RolloutSummary,
+    TimelineEntry,
+    rollout_detail,
+    rollout_timeline,
+    workload_rollouts,
+)
+
+_OUTCOMES = (UNDER_WAY, *Rollout.Outcome.values)
+_LARGEST_NUMBER = 999_999_999
+
+
+class RolloutsView(APIView):
+    """The rollouts of a workload."""
+
+    @extend_schema(
+        operation_id="rollouts_list",
+        summary="The rollouts of a workload",
+        tags=["history"],
+        parameters=[parameter("outcome", "Only those that ended so.", many=True, among=_OUTCOMES), *PAGING],
+        responses=page_of(shape_of(RolloutSummary), "RolloutPage"),
+    )
+    def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """List rollouts, the newest first; also those of a workload that is gone."""
+        query = Query(request)
+        outcomes, window = query.words("outcome", _OUTCOMES), query.window()
+        query.done()
+        return answer(render_page(request, workload_rollouts(Place(cluster, namespace, name), outcomes, window)))
+
+
+class RolloutView(APIView):
+    """One rollout."""
+
+    @extend_schema(
+        operation_id="rollouts_detail", summary="One rollout", tags=["history"], responses=shape_of(RolloutDetail)
+    )
+    def get(self, request: Request, cluster: str, namespace: str, name: str, rollout: int) -> HttpResponse:
+        """Tell how a rollout went, with the counts of pods over time."""
+        no_parameters(request)
+        return answer(rollout_detail(Place(cluster, namespace, name), rollout))
+
+
+class TimelineView(APIView):
+    """What happened in one rollout."""
+
+    @extend_schema(
+        operation_id="rollouts_timeline",
+        summary="The timeline of a rollout",
+        tags=["history"],
+        parameters=PAGING,
+        responses=page_of(shape_of(TimelineEntry), "TimelinePage"),
+    )
+    def get(self, request: Request, cluster: str, namespace: str, name: str, rollout: int) -> HttpResponse:
+        """List what happened in a rollout, in its order."""
+        query = Query(request)
+        window = query.window()
+        query.done()
+        return answer(render_page(request, rollout_timeline(Place(cluster, namespace, name), rollout, window)))
+
+
+class RevisionsView(APIView):
+    """The revisions of a workload."""
+
+    @extend_schema(
+        operation_id="revisions_list",
+        summary="The revisions of a workload",
+        tags=["history"],
+        responses=page_of(shape_of(RevisionSummary), "RevisionPage"),
+    )
+    def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """List the templates that a workload had, the newest first; the last ones are kept, on one page."""
+        no_parameters(request)
+        found = revision_list(Place(cluster, namespace, name))
+        return answer({"count": len(found), "next": None, "previous": None, "results": found})
+
+
+class RevisionView(APIView):
+    """One revision."""
+
+    @extend_schema(
+        operation_id="revisions_detail", summary="One revision", tags=["history"], responses=shape_of(RevisionDetail)
+    )
+    def get(self, request: Request, cluster: str, namespace: str, name: str, revision: int) -> HttpResponse:
+        """Return a template that a workload had, with what may be secret hidden."""
+        no_parameters(request)
+        return answer(revision_detail(Place(cluster, namespace, name), revision))
+
+
+class DiffView(APIView):
+    """What a revision changed."""
+
+    @extend_schema(
+        operation_id="revisions_diff",
+        summary="What differs between two revisions",
+        tags=["history"],
+        parameters=[
+            parameter(
+                "against",
+                "The number of the revision to start from. Left out: for the newest revision the one before it, for"
+                " all others the newest, which shows what rolling back would change.",
+                number=_LARGEST_NUMBER,
+            )
+        ],
+        responses=shape_of(RevisionDiff),
+    )
+    def get(self, request: Request, cluster: str, namespace: str, name: str, revision: int) -> HttpResponse:
+        """Tell what differs from another revision to this one: whose pods are replaced, and a diff of both templates.
+
+        What may be secret is hidden; that it changed is still seen.
+        """
+        query = Query(request)
+        against = query.number("against", 0, most=_LARGEST_NUMBER)
+        query.done()
+        return answer(revision_diff(Place(cluster, namespace, name), against or None, revision))
+
+
+urlpatterns = [
+    path(f"{WORKLOAD}rollouts/", RolloutsView.as_view(), name="api-rollouts"),
+    path(f"{WORKLOAD}rollouts/<number:rollout>/", RolloutView.as_view(), name="api-rollout"),
+    path(f"{WORKLOAD}rollouts/<number:rollout>/timeline/", TimelineView.as_view(), name="api-timeline"),
+    path(f"{WORKLOAD}revisions/", RevisionsView.as_view(), name="api-revisions"),
+    path(f"{WORKLOAD}revisions/<number:revision>/", RevisionView.as_view(), name="api-revision"),
+    path(f"{WORKLOAD}revisions/<number:revision>/diff/", DiffView.as_view(), name="api-revision-diff"),
+]

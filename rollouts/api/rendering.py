@@ -1,0 +1,59 @@
+"""Answers as JSON: the values of selectors as they are, in one go.
+
+orjson writes dataclasses, enumerations and moments by itself, so a tree of a thousand pods is never copied into
+dictionaries first. What can be edited is answered with an ETag, and again with 304 as long as nothing has changed.
+"""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+import orjson
+from django.http import HttpResponse
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+CONTENT_TYPE: Final = "application/json"
+# Whoever has it may keep it, but asks each time whether it still holds; nothing in between may keep it.
+CACHE: Final = {"Cache-Control": "private, no-cache"}
+
+_OPTIONS: Final = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC
+
+
+class OrjsonRenderer(BaseRenderer):
+    """Renders what views return."""
+
+    media_type = CONTENT_TYPE
+    format = "json"
+    charset = None  # JSON has none of its own
+
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
+    ) -> bytes:
+        """Return the bytes of an answer; nothing for none."""
+        return b"" if data is None else render_json(data)
+
+
+def render_json(value: Any) -> bytes:
+    """Return a value as JSON."""
+    return orjson.dumps(value, default=str, option=_OPTIONS)
+
+
+def answer(value: Any) -> HttpResponse:
+    """Answer with a value."""
+    return HttpResponse(render_json(value), content_type=CONTENT_TYPE, headers=CACHE)
+
+
+def answer_version(request: Request, value: Any, version: str) -> HttpResponse:
+    """Answer with a value that can be edited, under its version; with nothing but 304 to who has it already."""
+    body = render_json(value)
+    etag = f'"{version}.{blake2b(body, digest_size=6).hexdigest()}"'
+    headers = {**CACHE, "ETag": etag}
+    if _has_it(request.headers.get("If-None-Match", ""), etag):
+        return HttpResponse(status=304, headers=headers)
+    return HttpResponse(body, content_type=CONTENT_TYPE, headers=headers)
+
+
+def _has_it(header: str, etag: str) -> bool:
+    tags = [tag.strip().removeprefix("W/") for tag in header.split(",")]
+    return etag in tags or "*" in tags

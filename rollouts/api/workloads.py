@@ -1,0 +1,153 @@
+"""/workloads/: the list, and what there is to see of one workload."""
+
+from django.http import HttpResponse
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from rollouts.api.paths import WORKLOAD
+from rollouts.api.queries import Query, no_parameters, render_page
+from rollouts.api.rendering import answer, answer_version
+from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED, PAGING, parameter
+from rollouts.api.shapes import ManifestShape, counts_by_state, page_of, shape_of
+from rollouts.commands import Place
+from rollouts.engine.workload import Strategy
+from rollouts.selectors.details import WorkloadDetail, workload_detail
+from rollouts.selectors.diagnosis import Diagnosis, diagnosis_detail
+from rollouts.selectors.manifests import manifest_detail
+from rollouts.selectors.standing import State
+from rollouts.selectors.tree import WorkloadTree, workload_tree
+from rollouts.selectors.workloads import ORDERINGS, WorkloadFilters, WorkloadSummary, workload_list
+
+_PARAMETERS = [
+    parameter("cluster", "Only of these clusters.", many=True),
+    parameter("namespace", "Only in these namespaces.", many=True),
+    parameter("name", "Only those with these names.", many=True),
+    parameter("strategy", "Only those with one of these strategies in force.", many=True, among=Strategy),
+    parameter("state", "Only those in one of these states.", many=True, among=State),
+    parameter("label", "Only those with this label, as `key=value`; repeated: with all of them.", many=True),
+    parameter("search", "Words, each of which is in the name, the namespace or the name of the cluster."),
+    parameter(
+        "ordering",
+        f"By what, with commas between, each with a minus before it to go down: {', '.join(ORDERINGS)}. Ties are"
+        " ordered by namespace, name and cluster.",
+    ),
+    *PAGING,
+]
+
+
+class WorkloadsView(APIView):
+    """All workloads."""
+
+    @extend_schema(
+        operation_id="workloads_list",
+        summary="The workloads",
+        tags=["workloads"],
+        parameters=_PARAMETERS,
+        responses=page_of(shape_of(WorkloadSummary), "WorkloadPage", totals=counts_by_state()),
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """List workloads of all clusters and namespaces.
+
+        `totals` has how many there are in each state among those that the other filters leave, whatever state was
+        asked for.
+        """
+        query = Query(request)
+        filters = WorkloadFilters(
+            clusters=query.texts("cluster"),
+            namespaces=query.texts("namespace"),
+            names=query.texts("name"),
+            strategies=query.words("strategy", [str(one) for one in Strategy]),
+            states=query.choices("state", State),
+            labels=query.pairs("label"),
+            search=query.text("search"),
+            ordering=query.ordering(ORDERINGS),
+        )
+        window = query.window()
+        query.done()
+        found = workload_list(filters, window)
+        return answer({**render_page(request, found.page), "totals": found.totals})
+
+
+class WorkloadView(APIView):
+    """One workload."""
+
+    @extend_schema(
+        operation_id="workloads_detail",
+        summary="One workload",
+        tags=["workloads"],
+        parameters=CONDITIONAL,
+        responses={200: shape_of(WorkloadDetail), **NOT_MODIFIED},
+    )
+    def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Tell what a workload is made of, how it stands and how far its update is.
+
+        Its ETag can be sent as If-Match with any command to it.
+        """
+        no_parameters(request)
+        detail = workload_detail(Place(cluster, namespace, name))
+        return answer_version(request, detail, detail.version)
+
+
+class TreeView(APIView):
+    """One workload as a tree."""
+
+    @extend_schema(
+        operation_id="workloads_tree",
+        summary="Replicas, scaling groups, cliques and pods",
+        tags=["workloads"],
+        responses=shape_of(WorkloadTree),
+    )
+    def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Tell everything there is of a workload, in its place.
+
+        Replicas of the set hold cliques and scaling groups; those hold replicas, cliques and, at the leaves, pods: each
+        with its template hash and revision, whether it is outdated, available, surge or leaving, and its node.
+        """
+        no_parameters(request)
+        return answer(workload_tree(Place(cluster, namespace, name)))
+
+
+class ManifestView(APIView):
+    """The manifest of one workload."""
+
+    @extend_schema(
+        operation_id="workloads_manifest",
+        summary="The manifest",
+        tags=["workloads"],
+        parameters=CONDITIONAL,
+        responses={200: ManifestShape, **NOT_MODIFIED},
+    )
+    def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Return the PodCliqueSet as the cluster has it, with what may be secret hidden.
+
+        It can be applied as it is: what is hidden is put back from the workload.
+        """
+        no_parameters(request)
+        found = manifest_detail(Place(cluster, namespace, name))
+        return answer_version(request, found.manifest, found.version)
+
+
+class DiagnosisView(APIView):
+    """Why one workload is not moving."""
+
+    @extend_schema(
+        operation_id="workloads_diagnosis",
+        summary="Why it is not moving",
+        tags=["workloads"],
+        responses=shape_of(Diagnosis),
+    )
+    def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Tell what a workload waits for now, each with a code, a sentence and what would help."""
+        no_parameters(request)
+        return answer(diagnosis_detail(Place(cluster, namespace, name)))
+
+
+urlpatterns = [
+    path("workloads/", WorkloadsView.as_view(), name="api-workloads"),
+    path(WORKLOAD, WorkloadView.as_view(), name="api-workload"),
+    path(f"{WORKLOAD}tree/", TreeView.as_view(), name="api-workload-tree"),
+    path(f"{WORKLOAD}manifest/", ManifestView.as_view(), name="api-workload-manifest"),
+    path(f"{WORKLOAD}diagnosis/", DiagnosisView.as_view(), name="api-workload-diagnosis"),
+]

@@ -1,0 +1,22 @@
+// The page of the REST API: Swagger UI over our own description, sent with the session of whoever reads it.
+"use strict";
+
+const place = document.getElementById("docs");
+
+SwaggerUIBundle({
+  url: place.dataset.schema,
+  dom_id: "#docs",
+  deepLinking: true,
+  docExpansion: "none",
+  defaultModelsExpandDepth: 0,
+  displayOperationId: true,
+  filter: true,
+  syntaxHighlight: { activated: false },
+  validatorUrl: null,
+  requestInterceptor(request) {
+    if (request.method && request.method !== "GET") {
+      request.headers["X-CSRFToken"] = place.dataset.csrf;
+    }
+    return request;
+  },
+});
