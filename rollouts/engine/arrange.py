@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Set
 from rollouts.engine.observed import Clique, Gang, Group, Observed, Pod, Service
 from rollouts.engine.quiet import is_quiet
 from rollouts.engine.shape import Found, Shape
-from rollouts.engine.views import ENDED, TRAITS, Replica, Tree
+from rollouts.engine.views import ENDED, TRAITS, Complete, Replica, Tree
 
 Stranger = tuple[str, str]
 """The name of an object, and why it fits nowhere."""
@@ -33,7 +33,7 @@ def arrange(shape: Shape, observed: Observed) -> Tree:
     return _build_tree(shape, found, tuple(sorted(strangers)))
 
 
-def rearrange(tree: Tree, part: Tree, touched: Set[int]) -> Tree:
+def rearrange(shape: Shape, tree: Tree, part: Tree, touched: Set[int]) -> Tree:
     """Return a tree in which the replicas that were touched are as in the part, or gone if they are not in it."""
     replicas = {**tree.replicas, **part.replicas}
     for index in touched - part.replicas.keys():
@@ -41,12 +41,27 @@ def rearrange(tree: Tree, part: Tree, touched: Set[int]) -> Tree:
     if not part.replicas.keys() <= tree.replicas.keys():
         replicas = dict(sorted(replicas.items()))
     traits = {name: _renew(getattr(tree, name), getattr(part, name), touched) for name in TRAITS}
-    return Tree(replicas, tree.strangers, **traits)
+    complete = tree.complete if _is_as_complete(tree, part, touched) else Complete(replicas, shape.workload.replicas)
+    return Tree(replicas, tree.strangers, complete, **traits)
 
 
 def _renew(before: frozenset[int], now: frozenset[int], touched: Set[int]) -> frozenset[int]:
     """Return who has a trait when of those that were touched just these have it now; mostly they are the same."""
     return before if before & touched == now else (before - touched) | now
+
+
+def _is_as_complete(tree: Tree, part: Tree, touched: Set[int]) -> bool:
+    """Whether the same components are complete in the replicas that were touched."""
+    return all(
+        _complete_parts(tree.replicas.get(index)) == _complete_parts(part.replicas.get(index)) for index in touched
+    )
+
+
+def _complete_parts(replica: Replica | None) -> list[bool]:
+    """Return which components of a replica are complete."""
+    if replica is None:
+        return []
+    return [view.is_complete for view in replica.cliques] + [view.is_complete for view in replica.groups]
 
 
 def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> Tree:
@@ -56,7 +71,7 @@ def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> 
     """
     replicas: dict[int, Replica] = {}
     traits: dict[str, list[int]] = {name: [] for name in TRAITS}
-    unavailable, outdated, incomplete, finishing, begun, frameless, restless = traits.values()
+    unavailable, outdated, incomplete, unfinished, begun, frameless, restless = traits.values()
     for index in sorted(found.indices):
         replicas[index] = replica = shape.replica(index, found)
         if not replica.is_available:
@@ -65,15 +80,20 @@ def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> 
             outdated.append(index)
         if not replica.is_complete:
             incomplete.append(index)
-        if replica.is_finishing:
-            finishing.append(index)
+            if not replica.is_outdated:
+                unfinished.append(index)
         if replica.is_begun:
             begun.append(index)
         if not replica.has_live_frame:
             frameless.append(index)
         if not is_quiet(shape, replica):
             restless.append(index)
-    return Tree(replicas, strangers, **{name: frozenset(indices) for name, indices in traits.items()})
+    return Tree(
+        replicas,
+        strangers,
+        Complete(replicas, shape.workload.replicas),
+        **{name: frozenset(indices) for name, indices in traits.items()},
+    )
 
 
 # Each puts what belongs to the workload among what is found, and yields the rest.
@@ -104,17 +124,18 @@ def _place_groups(shape: Shape, groups: Iterable[Group], found: Found) -> Iterat
 def _place_gangs(shape: Shape, gangs: Iterable[Gang], found: Found) -> Iterator[Stranger]:
     for gang in gangs:
         index = gang.replica
-        if index < 0 or not _is_gang_name(shape, gang):
-            yield gang.name, _not_called("PodGang", index)
-        else:
-            found.gangs.setdefault(index, {})[gang.name] = gang
+        if index >= 0 and gang.name == shape.prefixes[index]:
+            found.base_gangs[index] = gang
             found.indices.add(index)
+        elif index >= 0 and _is_scaled_name(shape, gang):
+            found.scaled_gangs.setdefault(index, {})[gang.name] = gang
+            found.indices.add(index)
+        else:
+            yield gang.name, _not_called("PodGang", index)
 
 
-def _is_gang_name(shape: Shape, gang: Gang) -> bool:
+def _is_scaled_name(shape: Shape, gang: Gang) -> bool:
     base = shape.prefixes[gang.replica]
-    if gang.name == base:
-        return True
     group, _, number = gang.name.removeprefix(f"{base}-").rpartition("-")
     return gang.name.startswith(f"{base}-") and group in shape.groups and number.isdecimal()
 

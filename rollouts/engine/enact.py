@@ -107,7 +107,7 @@ def _delete_all(replica: Replica, reason: str) -> Iterator[Delete]:
 
 
 def _delete_gangs(replica: Replica, reason: str) -> Iterator[Delete]:
-    for _, gang in sorted(replica.gangs.items()):
+    for gang in replica.gangs:
         if not gang.leaving:
             yield Delete(Kind.GANG, gang.name, gang.uid, reason)
 

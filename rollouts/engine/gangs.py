@@ -79,17 +79,18 @@ def plan_gangs(
 ) -> Iterator[Create | Patch | Delete]:
     """Yield what makes the stored gangs of a replica those that should be."""
     for gang in wanted:
-        stored = replica.gangs.get(gang.name)
+        stored = replica.find_gang(gang.name)
         if stored is None:
             if gang.is_filled:
                 yield Create(Kind.GANG, build_gang(workload, replica.index, gang))
         elif not stored.leaving and _is_patch_due(stored, gang):
             spec = {"podgroups": _render_pod_groups(workload, gang.pod_groups)}
             yield Patch(Kind.GANG, stored.name, stored.uid, stored.resource_version, {"spec": spec})
-    known = {gang.name for gang in wanted} if len(replica.gangs) > 1 else {wanted[0].name}
-    for _, stored in sorted(replica.gangs.items()):
-        if stored.name not in known and not stored.leaving:
-            yield Delete(Kind.GANG, stored.name, stored.uid, GANG_NOT_NEEDED)
+    if replica.scaled_gangs:
+        known = {gang.name for gang in wanted}
+        for name, stored in sorted(replica.scaled_gangs.items()):
+            if name not in known and not stored.leaving:
+                yield Delete(Kind.GANG, name, stored.uid, GANG_NOT_NEEDED)
 
 
 def _is_patch_due(stored: Gang, gang: WantedGang) -> bool:
@@ -110,7 +111,7 @@ def plan_gates(replica: Replica, wanted: tuple[WantedGang, ...], going: Set[str]
     """Yield the gates that may open; `going` are the uids of what this pass deletes."""
     base = wanted[0]
     for gang in wanted:
-        stored = replica.gangs.get(gang.name)
+        stored = replica.find_gang(gang.name)
         if stored is None or stored.leaving:
             continue
         for view in gang.cliques:

@@ -9,6 +9,7 @@ has observed; where these are still the same, so is the rest of it.
 """
 
 from collections.abc import Iterable, Mapping, Set
+from operator import itemgetter
 from typing import Any
 
 from rollouts.engine.conditions import BREACHED, SCHEDULED, TERMINATING, find_condition
@@ -19,13 +20,17 @@ from rollouts.engine.update import Update
 from rollouts.engine.views import CliqueView, GroupView, Replica, Tree
 from rollouts.engine.workload import Strategy
 
+_clique_counts = itemgetter(
+    "replicas", "readyReplicas", "updatedReplicas", "scheduledReplicas", "scheduleGatedReplicas"
+)
+
 
 def find_busy(tree: Tree, update: Update) -> Set[int]:
     """Return the replicas of the set that need a closer look: all about which anything is to be done or said.
 
     One that is outdated and quiet waits for its turn; without an update under way it would have something to say.
     """
-    unfinished = tree.incomplete - tree.outdated if update.is_under_way else tree.incomplete
+    unfinished = tree.unfinished if update.is_under_way else tree.incomplete
     selected = frozenset() if update.selected is None else {update.selected}
     return tree.restless | unfinished | update.former.updating.keys() | selected
 
@@ -59,12 +64,13 @@ def _is_clique_quiet(view: CliqueView, current: str, *, keeps_label: bool) -> bo
     if not keeps_label and clique.template_hash != view.template_hash:
         return False
     status = clique.status
+    try:
+        counted = _clique_counts(status)
+    except KeyError:
+        return False
     return (
-        status.get("replicas") == count
-        and status.get("readyReplicas") == count
-        and status.get("updatedReplicas") == count - view.outdated
-        and status.get("scheduledReplicas") == view.scheduled >= view.needed
-        and status.get("scheduleGatedReplicas") == 0
+        counted == (count, count, count - view.outdated, view.scheduled, 0)
+        and view.scheduled >= view.needed
         and (not view.is_complete or status.get("currentPodTemplateHash") == view.template_hash)
         and _is_status_quiet(status, clique.generation, current, complete=view.is_complete)
         and _is_clique_fine(status)
@@ -140,18 +146,20 @@ def _is_group_fine(status: Mapping[str, Any]) -> bool:
 
 def _are_gangs_quiet(replica: Replica) -> bool:
     """Whether the stored gangs are just those that should be."""
+    if not replica.groups:
+        return not replica.scaled_gangs and _is_gang_quiet(replica.base_gang, replica.cliques)
     base = [*replica.cliques]
-    gangs = 1
+    scaled = 0
     for group in replica.groups:
         for index, part in group.replicas.items():
             if index < group.template.min_available:
                 base.extend(part.cliques)
                 continue
             name = scaled_gang_name(group.name, index, group.template.min_available)
-            if not _is_gang_quiet(replica.gangs.get(name), part.cliques):
+            if not _is_gang_quiet(replica.scaled_gangs.get(name), part.cliques):
                 return False
-            gangs += 1
-    return len(replica.gangs) == gangs and _is_gang_quiet(replica.gangs.get(replica.name), base)
+            scaled += 1
+    return len(replica.scaled_gangs) == scaled and _is_gang_quiet(replica.base_gang, base)
 
 
 def _is_gang_quiet(gang: Gang | None, cliques: Iterable[CliqueView]) -> bool:

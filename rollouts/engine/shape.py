@@ -44,7 +44,8 @@ class Found:
 
     indices: set[int] = field(default_factory=set)  # replicas of the set of which anything was found
     services: dict[int, Service] = field(default_factory=dict)  # by replica of the set
-    gangs: dict[int, dict[str, Gang]] = field(default_factory=dict)  # by replica of the set
+    base_gangs: dict[int, Gang] = field(default_factory=dict)  # by replica of the set
+    scaled_gangs: dict[int, dict[str, Gang]] = field(default_factory=dict)  # by replica of the set
     groups: dict[str, Group] = field(default_factory=dict)
     parts: dict[str, set[int]] = field(default_factory=dict)  # replicas of each scaling group
     cliques: dict[str, Clique] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class Found:
 
 
 NOTHING: Final = Found()
+_NO_GANGS: Final[Mapping[str, Gang]] = {}
 
 
 class _Prefixes(dict[int, str]):
@@ -116,9 +118,16 @@ class Shape:
         for template in self.standalone:
             name = f"{prefix}-{template.name}"
             cliques.append(self.clique_view(name, template, found.cliques.get(name), found.pods.get(name, ())))
-        groups = [self._group(f"{prefix}-{template.name}", template, found) for template in self.workload.groups]
-        service, gangs = found.services.get(index), found.gangs.get(index, {})
-        return view_replica(prefix, index, service, tuple(cliques), groups=tuple(groups), gangs=gangs)
+        groups = self._groups(prefix, found) if self.groups else ()
+        scaled_gangs = found.scaled_gangs.get(index, _NO_GANGS)
+        # fmt: off
+        return view_replica(
+            prefix, index, found.services.get(index), tuple(cliques), groups, found.base_gangs.get(index), scaled_gangs,
+        )
+        # fmt: on
+
+    def _groups(self, prefix: str, found: Found) -> tuple[GroupView, ...]:
+        return tuple([self._group(f"{prefix}-{template.name}", template, found) for template in self.workload.groups])
 
     def _group(self, name: str, template: GroupTemplate, found: Found) -> GroupView:
         indices = sorted(found.parts.get(name, ()))
@@ -148,17 +157,22 @@ class Shape:
             if pod.leaving or pod.phase in ENDED:
                 live = ()
                 continue
-            available += pod.ready
-            scheduled += pod.node != ""
-            gated += pod.gated
-            outdated += pod.template_hash != current
+            if pod.ready:
+                available += 1
+            if pod.node:
+                scheduled += 1
+            if pod.gated:
+                gated += 1
+            if pod.template_hash != current:
+                outdated += 1
         if pods and not live:
             live = [pod for pod in pods if not pod.leaving and pod.phase not in ENDED]
-        # A slip of somebody who scales it must not cost us more than a cluster can hold.
-        wanted = template.replicas if clique is None else min(clique.replicas, MOST_PODS)
-        needed = min(template.min_available, wanted)
-        is_live = clique is not None and not clique.leaving
-        is_updating = clique is not None and self.is_updating(clique)
+        wanted, is_live, is_updating = template.replicas, False, False
+        if clique is not None:
+            # A slip of somebody who scales it must not cost us more than a cluster can hold.
+            wanted = clique.replicas if clique.replicas < MOST_PODS else MOST_PODS
+            is_live, is_updating = not clique.leaving, self.is_updating(clique)
+        needed = template.min_available if template.min_available < wanted else wanted
         is_available = is_live and available >= needed
         is_complete = (
             clique is not None

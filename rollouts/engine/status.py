@@ -281,11 +281,7 @@ def _set_progress(
         )
     if former is None:
         return None
-    finishing = sorted(tree.finishing - tree.beyond(pen.workload.replicas))
-    originals = [tree.replicas[index] for index in finishing]
-    cliques = [view.name for replica in originals for view in replica.cliques if view.is_complete]
-    groups = [view.name for replica in originals for view in replica.groups if view.is_complete]
-    progress: Status = {**former, **_totals(shape, cliques, groups)}
+    progress: Status = {**former, **_totals(shape, tree.complete.cliques, tree.complete.groups)}
     for name in ("updatingReplicas", "currentlyUpdating"):
         progress.pop(name, None)
     if update.turn is Turn.END:

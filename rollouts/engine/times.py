@@ -4,6 +4,7 @@
 """
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 def render_time(seconds: float) -> str:
@@ -12,7 +13,13 @@ def render_time(seconds: float) -> str:
     >>> render_time(1763262732.9)
     '2025-11-16T03:12:12Z'
     """
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _render_second(int(seconds))
+
+
+@lru_cache(maxsize=4096)
+def _render_second(second: int) -> str:
+    """Return a whole second as text; the same few are told again and again."""
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_time(text: object) -> float | None:

@@ -12,8 +12,9 @@ workload of a thousand pods costs little more than looking at each pod.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
-from typing import TypeVar, dataclass_transform
+from typing import Final, TypeVar, dataclass_transform
 
 from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
 from rollouts.engine.references import MOST_PODS
@@ -63,11 +64,6 @@ class CliqueView:
     def is_outdated(self) -> bool:
         """Whether a pod of it is of another template than the current one."""
         return self.outdated > 0
-
-    @property
-    def is_anything_scheduled(self) -> bool:
-        """Whether any of its pods has a node."""
-        return self.scheduled > 0
 
     @property
     def is_label_outdated(self) -> bool:
@@ -165,14 +161,24 @@ class Replica:
     service: Service | None
     cliques: tuple[CliqueView, ...]  # those in no scaling group
     groups: tuple[GroupView, ...]
-    gangs: Mapping[str, Gang]
+    base_gang: Gang | None
+    scaled_gangs: Mapping[str, Gang]  # by name
     is_available: bool
     is_outdated: bool
     is_complete: bool  # each of its components is
-    is_finishing: bool  # any of its components is complete
     is_anything_scheduled: bool  # any of its pods has a node
     is_begun: bool  # the update of a component has begun and not ended
     has_live_frame: bool  # anything that holds its contents is there to stay: service, groups, cliques in no group
+
+    @property
+    def gangs(self) -> list[Gang]:
+        """All its gangs, by name."""
+        base = [] if self.base_gang is None else [self.base_gang]
+        return base + [gang for _, gang in sorted(self.scaled_gangs.items())]
+
+    def find_gang(self, name: str) -> Gang | None:
+        """Return the gang of this name, if it is there; the base gang is called like the replica."""
+        return self.base_gang if name == self.name else self.scaled_gangs.get(name)
 
     @property
     def members(self) -> Iterator[CliqueView]:
@@ -212,35 +218,40 @@ class Replica:
         )
 
 
-def view_replica(
+def view_replica(  # noqa: PLR0917 - called for each of thousands, and by name it takes longer
     name: str,
     index: int,
     service: Service | None,
     cliques: tuple[CliqueView, ...],
-    *,
     groups: tuple[GroupView, ...],
-    gangs: Mapping[str, Gang],
+    base_gang: Gang | None,
+    scaled_gangs: Mapping[str, Gang],
 ) -> Replica:
     """Return a replica of the set."""
     available, outdated, complete = True, False, True
-    finishing = scheduled = begun = False
+    scheduled = begun = False
     framed = service is not None and not service.leaving
-    components: tuple[CliqueView | GroupView, ...] = (*cliques, *groups)
-    for view in components:
+    for view in cliques:
         available = available and view.is_available
-        outdated = outdated or view.is_outdated
+        outdated = outdated or view.outdated > 0
         complete = complete and view.is_complete
-        finishing = finishing or view.is_complete
-        scheduled = scheduled or view.is_anything_scheduled
+        scheduled = scheduled or view.scheduled > 0
         begun = begun or view.is_updating
         framed = framed or view.is_live
+    for group in groups:
+        available = available and group.is_available
+        outdated = outdated or group.is_outdated
+        complete = complete and group.is_complete
+        scheduled = scheduled or group.is_anything_scheduled
+        begun = begun or group.is_updating
+        framed = framed or group.is_live
     if not outdated and not complete:
         # What a PodClique still promises to nobody counts for nothing.
         outdated = any(view.is_label_outdated for view in cliques) and _has_contents(cliques, groups)
     # fmt: off
     return Replica(
-        name, index, service, cliques, groups, gangs,
-        available, outdated, complete, finishing, scheduled, begun, framed,
+        name, index, service, cliques, groups, base_gang, scaled_gangs,
+        available, outdated, complete, scheduled, begun, framed,
     )
     # fmt: on
 
@@ -252,8 +263,38 @@ def _has_contents(cliques: Iterable[CliqueView], groups: Iterable[GroupView]) ->
     )
 
 
-TRAITS = ("unavailable", "outdated", "incomplete", "finishing", "begun", "frameless", "restless")
+class Complete:
+    """The names of the complete components of the wanted replicas; listed when somebody asks, and only once."""
+
+    def __init__(self, replicas: Mapping[int, Replica], wanted: int) -> None:
+        """Take replicas of the set in the order in which their components are to be listed."""
+        self._replicas = replicas
+        self._wanted = wanted
+
+    @cached_property
+    def cliques(self) -> list[str]:
+        """The PodCliques in no scaling group."""
+        return [view.name for replica in self._originals() for view in replica.cliques if view.is_complete]
+
+    @cached_property
+    def groups(self) -> list[str]:
+        """The PodCliqueScalingGroups."""
+        return [view.name for replica in self._originals() for view in replica.groups if view.is_complete]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same components are complete."""
+        return isinstance(other, Complete) and self.cliques == other.cliques and self.groups == other.groups
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _originals(self) -> Iterator[Replica]:
+        return (replica for index, replica in self._replicas.items() if index < self._wanted)
+
+
+TRAITS = ("unavailable", "outdated", "incomplete", "unfinished", "begun", "frameless", "restless")
 """What a replica of the set may stand out by; a tree has the indices of those that do."""
+
+_NONE: Final[frozenset[int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,24 +303,27 @@ class Tree:
 
     replicas: dict[int, Replica]  # those of which anything exists, by index and in its order
     strangers: tuple[tuple[str, str], ...]  # the name of what fits nowhere, and why
+    complete: Complete  # of the wanted replicas
 
     # Which replicas stand out, so that nobody has to go through all of them to see it.
     unavailable: frozenset[int]
     outdated: frozenset[int]
     incomplete: frozenset[int]
-    finishing: frozenset[int]  # a component of it is complete, or all are
+    unfinished: frozenset[int]  # are incomplete and not outdated
     begun: frozenset[int]
     frameless: frozenset[int]  # have no live frame
     restless: frozenset[int]  # are not quiet
 
     def beyond(self, wanted: int) -> frozenset[int]:
         """Return the replicas with an index beyond the wanted number."""
+        if not self.replicas or next(reversed(self.replicas)) < wanted:
+            return _NONE
         return frozenset(takewhile(lambda index: index >= wanted, reversed(self.replicas)))
 
     def missing(self, wanted: int) -> frozenset[int]:
         """Return the wanted replicas of which nothing exists."""
         if len(self.replicas) - len(self.beyond(wanted)) == wanted:
-            return frozenset()
+            return _NONE
         return frozenset(range(wanted)) - self.replicas.keys()
 
     def has_just(self, wanted: int) -> bool:

@@ -33,7 +33,7 @@ def test_everything_is_where_it_belongs(cluster: Cluster) -> None:
         assert sorted(g.replicas) == [0, 1, 2]
         assert [view.name for view in g.replicas[2].cliques] == [f"w-{index}-g-2-l", f"w-{index}-g-2-k"]
         assert replica.service is not None
-        assert sorted(replica.gangs) == [f"w-{index}", f"w-{index}-g-0"]
+        assert [gang.name for gang in replica.gangs] == [f"w-{index}", f"w-{index}-g-0"]
         assert replica.is_complete
     placed = [pod.name for replica in tree.replicas.values() for view in replica.all_cliques for pod in view.pods]
     assert sorted(placed) == sorted(pod.name for pod in seen.pods)

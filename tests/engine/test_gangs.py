@@ -80,6 +80,15 @@ def test_a_scaled_gang_waits_until_the_base_gang_is_placed() -> None:
     assert not any(pod.gated for pod in cluster.live_pods())
 
 
+def test_a_scaled_gang_stays_while_the_base_gang_is_missing() -> None:
+    cluster = settled(workload(*PARTS))
+    cluster.world.delete(Kind.GANG, "w-0")
+    assert set(gangs(cluster)) == {"w-0-g-0"}
+    cluster.settle()
+    assert not cluster.deleted(Kind.GANG)
+    assert set(gangs(cluster)) == {"w-0", "w-0-g-0"}
+
+
 def test_a_pod_that_went_and_the_one_in_its_place_are_written_into_the_gang_at_once() -> None:
     cluster = settled(workload(clique("a", 3)))
     cluster.update().settle()

@@ -565,7 +565,9 @@ def test_every_code_is_the_camel_case_of_its_name_and_has_a_case() -> None:
     tried = {case.code for case in PLANTED} | {error.code for report in reports for error in report.errors}
     warnings = {Code.BUDGET_UNUSED, Code.SET_BUDGET_REDUNDANT, Code.RESERVED_LABEL, Code.PRIORITY_CLASS_OVERRIDDEN}
     elsewhere = {Code.RESTART_POLICY_NOT_ALWAYS, Code.IMMUTABLE, Code.TOO_DEEP}
-    assert set(Code) - tried == warnings | elsewhere
+    commands = {Code.UNKNOWN_CONTAINER, Code.UNKNOWN_COMPONENT, Code.INVALID_IMAGE, Code.REFUSED_BY_CLUSTER}
+    overrides = {Code.SETS_NOTHING, Code.HITS_NOTHING, Code.REFUSED_EVERYWHERE, Code.OUTRANKED, Code.PUSHED_OUT}
+    assert set(Code) - tried == warnings | elsewhere | commands | overrides
 
 
 def test_sentences_are_sentences() -> None:
