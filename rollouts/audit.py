@@ -29,6 +29,7 @@ from django.http import HttpRequest
 
 from rollouts import access
 from rollouts.commands import Command, Place
+from rollouts.masking import mask_manifest
 from rollouts.models import ApiToken, AuditEntry, User
 from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH
 from rollouts.refusals import ClusterAway, CommandRefused, NotAllowed
@@ -186,12 +187,13 @@ def _words_of(error: Exception) -> str:
 
 
 def _recordable(value: Any) -> Any:
-    """Bound a value, and leave out what PostgreSQL cannot hold."""
+    """Hide what may be secret, bound it, and leave out what PostgreSQL cannot hold."""
     if value is None:
         return None
     text = orjson.dumps(value, default=str)
     if len(text) > MOST_BYTES:
         return {"omitted": f"{len(text)} bytes"}
+    text = orjson.dumps(mask_manifest(orjson.loads(text)))
     plain = orjson.loads(text)
     return _without_nul(plain) if rb"\u0000" in text else plain
 

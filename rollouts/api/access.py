@@ -10,14 +10,18 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from rollouts import access
+from rollouts.api.throttling import count_stranger
 
 
 class SignedIn(BasePermission):
     """Somebody, whatever they may."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Whether the request is that of an account."""
-        return bool(request.user.is_authenticated and request.user.is_active)
+        """Whether the request is that of an account; strangers are counted."""
+        if request.user.is_authenticated and request.user.is_active:
+            return True
+        count_stranger(request)
+        return False
 
 
 class MaySee(SignedIn):

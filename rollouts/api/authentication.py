@@ -10,6 +10,7 @@ from typing import Any, Final
 from rest_framework import authentication, exceptions
 from rest_framework.request import Request
 
+from rollouts.api.throttling import count_stranger
 from rollouts.models import ApiToken, User
 from rollouts.tokens import find_token
 
@@ -27,6 +28,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
             return None
         token = find_token(text.strip())
         if token is None:
+            count_stranger(request)
             raise exceptions.AuthenticationFailed(_NO_USE)
         return token.user, token
 

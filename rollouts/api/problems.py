@@ -180,32 +180,44 @@ def _framework_problem(error: exceptions.APIException) -> Problem:
         detail = " ".join(flaw.message for flaw in flaws[:3])
         return Problem("invalid", HTTPStatus.UNPROCESSABLE_ENTITY, "A rule is broken", detail, findings=flaws)
     status = error.status_code
+    detail = str(error.detail)
+    if isinstance(error, exceptions.Throttled):
+        detail = f"That was too often; try again in {_seconds_to_wait(error)} s."
     kind, title = _BY_STATUS.get(status, ("refused", "Refused"))
-    return Problem(kind, status, title, str(error.detail), headers=_headers_of(error))
+    return Problem(kind, status, title, detail, headers=_headers_of(error))
 
 
 def _headers_of(error: exceptions.APIException) -> dict[str, str]:
     headers = {}
     if challenge := getattr(error, "auth_header", None):
         headers["WWW-Authenticate"] = challenge
-    if (wait := getattr(error, "wait", None)) is not None:
-        headers["Retry-After"] = str(max(1, ceil(wait)))
+    if isinstance(error, exceptions.Throttled):
+        headers["Retry-After"] = str(_seconds_to_wait(error))
     return headers
 
 
+def _seconds_to_wait(error: exceptions.Throttled) -> int:
+    seconds: float | None = getattr(error, "wait", None)
+    return max(1, ceil(seconds or 0))
+
+
 def _flaws(detail: Any, path: str) -> Iterator[Flaw]:
-    """Flatten what serializers found: {"pods": [{}, {"name": ["…"]}]} is about pods[1].name."""
+    """Flatten what serializers found: {"pods": {1: {"name": ["…"]}}} is about pods[1].name."""
     if isinstance(detail, Mapping):
         for name, part in detail.items():
-            own = name == "non_field_errors"
-            yield from _flaws(part, path if own else f"{path}.{name}".removeprefix("."))
+            yield from _flaws(part, _path(path, name))
     elif isinstance(detail, (list, tuple)):
         for index, part in enumerate(detail):
-            is_word = isinstance(part, exceptions.ErrorDetail)
-            yield from _flaws(part, path if is_word else f"{path}[{index}]")
+            yield from _flaws(part, path if isinstance(part, exceptions.ErrorDetail) else _path(path, index))
     else:
         code = str(getattr(detail, "code", "invalid"))
         yield Flaw(path, _CODES.get(code, _camel(code)), str(detail))
+
+
+def _path(path: str, name: str | int) -> str:
+    if isinstance(name, int):
+        return f"{path}[{name}]"
+    return path if name == "non_field_errors" else f"{path}.{name}".removeprefix(".")
 
 
 def _camel(code: str) -> str:

@@ -5,11 +5,18 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
+from django.core.management import call_command
 from django.test import Client
 
 from rollouts.audit import Caller
 from rollouts.models import ApiToken, User
 from rollouts.tokens import digest_of, make_secret, prefix_of
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _static_files() -> None:
+    call_command("collectstatic", verbosity=0, interactive=False)
+
 
 PASSWORD = "correct horse battery"
 

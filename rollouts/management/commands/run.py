@@ -63,7 +63,7 @@ def _prepare(environment: Environment) -> FirstAccount:
         _check_database(environment.database_url)
     try:
         call_command("migrate", verbosity=0, interactive=False)
-        account = account_ensure_first(environment.admin_user, environment.admin_password)
+        account = account_ensure_first(environment.admin_user, environment.admin_password, environment.admin_token)
     except DatabaseError as error:
         raise StartError(f"The database cannot be used: {_first_line(error)}") from error
     call_command("collectstatic", verbosity=0, interactive=False)
@@ -141,6 +141,8 @@ def _web(environment: Environment) -> Program:
         *(sys.executable, "-m", "uvicorn", "grove_ui.asgi:application"),
         *("--host", environment.host, "--port", str(environment.port)),
         *(
+            # Who is believed about where a request comes from is a setting of ours: TRUSTED_PROXIES.
+            "--no-proxy-headers",
             "--no-access-log",
             "--log-level",
             "warning",

@@ -1,0 +1,181 @@
+"""/me/: who you are and what you may. /tokens/: the tokens by which your programs call."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models import QuerySet
+from django.urls import path
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from rollouts import access
+from rollouts.api.access import SignedIn
+from rollouts.audit import Via, caller_of
+from rollouts.commands import Command
+from rollouts.models import ApiToken
+from rollouts.services.accounts import DAYS_TO_LIVE, token_create, token_revoke
+
+
+class GrantShape(serializers.Serializer[Any]):
+    """Where somebody may command."""
+
+    cluster = serializers.CharField(help_text="Empty: any.", allow_blank=True)
+    namespace = serializers.CharField(help_text="Empty: any.", allow_blank=True)
+
+
+class MeShape(serializers.Serializer[Any]):
+    """An account, as itself sees it."""
+
+    username = serializers.CharField()
+    roles = serializers.ListField(child=serializers.CharField(), help_text="The groups you are in.")
+    permissions = serializers.ListField(
+        child=serializers.ChoiceField([command.value for command in Command]),
+        help_text="The commands you may give, where you have a grant.",
+    )
+    may_see = serializers.BooleanField(help_text="Whether you may read anything but this.")
+    needs_grants = serializers.BooleanField(help_text="Whether commands also need a grant for the namespace.")
+    grants = GrantShape(many=True)
+    read_only = serializers.BooleanField(  # type: ignore[assignment]  # a word of the framework, too
+        help_text="Whether nobody may command now: READ_ONLY is set."
+    )
+    token = serializers.CharField(allow_null=True, help_text="The name of the token that was sent; null: a session.")
+    token_read_only = serializers.BooleanField(help_text="Whether that token only reads.")
+
+
+class TokenShape(serializers.Serializer[Any]):
+    """A token without its text."""
+
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    prefix = serializers.CharField(help_text="How its text begins.", allow_blank=True)
+    read_only = serializers.BooleanField(  # type: ignore[assignment]  # a word of the framework, too
+    )
+    created = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField(allow_null=True, help_text="Null: never.")
+    last_used_at = serializers.DateTimeField(allow_null=True, help_text="At most a minute behind. Null: not used yet.")
+    revoked_at = serializers.DateTimeField(allow_null=True)
+
+
+class NewTokenShape(TokenShape):
+    """A token that was just made."""
+
+    token = serializers.CharField(help_text="Send it as Authorization: Bearer …; it is shown this once.")
+
+
+class TokenRequest(serializers.Serializer[Any]):
+    """What a new token is to be."""
+
+    name = serializers.CharField(max_length=100, help_text="What it is for.")
+    expires_at = serializers.DateTimeField(
+        required=False, allow_null=True, help_text=f"Null: never. Left out: in {DAYS_TO_LIVE} days."
+    )
+    read_only = serializers.BooleanField(  # type: ignore[assignment]  # a word of the framework, too
+        default=False, help_text="Whether it only reads."
+    )
+
+
+class MeView(APIView):
+    """Who you are."""
+
+    permission_classes = (SignedIn,)
+
+    @extend_schema(operation_id="me", summary="Who you are and what you may", tags=["accounts"], responses=MeShape)
+    def get(self, request: Request) -> Response:
+        """Tell the account that a token or session belongs to, its roles, permissions and grants."""
+        return Response(MeShape(_describe(request)).data)
+
+
+class TokensView(APIView):
+    """All your tokens."""
+
+    permission_classes = (SignedIn,)
+
+    @extend_schema(
+        operation_id="tokens_list", summary="Your tokens", tags=["accounts"], responses=TokenShape(many=True)
+    )
+    def get(self, request: Request) -> Response:
+        """List your tokens, the newest first, also those that have expired or were revoked."""
+        return Response(TokenShape(_own_tokens(request)[:500], many=True).data)
+
+    @extend_schema(
+        operation_id="tokens_create",
+        summary="Make a token",
+        tags=["accounts"],
+        request=TokenRequest,
+        responses={201: NewTokenShape},
+    )
+    def post(self, request: Request) -> Response:
+        """Make a token for yourself. Its text is in this answer and never to be had again.
+
+        A token that is made with another one expires no later than that; one that only reads makes none.
+        """
+        wish = TokenRequest(data=request.data)
+        wish.is_valid(raise_exception=True)
+        values = wish.validated_data
+        made = token_create(
+            caller_of(request, Via.API),
+            values["name"],
+            values.get("expires_at", timezone.now() + timedelta(days=DAYS_TO_LIVE)),
+            read_only=values["read_only"],
+            at_latest=_end_of_shown_token(request),
+        )
+        made.token.token = made.text  # type: ignore[attr-defined]
+        return Response(NewTokenShape(made.token).data, status=status.HTTP_201_CREATED)
+
+
+class TokenView(APIView):
+    """One token."""
+
+    permission_classes = (SignedIn,)
+
+    @extend_schema(
+        operation_id="tokens_revoke",
+        summary="Revoke a token",
+        tags=["accounts"],
+        request=None,
+        responses={204: OpenApiResponse(description="It opens nothing any more.")},
+    )
+    def delete(self, request: Request, number: int) -> Response:
+        """End a token at once. It stays in the list; revoking it again does nothing."""
+        token_revoke(caller_of(request, Via.API), number)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+urlpatterns = [
+    path("me/", MeView.as_view(), name="api-me"),
+    path("tokens/", TokensView.as_view(), name="api-tokens"),
+    path("tokens/<int:number>/", TokenView.as_view(), name="api-token"),
+]
+
+
+def _describe(request: Request) -> dict[str, Any]:
+    user, token = request.user, request.auth
+    held = user.get_all_permissions()
+    return {
+        "username": user.get_username(),
+        "roles": sorted(user.groups.values_list("name", flat=True)),
+        "permissions": [command.value for command in Command if _holds(command, held)],
+        "may_see": access.may_see(user),
+        "needs_grants": access.ANYWHERE not in held,
+        "grants": [{"cluster": one, "namespace": other} for one, other in sorted(access.grants_of(user))],
+        "read_only": settings.ENVIRONMENT.read_only,
+        "token": token.name if isinstance(token, ApiToken) else None,
+        "token_read_only": isinstance(token, ApiToken) and token.read_only,
+    }
+
+
+def _holds(command: Command, held: set[str]) -> bool:
+    return command in access.OWN_COMMANDS or access.permission_of(command) in held
+
+
+def _own_tokens(request: Request) -> QuerySet[ApiToken]:
+    return ApiToken.objects.filter(user=request.user.pk)
+
+
+def _end_of_shown_token(request: Request) -> datetime | None:
+    return request.auth.expires_at if isinstance(request.auth, ApiToken) else None

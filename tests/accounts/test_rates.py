@@ -1,0 +1,92 @@
+"""How often somebody may ask: counted in a real Redis, and let through when it is away."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+from django.test import Client
+from pytest_django.fixtures import Settings
+from redis import Redis
+
+from grove_ui.environment import Rate
+from rollouts import rates
+from tests.accounts.conftest import MakePerson, bearing, give_token
+
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
+A_FEW = Rate(3, 3600)
+
+
+def test_a_bucket_gives_what_the_rate_says_and_no_more(redis: Redis) -> None:
+    assert [rates.take("one", A_FEW) for _ in range(3)] == [0, 0, 0]
+    assert 0 < rates.take("one", A_FEW) <= 1200
+    assert rates.take("another", A_FEW) == 0
+
+
+def test_looking_takes_nothing(redis: Redis) -> None:
+    assert [rates.look("one", A_FEW) for _ in range(9)] == [0] * 9
+    for _ in range(3):
+        rates.take("one", A_FEW)
+    assert rates.look("one", A_FEW) > 0
+
+
+def test_a_bucket_fills_again_evenly(redis: Redis) -> None:
+    quick = Rate(1, 1)
+    assert rates.take("one", quick) == 0
+    seconds = rates.take("one", quick)
+    assert 0 < seconds <= 1
+    redis.pexpire("grove:rate:one", 1)
+    while redis.exists("grove:rate:one"):
+        pass
+    assert rates.take("one", quick) == 0
+
+
+def test_a_bucket_is_forgotten_once_it_is_full(redis: Redis) -> None:
+    rates.take("one", A_FEW)
+    assert 0 < redis.pttl("grove:rate:one") <= 1_200_000
+
+
+def test_no_rate_means_no_limit(redis: Redis) -> None:
+    assert [rates.take("one", None) for _ in range(9)] == [0] * 9
+    assert redis.keys("grove:rate:*") == []
+
+
+def test_without_redis_everybody_may_and_it_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    nowhere = Redis.from_url("unix:///nonexistent/redis.sock")
+    monkeypatch.setattr(rates, "redis_client", lambda: nowhere)
+    monkeypatch.setattr(rates, "_away", type(rates._away)())
+    with caplog.at_level(logging.WARNING):
+        assert [rates.take("one", A_FEW) for _ in range(9)] == [0] * 9
+    assert [record.message for record in caplog.records] == [
+        "Requests are not counted: Redis does not answer (ConnectionError)"
+    ]
+
+
+def test_a_bucket_does_not_tell_whose_it_is() -> None:
+    assert "hunter2" not in rates.bucket_of("name", "hunter2")
+
+
+def test_a_token_that_asks_too_often_is_told_when_to_come_again(
+    make_person: MakePerson, settings: Settings, redis: Redis
+) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, api_rate=A_FEW)
+    ana = make_person("ana", "viewer")
+    first, second = (bearing(give_token(ana)[1]) for _ in range(2))
+    assert [first.get("/api/v1/me/").status_code for _ in range(4)] == [200, 200, 200, 429]
+    refused = first.get("/api/v1/me/")
+    assert 0 < int(refused["Retry-After"]) <= 1200
+    assert refused["Content-Type"] == "application/problem+json"
+    assert refused.json()["type"] == "urn:grove-ui:problem:throttled"
+    assert second.get("/api/v1/me/").status_code == 200
+
+
+def test_strangers_are_counted_by_address_and_never_stop_a_valid_token(
+    make_person: MakePerson, settings: Settings, redis: Redis
+) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, stranger_rate=A_FEW)
+    guesser, stranger = bearing("grove_guessed"), Client()
+    statuses = [client.get("/api/v1/me/").status_code for client in (guesser, stranger, guesser, stranger, guesser)]
+    assert statuses == [401, 401, 401, 429, 429]
+    assert Client(REMOTE_ADDR="198.51.100.9").get("/api/v1/me/").status_code == 401
+    assert bearing(give_token(make_person("ana"))[1]).get("/api/v1/me/").status_code == 200

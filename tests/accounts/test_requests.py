@@ -1,0 +1,77 @@
+"""Each request has an id and a source; X-Forwarded-For is believed from trusted proxies only."""
+
+from dataclasses import replace
+from ipaddress import ip_network
+
+import pytest
+from django.test import Client
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_django.fixtures import Settings
+from redis import Redis
+
+from rollouts.models import AuditEntry
+from rollouts.web.requests import choose_id, find_source
+from tests.accounts.conftest import MakePerson, bearing, give_token
+
+PROXIES = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "source"),
+    [
+        ("203.0.113.5", "", "203.0.113.5"),
+        ("203.0.113.5", "1.1.1.1", "203.0.113.5"),  # not a proxy of ours: not believed
+        ("10.0.0.1", "203.0.113.5", "203.0.113.5"),
+        ("10.0.0.1", "1.1.1.1, 203.0.113.5", "203.0.113.5"),  # what the client wrote itself stands before
+        ("10.0.0.1", "203.0.113.5, 10.0.0.2", "203.0.113.5"),
+        ("10.0.0.1", "10.0.0.3, 10.0.0.2", "10.0.0.3"),
+        ("10.0.0.1", "", "10.0.0.1"),
+        ("10.0.0.1", "unknown", "10.0.0.1"),
+        ("10.0.0.1", "203.0.113.5, nonsense", "10.0.0.1"),
+        ("fd00::1", "2001:db8::5", "2001:db8::5"),
+        ("::ffff:10.0.0.1", "203.0.113.5", "203.0.113.5"),
+        ("fe80::1%eth0", "", "fe80::1"),
+        ("", "203.0.113.5", None),
+        ("unix:", "203.0.113.5", None),
+    ],
+)
+def test_the_source_is_the_last_hop_that_no_proxy_of_ours_stands_behind(
+    peer: str, forwarded: str, source: str | None
+) -> None:
+    assert find_source(peer, forwarded, PROXIES) == source
+
+
+@given(st.text(), st.text())
+def test_no_header_breaks_anything(peer: str, forwarded: str) -> None:
+    find_source(peer, forwarded, PROXIES)
+    find_source("10.0.0.1", forwarded, PROXIES)
+    assert len(choose_id(forwarded)) <= 64
+
+
+def test_by_default_nobody_is_believed() -> None:
+    assert find_source("10.0.0.1", "203.0.113.5", ()) == "10.0.0.1"
+
+
+def test_every_answer_tells_its_request_id(client: Client) -> None:
+    ids = [client.get(path)["X-Request-Id"] for path in ("/sign-in/", "/nowhere/", "/api/v1/nowhere/")]
+    assert len({*ids}) == 3
+    assert client.get("/api/v1/nowhere/", headers={"X-Request-Id": "from-a-proxy-1"}).json()["request_id"] == (
+        "from-a-proxy-1"
+    )
+
+
+@pytest.mark.parametrize("given_id", ["short", "x" * 65, "with blanks in it", "line\nbreak-and-more", "ümlaut-id-1"])
+def test_an_id_that_could_do_harm_is_not_kept(given_id: str) -> None:
+    assert choose_id(given_id) != given_id
+
+
+@pytest.mark.database
+@pytest.mark.django_db
+def test_the_audit_has_the_id_and_the_source(make_person: MakePerson, settings: Settings, redis: Redis) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, trusted_proxies=PROXIES)
+    client = bearing(give_token(make_person("ana", "viewer"))[1], REMOTE_ADDR="10.0.0.1")
+    headers = {"X-Forwarded-For": "203.0.113.5", "X-Request-Id": "request-4711"}
+    client.post("/api/v1/tokens/", {"name": "ci"}, content_type="application/json", headers=headers)
+    entry = AuditEntry.objects.get()
+    assert (entry.source_ip, entry.request_id, entry.via) == ("203.0.113.5", "request-4711", "api")
