@@ -8,11 +8,9 @@ Everything that is refused is raised there and becomes problem+json. All command
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import orjson
 from django.http import HttpResponse
 from django.urls import path
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
@@ -20,7 +18,9 @@ from rollouts.api.bodies import Body, ChangedAnswer, ImagesBody, RestartBody, Ro
 from rollouts.api.etags import read_expected, render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.parsers import MOST_BYTES, StrictJSONParser, TooLarge
+from rollouts.api.paths import WORKLOAD
 from rollouts.api.problems import BadQuery, Flaw
+from rollouts.api.rendering import CONTENT_TYPE, render_json
 from rollouts.audit import Caller, Via, caller_of
 from rollouts.commands import Place
 from rollouts.engine.edits import Image
@@ -28,14 +28,14 @@ from rollouts.engine.findings import Finding
 from rollouts.services import workloads
 from rollouts.services.changing import Changed
 
-WORKLOAD: Final = "workloads/<str:cluster>/<str:namespace>/<str:name>/"
+
+def flag_parameter(name: str, words: str) -> OpenApiParameter:
+    """Describe a flag in the address."""
+    return OpenApiParameter(name, {"type": "boolean", "default": False}, OpenApiParameter.QUERY, description=words)
+
+
 _FLAGS: Final = {"": True, "true": True, "1": True, "false": False, "0": False}
 
-_PLACE_PARAMETERS: Final = [
-    OpenApiParameter("cluster", str, OpenApiParameter.PATH, description="Name of the cluster."),
-    OpenApiParameter("namespace", str, OpenApiParameter.PATH),
-    OpenApiParameter("name", str, OpenApiParameter.PATH, description="Name of the PodCliqueSet."),
-]
 _HEADERS: Final = [
     OpenApiParameter(
         "If-Match",
@@ -45,49 +45,20 @@ _HEADERS: Final = [
     ),
     OpenApiParameter(
         "Idempotency-Key",
-        str,
+        {"type": "string", "pattern": "^[!-~]{1,255}$"},
         OpenApiParameter.HEADER,
         description="Any text of your own. The same command with the same key is carried out once, and answered alike.",
     ),
 ]
-_DRY_RUN: Final = OpenApiParameter(
-    "dry_run", bool, OpenApiParameter.QUERY, description="Ask the cluster what would be changed, and change nothing."
-)
-_PROBLEMS: Final = {
-    400: "The body or a parameter cannot be read.",
-    401: "Not signed in.",
-    403: "You may not; the sentence says what is missing.",
-    404: "There is no such workload.",
-    409: "It does not fit what is there, or somebody else was quicker.",
-    412: "The workload is not as you saw it any more; `changed` names the fields.",
-    413: "The body is too large.",
-    415: "Bodies of that kind are not read here.",
-    422: "A rule is broken; `findings` name the fields.",
-    429: "Too many requests.",
-    503: "The cluster does not answer; the sentence says whether the command may have been carried out.",
-}
+_DRY_RUN: Final = flag_parameter("dry_run", "Ask the cluster what would be changed, and change nothing.")
 
 
 def describe_command(
-    body: type[Body] | Any,
-    answer: Any,
-    *,
-    extra: Sequence[OpenApiParameter] = (),
-    has_dry_run: bool = True,
-    **more: Any,
+    body: Any, answer: Any, *, extra: Sequence[OpenApiParameter] = (_DRY_RUN,), **more: Any
 ) -> Callable[[Any], Any]:
     """Describe a command for the schema."""
-    problems = {
-        (code, "application/problem+json"): OpenApiResponse(OpenApiTypes.OBJECT, description=text)
-        for code, text in _PROBLEMS.items()
-    }
-    dry_run = [_DRY_RUN] if has_dry_run else []
     return extend_schema(
-        request=body,
-        responses={200: answer, **problems},
-        parameters=[*_PLACE_PARAMETERS, *_HEADERS, *dry_run, *extra],
-        tags=["commands"],
-        **more,
+        request=body, responses={200: answer}, parameters=[*_HEADERS, *extra], tags=["commands"], **more
     )
 
 
@@ -188,7 +159,7 @@ def changed_response(request: Request, changed: Changed) -> HttpResponse:
 
 def json_response(body: Any) -> HttpResponse:
     """Render an answer."""
-    return HttpResponse(orjson.dumps(body), content_type="application/json", headers={"Cache-Control": "no-store"})
+    return HttpResponse(render_json(body), content_type=CONTENT_TYPE, headers={"Cache-Control": "no-store"})
 
 
 def render_place(place: Place) -> dict[str, str]:

@@ -2,13 +2,16 @@
 
 from django.urls import URLPattern, URLResolver
 
-from rollouts.api import accounts, clusters, commands, history, schema, workloads
+from rollouts.api import accounts, clusters, commands, feed, history, pods, schema, strategy, workloads
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    *feed.urlpatterns,
     *schema.urlpatterns,
     *clusters.urlpatterns,
     *history.urlpatterns,
     *workloads.urlpatterns,
     *accounts.urlpatterns,
     *commands.urlpatterns,
+    *pods.urlpatterns,
+    *strategy.urlpatterns,
 ]

@@ -20,7 +20,7 @@ from rollouts.audit import Caller, Deed, deed
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.commands import Command, Place
-from rollouts.engine.difference import ABSENT, Difference, find_differences, make_json_patch
+from rollouts.engine.difference import ABSENT, Difference, find_differences
 from rollouts.engine.edits import Unfit
 from rollouts.engine.findings import Finding
 from rollouts.engine.validation import validate_update
@@ -81,8 +81,7 @@ def carry_out(site: Site, it: Deed, edit: Edit, *, expected: str | None, dry_run
             return Changed(site.place, version_in(live), (), warnings, dry_run, manifest=mask_manifest(live))
         if attempt == 0:
             it.begin(before=on_record(live, changes, "before"), after=on_record(None, changes, "after"))
-        operations = make_json_patch(find_differences(live, wanted))
-        stored = site.patch(PODCLIQUESETS, live, operations, dry_run=dry_run)
+        stored = site.patch(PODCLIQUESETS, live, wanted, dry_run=dry_run)
         if stored is not None:
             return conclude(site, it, live, stored, warnings, dry_run=dry_run)
         live = fetch_expected(site, expected, seen=live)

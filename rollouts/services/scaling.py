@@ -47,8 +47,8 @@ def scale_live(site: Site, it: Deed, wanted: LiveScale, *, expected: str | None,
             return Changed(site.place, version_in(live), (), warnings, dry_run)
         if attempt == 0:
             it.begin(before={change.field: before}, after={change.field: wanted.replicas})
-        operation = {"op": "replace", "path": "/spec/replicas", "value": wanted.replicas}
-        stored = site.patch(resource, target, [operation], dry_run=dry_run)
+        scaled = {**target, "spec": {**target["spec"], "replicas": wanted.replicas}}
+        stored = site.patch(resource, target, scaled, dry_run=dry_run)
         if stored is not None:
             if not dry_run:
                 site.take_in([Changes(resource, [stored])])

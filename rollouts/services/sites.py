@@ -36,7 +36,9 @@ from rollouts.cluster import (
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.commands import Place
 from rollouts.connections import cluster_names, redis_client, shared_cluster
+from rollouts.engine.difference import find_differences, make_json_patch
 from rollouts.engine.findings import Code, Finding
+from rollouts.masking import mask_text
 from rollouts.mirror import Changes
 from rollouts.refusals import ClusterAway, CommandRefused, Contradiction, NotAllowed, NotThere
 from rollouts.refusals import Invalid as InvalidCommand
@@ -67,22 +69,22 @@ class Site:
         with cluster_words(f"{resource.kind} {name}"):
             return self.cluster.get(resource, name, namespace=self.place.namespace, repeat=False)
 
-    def patch(self, resource: Resource, seen: Obj, operations: Sequence[Obj], *, dry_run: bool) -> Obj | None:
-        """Carry out operations on an object as it was read; None when it is not that one any more.
+    def patch(self, resource: Resource, seen: Obj, wanted: Obj, *, dry_run: bool) -> Obj | None:
+        """Write what differs from an object as it was read; None when it is not that one any more.
 
         The object (uid) must be in the state (generation) in which it was read; its status may have moved on.
         """
         metadata = seen["metadata"]
-        guarded = [
+        operations = [
             # Not a test: to write another uid is refused as a conflict, a failed test only as something invalid.
             {"op": "replace", "path": "/metadata/uid", "value": metadata["uid"]},
             {"op": "test", "path": "/metadata/generation", "value": metadata["generation"]},
-            *operations,
+            *make_json_patch(find_differences(seen, wanted)),
         ]
         name, namespace = metadata["name"], self.place.namespace
-        with cluster_words(f"{resource.kind} {name}", is_write=not dry_run):
+        with cluster_words(f"{resource.kind} {name}", is_write=not dry_run, hiding=(seen, wanted)):
             try:
-                return self.cluster.patch_json(resource, name, guarded, namespace=namespace, dry_run=dry_run)
+                return self.cluster.patch_json(resource, name, operations, namespace=namespace, dry_run=dry_run)
             except Conflict:
                 return None
             except Invalid as error:
@@ -129,49 +131,55 @@ def is_expected(obj: Obj, expected: str | None) -> bool:
 
 
 @contextlib.contextmanager
-def cluster_words(what: str, *, is_write: bool = False) -> Iterator[None]:
-    """Turn what the cluster raises into refusals; a Conflict passes, since only the caller knows what it means."""
+def cluster_words(what: str, *, is_write: bool = False, hiding: Sequence[Obj] = ()) -> Iterator[None]:
+    """Turn what the cluster raises into refusals; a Conflict passes, since only the caller knows what it means.
+
+    The cluster may quote what it was sent: what is secret about the manifests in `hiding` is hidden in its words.
+    """
     try:
         yield
     except Conflict:
         raise
     except ClusterError as error:
-        raise refusal_of(error, what, is_write=is_write) from error
+        raise refusal_of(error, what, is_write=is_write, hiding=hiding) from error
 
 
-def refusal_of(error: ClusterError, what: str, *, is_write: bool = False) -> CommandRefused:
+def refusal_of(error: ClusterError, what: str, *, is_write: bool = False, hiding: Sequence[Obj] = ()) -> CommandRefused:
     """Return the refusal that a failure of the cluster is, other than a Conflict."""
+    words = mask_text(str(error), *hiding)
     match error:
         case NotFound():
-            return NotThere(f"The cluster has no {what}: {error}")
+            return NotThere(f"The cluster has no {what}: {words}")
         case Invalid() | BadRequest() | TooLarge() | Unsupported():
-            return refuse(findings_of(error))
+            return refuse(findings_of(error, hiding))
         case Forbidden():
-            return NotAllowed(f"The cluster does not let this installation do that: {error}")
+            return NotAllowed(f"The cluster does not let this installation do that: {words}")
         case UnknownResource():
-            return Contradiction(f"The cluster does not know this kind of object; install the definitions: {error}")
+            return Contradiction(f"The cluster does not know this kind of object; install the definitions: {words}")
         case Throttled():
-            return ClusterAway(f"The cluster asks to be left alone for a while: {error}", error.retry_after)
+            return ClusterAway(f"The cluster asks to be left alone for a while: {words}", error.retry_after)
         case _:
-            return ClusterAway(f"{error}. {_OUTCOME_UNKNOWN}" if is_write else str(error), error.retry_after)
+            return ClusterAway(f"{words}. {_OUTCOME_UNKNOWN}" if is_write else words, error.retry_after)
 
 
-def findings_of(error: ClusterError) -> tuple[Finding, ...]:
-    """Return what a cluster says is wrong, field by field."""
-    by_field = {cause.field.removeprefix("."): cause.message for cause in reversed(error.causes)}
+def findings_of(error: ClusterError, hiding: Sequence[Obj] = ()) -> tuple[Finding, ...]:
+    """Return what a cluster says is wrong, field by field, each field once."""
+    by_field: dict[str, str] = {}
+    for cause in error.causes:
+        by_field.setdefault(cause.field.removeprefix("."), mask_text(cause.message, *hiding))
     if not by_field:
-        return (Finding("", Code.REFUSED_BY_CLUSTER, str(error)),)
-    return tuple(Finding(field, Code.REFUSED_BY_CLUSTER, message) for field, message in reversed(by_field.items()))
+        return (Finding("", Code.REFUSED_BY_CLUSTER, mask_text(str(error), *hiding)),)
+    return tuple(Finding(field, Code.REFUSED_BY_CLUSTER, message) for field, message in by_field.items())
 
 
-def find_schema_fault(error: ClusterError) -> tuple[Finding, ...]:
+def find_schema_fault(error: ClusterError, hiding: Sequence[Obj] = ()) -> tuple[Finding, ...]:
     """Return what is wrong with an applied object that the server could not read, though it calls it its own fault.
 
     >>> find_schema_fault(ClusterError("…: failed to create typed patch object (a/b; v1): .spec.x: not declared (500)"))
     (Finding(field='spec.x', code=<Code.REFUSED_BY_CLUSTER: 'RefusedByCluster'>, message='not declared'),)
     """
     found = _NOT_OF_THE_SCHEMA.search(str(error))
-    return (Finding(found[1], Code.REFUSED_BY_CLUSTER, found[2]),) if found else ()
+    return (Finding(found[1], Code.REFUSED_BY_CLUSTER, mask_text(found[2], *hiding)),) if found else ()
 
 
 def refuse(findings: Sequence[Finding]) -> InvalidCommand:

@@ -1,5 +1,6 @@
 """A client of the API with a token, for tests that look at answers."""
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,7 +39,7 @@ class Api:
         """Send a request; names of headers are written with underscores. Bytes are sent as they are."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         kind = sent.pop("Content-Type", "application/json")
-        data = body if isinstance(body, bytes) else b"" if body is None else orjson.dumps(body)
+        data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         address = path if path.startswith("/") else f"{HERE}/{path}"
         answer = self.client.generic(
             method, address, data, kind, headers={"Authorization": f"Bearer {self.token}", **sent}

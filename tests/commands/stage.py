@@ -36,9 +36,17 @@ class Stage:
         self.loop.observe()
 
     def deploy(self) -> None:
-        """Look and take passes until everything is there and nothing is under way."""
-        self.loop.run(self.loop.is_complete)
+        """Look and take passes until everything is there and nothing is under way but what waits for people."""
+        self.loop.run(self._is_settled)
         self.observe()
+
+    def _is_settled(self) -> bool:
+        stored = self.stored()
+        if (stored["spec"].get("updateStrategy") or {}).get("type") != "OnDelete":
+            return self.loop.is_complete()
+        status = stored.get("status") or {}
+        is_seen: bool = status.get("observedGeneration") == stored["metadata"]["generation"]
+        return is_seen and status.get("availableReplicas") == stored["spec"]["replicas"]
 
     def stored(self) -> Obj:
         """Return the PodCliqueSet."""

@@ -1,0 +1,138 @@
+"""Pods deleted by HTTP: by name or by where they are, each with what became of it."""
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.urls import path
+from rest_framework import serializers
+from rest_framework.exceptions import ErrorDetail, ValidationError
+from rest_framework.request import Request
+
+from rollouts.api.bodies import Body, Flag, PlaceAnswer, Text, Whole
+from rollouts.api.commands import CommandView, describe_command, json_response, render_place
+from rollouts.api.etags import read_expected, render_etag
+from rollouts.api.idempotency import answer_once
+from rollouts.api.paths import WORKLOAD
+from rollouts.audit import Via, caller_of
+from rollouts.commands import Place
+from rollouts.engine.schema import MOST_INT32
+from rollouts.services.pods import MOST_PODS, Fate, NamedPod, PodsDeleted, Selection, pods_delete
+
+
+class PodBody(Body):
+    """A pod."""
+
+    name = Text(max_length=253)
+    uid = Text(
+        required=False,
+        default="",
+        max_length=64,
+        help_text="So that no other pod of that name is deleted in its place.",
+    )
+
+
+class SelectionBody(Body):
+    """Pods by where they are; of several conditions all must hold."""
+
+    replica = Whole(required=False, allow_null=True, default=None, min_value=0, max_value=MOST_INT32)
+    clique = Text(
+        required=False, default="", max_length=253, help_text="A clique or scaling group, or the name of a PodClique."
+    )
+    node = Text(required=False, default="", max_length=253)
+    all = Flag(required=False, default=False, help_text="All of them; must be said where nothing else is.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Refuse an empty selection: whoever means all says so."""
+        if attrs["replica"] is None and not attrs["clique"] and not attrs["node"] and not attrs["all"]:
+            raise ValidationError(ErrorDetail("say which: replica, clique, node, or all", code="required"))
+        return attrs
+
+
+class DeletePodsBody(Body):
+    """Which pods: by name, or by a selection."""
+
+    pods = serializers.ListField(child=PodBody(), required=False, allow_empty=False, max_length=MOST_PODS)
+    selection = SelectionBody(required=False)
+    force = Flag(
+        required=False,
+        default=False,
+        help_text="Delete also pods of the current template, under any strategy, past disruption budgets.",
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Refuse both ways at once, and neither."""
+        if ("pods" in attrs) == ("selection" in attrs):
+            raise ValidationError({"pods": [ErrorDetail("send either pods or a selection", code="required")]})
+        return attrs
+
+
+class PodOutcomeAnswer(serializers.Serializer[Any]):
+    """What became of a pod."""
+
+    name = serializers.CharField()
+    uid = serializers.CharField(allow_blank=True)
+    outcome = serializers.ChoiceField(choices=[str(fate) for fate in Fate])
+    message = serializers.CharField(allow_blank=True)
+
+
+class DeletedPodsAnswer(serializers.Serializer[Any]):
+    """What became of the pods."""
+
+    workload = PlaceAnswer()
+    version = serializers.CharField()
+    pods = PodOutcomeAnswer(many=True)
+    left = serializers.IntegerField(help_text="So many were meant as well: give the command again.")
+    dry_run = serializers.BooleanField()
+    request_id = serializers.CharField()
+
+
+class DeletePodsView(CommandView):
+    """Deletion of pods."""
+
+    @describe_command(DeletePodsBody, DeletedPodsAnswer, operation_id="pods_delete")
+    def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Evict outdated pods under OnDelete, so that they come back with the current template.
+
+        Disruption budgets are honoured, and what became of each pod is told. Everything else is deleted only by force.
+        """
+        body, place = self.read(DeletePodsBody), Place(cluster, namespace, name)
+        chosen = _read_choice(body)
+        expected, dry_run = read_expected(request), self.flag("dry_run")
+        return answer_once(
+            request,
+            lambda: _deleted_response(
+                request,
+                pods_delete(
+                    caller_of(request, Via.API), place, chosen, force=body["force"], expected=expected, dry_run=dry_run
+                ),
+            ),
+        )
+
+
+def _read_choice(body: dict[str, Any]) -> list[NamedPod] | Selection:
+    if "pods" in body:
+        return [NamedPod(pod["name"], pod["uid"]) for pod in body["pods"]]
+    selection = body["selection"]
+    return Selection(selection["replica"], selection["clique"], selection["node"])
+
+
+def _deleted_response(request: Request, deleted: PodsDeleted) -> HttpResponse:
+    pods = [
+        {"name": one.name, "uid": one.uid, "outcome": str(one.outcome), "message": one.message}
+        for one in deleted.outcomes
+    ]
+    response = json_response(
+        {
+            "workload": render_place(deleted.place),
+            "version": deleted.version,
+            "pods": pods,
+            "left": deleted.left,
+            "dry_run": deleted.is_dry_run,
+            "request_id": getattr(request, "request_id", ""),
+        }
+    )
+    response["ETag"] = render_etag(deleted.version)
+    return response
+
+
+urlpatterns = [path(f"{WORKLOAD}pods/delete/", DeletePodsView.as_view(), name="workload-pods-delete")]

@@ -1,0 +1,46 @@
+"""The update strategy of a workload by HTTP: what is in force and where it comes from, and edits of what is written."""
+
+from django.http import HttpResponse
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+
+from rollouts.api.bodies import ChangedAnswer, StrategyBody
+from rollouts.api.commands import CommandView, describe_command
+from rollouts.api.paths import WORKLOAD
+from rollouts.api.queries import no_parameters
+from rollouts.api.rendering import answer_version
+from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED
+from rollouts.api.shapes import shape_of
+from rollouts.commands import Place
+from rollouts.selectors.strategies import StrategyDetail, strategy_detail
+from rollouts.services.workloads import workload_edit_strategy
+
+
+class StrategyView(CommandView):
+    """The strategy of a workload."""
+
+    @extend_schema(
+        operation_id="workloads_strategy",
+        summary="The strategy in force",
+        tags=["workloads"],
+        parameters=CONDITIONAL,
+        responses={200: shape_of(StrategyDetail), **NOT_MODIFIED},
+    )
+    def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Tell the strategy that counts, with the source of each part and the numbers it comes to."""
+        no_parameters(request)
+        detail = strategy_detail(Place(cluster, namespace, name))
+        return answer_version(request, detail, detail.version)
+
+    @describe_command(StrategyBody, ChangedAnswer, operation_id="workload_edit_strategy")
+    def patch(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Change parts of what the workload itself says; an edit of the strategy never starts a rollout.
+
+        What is left out stays, null takes something out. An override may still count instead: see GET.
+        """
+        place, changes = Place(cluster, namespace, name), self.read(StrategyBody)
+        return self.command(lambda caller, terms: workload_edit_strategy(caller, place, changes, **terms))
+
+
+urlpatterns = [path(f"{WORKLOAD}strategy/", StrategyView.as_view(), name="workload-strategy")]

@@ -1,0 +1,283 @@
+"""Pods deleted by people: outdated ones under OnDelete, each evicted so that disruption budgets are honoured.
+
+Under OnDelete a template reaches the pods that somebody deletes, in their order. So without force only that is done: a
+pod that is outdated is evicted, under a strategy that does not do so by itself. Everything else is deleted only with
+force, which asks no budget and needs a permission of its own.
+
+Which pods there are is read from the mirror, and what is outdated is decided by the template that the cluster has now.
+The invariants: a deletion carries the uid of the pod that was looked at, so a pod that has taken its name is safe; what
+becomes of each pod is told by itself; and a command is bounded in pods and in time, what is left being counted.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from rollouts import mirror
+from rollouts.audit import Caller, deed
+from rollouts.cluster import ClusterError, Conflict, NotFound, Obj, Throttled, Unauthorized, Unavailable
+from rollouts.cluster.resources import PODS
+from rollouts.commands import Command, Place
+from rollouts.effective import compute_effective, list_overrides
+from rollouts.engine.findings import Code, Finding
+from rollouts.engine.observed import Pod
+from rollouts.engine.shape import Place as Spot
+from rollouts.engine.shape import Shape, make_shape
+from rollouts.engine.spec import Unreadable, parse_workload
+from rollouts.engine.workload import Strategy
+from rollouts.mirror import Changes
+from rollouts.refusals import ClusterAway, Contradiction
+from rollouts.services.changing import fetch_expected
+from rollouts.services.sites import Site, open_site, refuse, version_in
+
+MOST_PODS: Final = 500
+"""Deleted by one command; what is left takes another."""
+
+_SECONDS: Final = 20.0
+_SENDERS: Final = 8
+
+
+class Fate(StrEnum):
+    """What became of a pod."""
+
+    EVICTED = "Evicted"
+    DELETED = "Deleted"
+    REFUSED = "Refused"  # by a disruption budget, or by the cluster
+    NOT_OUTDATED = "NotOutdated"
+    LEAVING = "Leaving"  # somebody has deleted it already
+    GONE = "Gone"  # it is not there any more; another one may have its name
+    NOT_THERE = "NotThere"  # the workload has no such pod
+    UNKNOWN = "Unknown"  # sent, and no answer
+    NOT_SENT = "NotSent"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPod:
+    """A pod by name, and if it matters which one, by uid."""
+
+    name: str
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Pods by where they are: those to which everything applies that is said."""
+
+    replica: int | None = None  # of the set
+    component: str = ""  # a clique or scaling group of the template, or the full name of a PodClique
+    node: str = ""
+
+    def takes(self, pod: Pod, spot: Spot) -> bool:
+        """Say whether a pod is meant."""
+        return (
+            self.replica in (None, spot.replica)
+            and self.component in ("", spot.clique, spot.group, pod.clique)
+            and self.node in ("", pod.node)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PodOutcome:
+    """What became of one pod."""
+
+    name: str
+    uid: str
+    outcome: Fate
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodsDeleted:
+    """What became of the pods that were to be deleted."""
+
+    place: Place
+    version: str  # of the workload
+    outcomes: tuple[PodOutcome, ...]
+    left: int  # that were meant as well, and are more than one command deletes
+    is_dry_run: bool
+
+
+def pods_delete(
+    caller: Caller,
+    place: Place,
+    chosen: Sequence[NamedPod] | Selection,
+    *,
+    force: bool = False,
+    expected: str | None = None,
+    dry_run: bool = False,
+) -> PodsDeleted:
+    """Delete pods, by name or by where they are."""
+    command = Command.DELETE_ANY_PODS if force else Command.DELETE_OUTDATED_PODS
+    with deed(caller, command, place, dry_run=dry_run) as it:
+        site = open_site(place)
+        live = fetch_expected(site, expected)
+        shape = _read_shape(site, live, force=force)
+        choice = _choose(shape, _list_pods(site, live), chosen, force=force)
+        if not choice.pods:
+            return PodsDeleted(place, version_in(live), tuple(choice.outcomes), 0, dry_run)
+        pods, left = choice.pods[:MOST_PODS], len(choice.pods[MOST_PODS:])
+        it.begin(after={"pods": [pod.name for pod in pods]})
+        sender = _Sender(site, force=force, dry_run=dry_run)
+        outcomes = [*choice.outcomes, *sender.send(pods)]
+        if not dry_run:
+            site.take_in([Changes(PODS, sender.found, sender.gone)])
+            told = Counter(str(one.outcome) for one in outcomes)
+            words = ", ".join(f"{number} {word}" for word, number in sorted(told.items()))
+            it.done(after={"pods": {one.name: str(one.outcome) for one in outcomes}}, detail=words)
+        return PodsDeleted(place, version_in(live), tuple(outcomes), left, dry_run)
+
+
+# ---- which pods
+
+
+def _read_shape(site: Site, live: Obj, *, force: bool) -> Shape:
+    """Return the workload with its current hashes; raises where nobody but the strategy deletes outdated pods."""
+    overrides = list_overrides(site.place.cluster)
+    effective = compute_effective(live, overrides, time.time(), cluster=site.place.cluster)
+    workload = parse_workload(effective.manifest)
+    if isinstance(workload, Unreadable):
+        raise refuse(workload.findings)
+    if not force and workload.strategy is not Strategy.ON_DELETE:
+        raise Contradiction(
+            f"{workload.strategy} replaces outdated pods by itself; change the strategy to OnDelete, or use force."
+        )
+    return make_shape(workload)
+
+
+def _list_pods(site: Site, live: Obj) -> Sequence[Pod]:
+    if not site.row.complete:
+        raise ClusterAway(f"The pods of {site.row.name} are not known yet: the cluster is being listed.")
+    seen = mirror.read(site.row, site.place.namespace, site.place.name)
+    return seen.observed.pods if seen is not None and seen.uid == live["metadata"]["uid"] else ()
+
+
+@dataclass(slots=True)
+class _Choice:
+    """Pods to delete, and what is known of the others without asking."""
+
+    pods: list[Pod] = field(default_factory=list)
+    outcomes: list[PodOutcome] = field(default_factory=list)
+
+
+def _choose(shape: Shape, pods: Iterable[Pod], chosen: Sequence[NamedPod] | Selection, *, force: bool) -> _Choice:
+    placed = {pod.name: (pod, spot) for pod in pods if (spot := shape.place(pod.clique)) is not None}
+    if isinstance(chosen, Selection):
+        _require_known(shape, chosen)
+        candidates = [pod for pod, spot in placed.values() if chosen.takes(pod, spot) and not pod.leaving]
+        ordered = sorted(candidates, key=lambda pod: (placed[pod.name][1].replica, pod.clique, pod.index))
+        return _Choice([pod for pod in ordered if force or _is_outdated(shape, pod, placed[pod.name][1])])
+    choice = _Choice()
+    for one in {one.name: one for one in chosen}.values():
+        pod, spot = placed.get(one.name, (None, None))
+        if pod is None or spot is None:
+            choice.outcomes.append(_outcome(one, Fate.NOT_THERE, "The workload has no pod of that name."))
+        elif one.uid not in ("", pod.uid):
+            choice.outcomes.append(_outcome(one, Fate.GONE, "That pod is gone; another one has its name."))
+        elif pod.leaving:
+            choice.outcomes.append(_outcome(pod, Fate.LEAVING, "It has been deleted and is on its way out."))
+        elif not force and not _is_outdated(shape, pod, spot):
+            sentence = "It is of the current template; only with force it is deleted all the same."
+            choice.outcomes.append(_outcome(pod, Fate.NOT_OUTDATED, sentence))
+        else:
+            choice.pods.append(pod)
+    return choice
+
+
+def _is_outdated(shape: Shape, pod: Pod, spot: Spot) -> bool:
+    return pod.template_hash != shape.hashes[spot.clique]
+
+
+def _require_known(shape: Shape, selection: Selection) -> None:
+    name = selection.component
+    if name and name not in shape.cliques and name not in shape.groups and shape.place(name) is None:
+        sentence = "the set has no clique and no scaling group of that name; correct the name"
+        raise refuse([Finding("selection.clique", Code.UNKNOWN_COMPONENT, sentence)])
+
+
+def _outcome(pod: NamedPod | Pod, fate: Fate, message: str) -> PodOutcome:
+    return PodOutcome(pod.name, pod.uid, fate, message)
+
+
+# ---- what becomes of them
+
+
+class _Sender:
+    """Deletes pods, some at once, and gathers what is learnt of them."""
+
+    def __init__(self, site: Site, *, force: bool, dry_run: bool) -> None:
+        self.found: list[Obj] = []  # pods as they are by now
+        self.gone: list[Obj] = []
+        self._site = site
+        self._delete: Callable[[Pod], Fate] = self._remove if force else self._evict
+        self._dry_run = dry_run
+        self._stopped = threading.Event()
+        self._deadline = time.monotonic() + _SECONDS
+
+    def send(self, pods: Sequence[Pod]) -> Iterator[PodOutcome]:
+        """Delete pods, and say of each what became of it."""
+        with ThreadPoolExecutor(min(_SENDERS, len(pods)), thread_name_prefix="pods") as senders:
+            yield from senders.map(self._attempt, pods)
+
+    def _attempt(self, pod: Pod) -> PodOutcome:
+        if self._stopped.is_set() or time.monotonic() > self._deadline:
+            return _outcome(pod, Fate.NOT_SENT, "It was not tried: the cluster answers no more, or too slowly.")
+        try:
+            return _outcome(pod, self._delete(pod), "")
+        except (NotFound, Conflict):
+            return self._missed(pod)
+        except Throttled as error:
+            return self._throttled(pod, error)
+        except (Unavailable, Unauthorized) as error:
+            self._stopped.set()
+            sentence = f"{error}. Whether it was deleted is not known: look before you repeat it."
+            return _outcome(pod, Fate.UNKNOWN, sentence)
+        except ClusterError as error:
+            return _outcome(pod, Fate.REFUSED, str(error))
+
+    def _missed(self, pod: Pod) -> PodOutcome:
+        """Say what became of a pod that was not there as it was looked at."""
+        found = self._look(pod)
+        if found is not None and found["metadata"]["uid"] == pod.uid:
+            return _outcome(pod, Fate.REFUSED, "Somebody else changed it at the same moment; try again.")
+        return _outcome(pod, Fate.GONE, f"It was gone already{'; another one has its name' if found else ''}.")
+
+    def _throttled(self, pod: Pod, error: Throttled) -> PodOutcome:
+        budgets = [cause.message for cause in error.causes if cause.reason == "DisruptionBudget"]
+        if budgets:
+            return _outcome(pod, Fate.REFUSED, f"A disruption budget is in the way: {'; '.join(budgets)}")
+        self._stopped.set()
+        return _outcome(pod, Fate.NOT_SENT, f"The cluster asks to be left alone for a while: {error}")
+
+    def _evict(self, pod: Pod) -> Fate:
+        namespace = self._site.place.namespace
+        self._site.cluster.evict(pod.name, namespace=namespace, uid=pod.uid, dry_run=self._dry_run)
+        if not self._dry_run:
+            self._look(pod)
+        return Fate.EVICTED
+
+    def _remove(self, pod: Pod) -> Fate:
+        namespace = self._site.place.namespace
+        self._site.cluster.delete(PODS, pod.name, namespace=namespace, uid=pod.uid, dry_run=self._dry_run)
+        if not self._dry_run:
+            self._look(pod)
+        return Fate.DELETED
+
+    def _look(self, pod: Pod) -> Obj | None:
+        """Learn how a pod stands, for the mirror; the watcher brings it if this does not."""
+        try:
+            found = self._site.cluster.get(PODS, pod.name, namespace=self._site.place.namespace, repeat=False)
+        except NotFound:
+            self.gone.append(self._reference(pod))
+            return None
+        except ClusterError:
+            return None
+        self.found.append(found)
+        return found
+
+    def _reference(self, pod: Pod) -> Obj:
+        return {"metadata": {"namespace": self._site.place.namespace, "name": pod.name, "uid": pod.uid}}
