@@ -50,9 +50,12 @@ def put_conditions(
 
 
 def _keep_time(former: Mapping[str, Any], wanted: Condition) -> Mapping[str, Any]:
-    if former.get("status") == wanted["status"] and "lastTransitionTime" in former:
-        wanted = {**wanted, "lastTransitionTime": former["lastTransitionTime"]}
-    return former if all(former.get(name) == value for name, value in wanted.items()) else wanted
+    """Return the condition that is wanted, since when its status holds; the former one if nothing changes."""
+    if former.get("status") != wanted["status"] or "lastTransitionTime" not in former:
+        return wanted
+    if former.get("reason") == wanted["reason"] and former.get("message") == wanted["message"]:
+        return former
+    return {**wanted, "lastTransitionTime": former["lastTransitionTime"]}
 
 
 def condition(kind: str, status: str, reason: str, message: str, since: str) -> Condition:

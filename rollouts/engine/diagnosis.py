@@ -6,8 +6,9 @@ a pass has nothing to do and something wanted is not there, a wait names what it
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from itertools import chain
 from typing import Final
 
@@ -15,11 +16,13 @@ from rollouts.engine import remedies
 from rollouts.engine.actions import Wait
 from rollouts.engine.budget import Budget
 from rollouts.engine.gangs import WantedGang
+from rollouts.engine.names import service_name
 from rollouts.engine.observed import Group, Pod, Service
 from rollouts.engine.remedies import NO_SURGE, Remedies, Remedy, Surge
 from rollouts.engine.roller import Unit
 from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.update import Update
+from rollouts.engine.values import value
 from rollouts.engine.views import CliqueView, Replica, Tree
 from rollouts.engine.workload import Strategy, Workload
 
@@ -55,7 +58,7 @@ class Diagnosis:
     look_again_at: float | None  # when a wait becomes a problem
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Stand:
     """Where the pods of a clique stand."""
 
@@ -64,8 +67,11 @@ class _Stand:
     is_scaled: bool  # their gang is a scaled one, which waits for the base gang
     surge: Surge  # beside the unit that they are replaced with
 
+    def beside(self, surge: Surge) -> "_Stand":
+        return _Stand(self.base, self.is_surge, self.is_scaled, surge)
 
-@dataclass(frozen=True, slots=True)
+
+@value
 class _Remains:
     """What is still there of something that is to go: its pods, or else what held them."""
 
@@ -123,8 +129,10 @@ class Examiner:
         update, name = self._update, self._workload.name
         if update.selected is None and not update.held_by:
             return
-        busy = None if update.held_by else update.selected
-        others = [tree.replicas[index].name for index in sorted(tree.outdated) if index != busy]
+        others = _list_names(name, tree.outdated)
+        if not update.held_by and update.selected in tree.outdated:
+            position = others.index(f"{name}-{update.selected}")
+            others = others[:position] + others[position + 1 :]
         if others and update.held_by:
             yield self._held_wait(tree, others, [wait for index in update.held_by for wait in inside.get(index, ())])
         elif others:
@@ -132,9 +140,9 @@ class Examiner:
                 f"{_names(others)} {_wait(others)} until {name}-{update.selected} is updated:"
                 " replicas are updated one at a time."
             )
-            yield Wait(Code.WAITING_FOR_REPLICA, name, tuple(others), text, (), is_problem=False)
+            yield Wait(Code.WAITING_FOR_REPLICA, name, others, text, (), is_problem=False)
 
-    def _held_wait(self, tree: Tree, others: list[str], theirs: list[Wait]) -> Wait:
+    def _held_wait(self, tree: Tree, others: tuple[str, ...], theirs: list[Wait]) -> Wait:
         name, held_by = self._workload.name, self._update.held_by
         down = [f"{name}-{index}" for index in held_by]
         # What is the matter with them: the first problem says more than the first wait.
@@ -148,7 +156,7 @@ class Examiner:
         if never_placed and remedies.can_scale_in(held_by, self._workload.replicas):
             helps[Remedy.SCALE_IN] = None
         problem = any(wait.is_problem for wait in theirs)
-        return Wait(Code.WAITING_FOR_REPLICA, name, tuple(others), text, tuple(helps), is_problem=problem)
+        return Wait(Code.WAITING_FOR_REPLICA, name, others, text, tuple(helps), is_problem=problem)
 
     # A replica of the set
 
@@ -161,14 +169,12 @@ class Examiner:
 
     def _clique_waits(self, step: CliqueStep, stand: _Stand) -> Iterator[Wait]:
         view = step.view
-        units = [_pod_unit(pod, view) for pod in view.live] if step.is_rolling else []
         if self._workload.strategy is Strategy.ON_DELETE:
             yield from self._deletion_wait(view)
         elif step.is_rolling and view.outdated:
-            yield from self._budget_wait(view.name, "pods", units, step, view.wanted)
-        if step.is_rolling:
-            holding = tuple(pod.name for pod in view.live if pod.index >= view.wanted and pod.node)
-            stand = replace(stand, surge=Surge(holding, _is_original_outdated(units, view.wanted)))
+            yield from self._budget_wait(view.name, "pods", step.units, step, view.wanted)
+        if step.is_rolling and view.available < len(view.live):
+            stand = stand.beside(_find_pod_surge(step))
         if view.available < len(view.live) and not step.is_held:
             yield from self._pod_waits(view, stand, first_surge=view.wanted if step.is_rolling else None)
         if view.clique is not None and view.clique.leaving:
@@ -180,12 +186,12 @@ class Examiner:
     def _group_waits(self, step: GroupStep, stand: _Stand) -> Iterator[Wait]:
         view = step.view
         if step.is_rolling:
-            stand = replace(stand, surge=_find_group_surge(step))
+            stand = stand.beside(_find_group_surge(step))
             if any(unit.outdated for unit in step.units):
                 yield from self._budget_wait(view.name, "replicas", step.units, step, view.wanted)
         for part, cliques in step.parts:
             is_surge = stand.is_surge or part.index >= view.wanted
-            there = replace(stand, is_surge=is_surge, is_scaled=part.index >= view.template.min_available)
+            there = _Stand(stand.base, is_surge, part.index >= view.template.min_available, stand.surge)
             for clique in cliques:
                 yield from self._member_waits(clique, there)
         staying = {part.index for part, _ in step.parts}
@@ -282,6 +288,12 @@ class Examiner:
         return False
 
 
+def _find_pod_surge(step: CliqueStep) -> Surge:
+    view = step.view
+    holding = tuple(pod.name for pod in view.live if pod.index >= view.wanted and pod.node)
+    return Surge(holding, _is_original_outdated(step.units, view.wanted))
+
+
 def _find_group_surge(step: GroupStep) -> Surge:
     view = step.view
     extra = (part for index, part in view.replicas.items() if index >= view.wanted and not part.is_leaving)
@@ -323,11 +335,6 @@ def _surge_words(budget: Budget) -> str:
     return f", and no more surge is available (maxSurge {budget.max_surge})" if budget.max_surge else ""
 
 
-def _pod_unit(pod: Pod, view: CliqueView) -> Unit:
-    outdated = pod.template_hash != view.template_hash
-    return Unit(pod.name, pod.index, outdated, pod.available, leaving=False, update_order=(), scale_in_order=())
-
-
 def _leftovers(replica: Replica) -> _Remains:
     """Return what is still there of a set replica."""
     held_by: list[Group | Service | None] = [*(view.group for view in replica.groups), replica.service]
@@ -342,6 +349,12 @@ def _remains(cliques: Iterable[CliqueView]) -> _Remains:
         pods=tuple(pod for view in views for pod in view.pods),
         holders=tuple(view.name for view in views if view.clique is not None),
     )
+
+
+@lru_cache(maxsize=16)
+def _list_names(workload: str, indices: frozenset[int]) -> tuple[str, ...]:
+    """Return the names of replicas of the set, in order; while one is updated the same others wait in every pass."""
+    return tuple([service_name(workload, index) for index in sorted(indices)])
 
 
 def _keys(pods: Iterable[Pod]) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Who goes first: at each level of an update, and when fewer are wanted.
 
-Each function gives a unit its place as a tuple; the smaller goes first. `planner` puts the places into the units that
-`roller` works with. Every tuple ends in something unique, so the same units always come in the same order.
+Each function gives a unit its place as a tuple; the smaller goes first. `units` puts the places into the units that
+`roller` works with; replicas are scaled in by their index alone, the highest first, so that no hole is left. Every
+tuple ends in something unique, so the same units always come in the same order.
 """
 
 from typing import Any
@@ -41,8 +42,3 @@ def replica_update_order(index: int, *, scheduled: bool, breached: bool) -> tupl
 def group_replica_update_order(index: int) -> tuple[int]:
     """Replicas of a scaling group: the lowest index."""
     return (index,)
-
-
-def replica_scale_in_order(index: int) -> tuple[int]:
-    """Replicas of a set or a scaling group: the highest index, so that no hole is left."""
-    return (-index,)

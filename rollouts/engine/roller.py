@@ -22,10 +22,11 @@ Worked example, R 3, U 0, S 1 (`*` outdated, `s` surge):
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any
 
 from rollouts.engine.budget import Budget
+from rollouts.engine.values import value
 
 
 class Reason(StrEnum):
@@ -39,7 +40,7 @@ class Reason(StrEnum):
     SCALED_IN = "ScaledIn"  # fewer are wanted
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Unit:
     """A pod or a replica, as far as rolling is concerned."""
 
@@ -48,12 +49,13 @@ class Unit:
     outdated: bool
     available: bool
     leaving: bool
-    # Its turn among those to be updated, and among those to be scaled in: the smaller goes first.
+    # Its turn among those to be updated, and among those to be scaled in: the smaller goes first. Empty where nobody
+    # asks: only what rolls is updated, and only pods are scaled in by anything else than their index.
     update_order: tuple[Any, ...]
     scale_in_order: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Removal:
     """A unit to delete, and why."""
 
@@ -61,7 +63,7 @@ class Removal:
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Step:
     """What to do next at one level."""
 
@@ -113,7 +115,7 @@ def _choose_deletions(live: Sequence[Unit], wanted: int, budget: Budget) -> list
     idle, costly = _split_unwanted_surge(rest, wanted, budget)
     available = sum(unit.available for unit in rest)
     allowed = max(0, available - (wanted - budget.max_unavailable))
-    return [*freed, *idle, *islice((*costly, *_outdated_in_order(rest, wanted, costly)), allowed)]
+    return [*freed, *idle, *islice(chain(costly, _outdated_in_order(rest, wanted, costly)), allowed)]
 
 
 def _is_finished(live: Sequence[Unit], wanted: int) -> bool:

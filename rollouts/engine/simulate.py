@@ -8,7 +8,7 @@ What is there is arranged and counted by replica of the set, and only those are 
 happened (`sight`), so that what a pass costs does not grow with the replicas that just wait.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -22,6 +22,7 @@ from rollouts.engine.roller import Unit
 from rollouts.engine.shape import make_shape
 from rollouts.engine.sight import Sight
 from rollouts.engine.units import group_units, set_units
+from rollouts.engine.values import value
 from rollouts.engine.views import Replica
 from rollouts.engine.workload import Strategy, Workload
 from rollouts.engine.world import Behaviour, Refusal, World
@@ -35,7 +36,7 @@ PATIENCE: Final = 3600.0
 _NO_PLAN: Final = Plan((), (), (), (), None)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Tally:
     """How one component stands: pods of a clique, replicas of a scaling group, replicas of the set."""
 
@@ -54,6 +55,7 @@ class End(StrEnum):
     DONE = "Done"  # everything wanted is there and available; nothing outdated is left that the strategy would replace
     STUCK = "Stuck"  # nothing moves any more; the waits say why
     ENDLESS = "Endless"  # the plan is never content: a defect of ours
+    UNFINISHED = "Unfinished"  # whoever asked had no more time for it; the steps so far are right
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,13 @@ def simulate(
     changed: Workload,
     behaviour: Behaviour | None = None,
     now: float = 0.0,
+    *,
+    is_enough: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Return what happens when a workload that is observed so becomes the changed one.
 
     A pod that is not Ready now becomes so if it is of the template that its PodClique promises, and stays as it is if
-    it is not: the change may well be the repair.
+    it is not: the change may well be the repair. `is_enough` is asked after each pass whether to leave it at that.
     """
     world = World(observed, behaviour or Behaviour(), now, requests=_requests(workload, observed))
     sight = Sight(make_shape(changed), world)
@@ -110,6 +114,8 @@ def simulate(
     last = Pass(now, _NO_PLAN, ())
     for last in _passes(sight, world, PATIENCE):
         record.note(last, counter.count())
+        if is_enough():
+            return record.close(last, End.UNFINISHED, _count_live(world))
     if last.plan.actions:
         return record.close(last, End.ENDLESS, _count_live(world))
     done = _is_done(counter.tallies.values(), changed.strategy)
@@ -217,16 +223,14 @@ def _tallies(replica: Replica) -> Iterator[Tally]:
 
 
 def _tally(component: str, kind: Kind, wanted: int, units: Iterable[Unit]) -> Tally:
-    live = [unit for unit in units if not unit.leaving]
-    return Tally(
-        component=component,
-        kind=kind,
-        wanted=wanted,
-        live=len(live),
-        available=sum(unit.available for unit in live),
-        surge=sum(unit.index >= wanted for unit in live),
-        outdated=sum(unit.outdated for unit in live),
-    )
+    live = available = surge = outdated = 0
+    for unit in units:
+        if not unit.leaving:
+            live += 1
+            available += unit.available
+            surge += unit.index >= wanted
+            outdated += unit.outdated
+    return Tally(component, kind, wanted, live, available, surge, outdated)
 
 
 def _none_of(tally: Tally) -> Tally:

@@ -13,7 +13,6 @@ never meet inside it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from rollouts.engine.budget import Budget
 from rollouts.engine.levels import ONE_AT_A_TIME, budget_of_component, budget_of_set
@@ -28,11 +27,12 @@ from rollouts.engine.units import (
     set_units,
 )
 from rollouts.engine.update import Update
+from rollouts.engine.values import value
 from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Replica, Tree
 from rollouts.engine.workload import Strategy
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CliqueStep:
     """What is next for the pods of a clique."""
 
@@ -40,10 +40,11 @@ class CliqueStep:
     budget: Budget
     is_rolling: bool
     is_held: bool  # outdated and to be replaced whole: no new pods until then
+    units: Sequence[Unit]  # its pods, where anything moves
     step: Step
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupStep:
     """What is next for the replicas of a scaling group, and inside those that stay."""
 
@@ -55,7 +56,7 @@ class GroupStep:
     parts: tuple[tuple[GroupReplica, tuple[CliqueStep, ...]], ...]  # those that stay or are created
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReplicaStep:
     """What is next inside a replica of the set that stays or is created."""
 
@@ -73,7 +74,7 @@ class ReplicaStep:
                 yield from cliques
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SetStep:
     """What is next for the replicas of the set."""
 
@@ -145,7 +146,8 @@ def _relabel(shape: Shape, replica: Replica, *, at_work: bool) -> ReplicaStep:
     Else a pass that is cut short could leave new pods under an old promise, which looks like two versions.
     """
     cliques = (
-        CliqueStep(view, ONE_AT_A_TIME, is_rolling=False, is_held=False, step=NO_STEP) for view in replica.cliques
+        CliqueStep(view, ONE_AT_A_TIME, is_rolling=False, is_held=False, units=(), step=NO_STEP)
+        for view in replica.cliques
     )
     groups = (_choose_group(shape, view, rolling=False, held=True) for view in replica.groups)
     return ReplicaStep(replica, at_work, tuple(cliques), tuple(groups))
@@ -160,9 +162,9 @@ def _choose_clique(shape: Shape, view: CliqueView, *, rolling: bool, held: bool)
 
 def _keep_up(view: CliqueView, budget: Budget, *, rolling: bool, held: bool) -> CliqueStep:
     if not view.is_live:
-        return CliqueStep(view, budget, rolling, held, NO_STEP)  # pods come after their PodClique
-    step = choose_pod_step(view, budget, rolling=rolling)
-    return CliqueStep(view, budget, rolling, held, Step(step.delete, ()) if held else step)
+        return CliqueStep(view, budget, rolling, held, (), NO_STEP)  # pods come after their PodClique
+    units, step = choose_pod_step(view, budget, rolling=rolling)
+    return CliqueStep(view, budget, rolling, held, units, Step(step.delete, ()) if held else step)
 
 
 def _choose_group(shape: Shape, view: GroupView, *, rolling: bool, held: bool) -> GroupStep:

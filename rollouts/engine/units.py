@@ -11,30 +11,26 @@ from rollouts.engine.order import (
     group_replica_update_order,
     pod_scale_in_order,
     pod_update_order,
-    replica_scale_in_order,
     replica_update_order,
 )
 from rollouts.engine.roller import PODS, REPLICAS, Step, Unit, choose_step
-from rollouts.engine.views import CliqueView, GroupView, Replica
+from rollouts.engine.views import ENDED, CliqueView, GroupView, Replica
 
 NO_STEP = Step((), ())
 
 
-def pod_units(view: CliqueView) -> list[Unit]:
-    """Return the pods of a clique as units; one that has ended is as good as gone."""
-    live = {pod.name for pod in view.live}
-    return [
-        Unit(
-            key=pod.name,
-            index=pod.index,
-            outdated=pod.template_hash != view.template_hash,
-            available=pod.available,
-            leaving=pod.name not in live,
-            update_order=pod_update_order(pod),
-            scale_in_order=pod_scale_in_order(pod, view.wanted, view.template_hash),
-        )
-        for pod in view.pods
-    ]
+def pod_units(view: CliqueView, *, rolling: bool) -> list[Unit]:
+    """Return the pods of a clique as units, in line to be updated or else scaled in; one that has ended is leaving."""
+    wanted, current = view.wanted, view.template_hash
+    units = []
+    for pod in view.pods:
+        leaving = pod.leaving or pod.phase in ENDED
+        update_order = pod_update_order(pod) if rolling else ()
+        scale_in_order = () if rolling else pod_scale_in_order(pod, wanted, current)
+        # By position, in the order of the fields: by name it takes twice as long.
+        outdated, available = pod.template_hash != current, pod.ready and not pod.leaving
+        units.append(Unit(pod.name, pod.index, outdated, available, leaving, update_order, scale_in_order))
+    return units
 
 
 def group_units(view: GroupView) -> list[Unit]:
@@ -47,7 +43,7 @@ def group_units(view: GroupView) -> list[Unit]:
             available=replica.is_available,
             leaving=replica.is_leaving,
             update_order=group_replica_update_order(replica.index),
-            scale_in_order=replica_scale_in_order(replica.index),
+            scale_in_order=(),
         )
         for replica in view.replicas.values()
     ]
@@ -68,7 +64,7 @@ def _set_unit(replica: Replica, *, whole: bool, is_surge: bool) -> Unit:
         available=replica.is_available,
         leaving=not replica.has_live_frame or (emptied and not is_surge),
         update_order=compute_replica_order(replica),
-        scale_in_order=replica_scale_in_order(replica.index),
+        scale_in_order=(),
     )
 
 
@@ -79,12 +75,13 @@ def compute_replica_order(replica: Replica) -> tuple[bool, bool, int]:
     return replica_update_order(replica.index, scheduled=scheduled, breached=breached)
 
 
-def choose_pod_step(view: CliqueView, budget: Budget, *, rolling: bool) -> Step:
-    """Return what is next for the pods of a clique."""
+def choose_pod_step(view: CliqueView, budget: Budget, *, rolling: bool) -> tuple[Sequence[Unit], Step]:
+    """Return the pods of a clique as units, and what is next for them; no units where all is settled."""
     if not rolling and len(view.pods) == len(view.live) == view.wanted:
-        return NO_STEP  # settled, as most are most of the time
-    units = pod_units(view)
-    return _within_room(choose_step(units, view.wanted, budget, PODS, rolling=rolling), units, view.wanted, budget)
+        return (), NO_STEP  # as it is with most, most of the time
+    units = pod_units(view, rolling=rolling)
+    step = choose_step(units, view.wanted, budget, PODS, rolling=rolling)
+    return units, _within_room(step, units, view.wanted, budget)
 
 
 def choose_replica_step(
@@ -109,5 +106,7 @@ def _within_room(step: Step, units: Sequence[Unit], wanted: int, budget: Budget,
 
     Nothing else keeps more than R + S from existing for a moment: actions are carried out one by one, creations first.
     """
+    if not step.create:
+        return step
     room = wanted + budget.max_surge - sum(not unit.leaving for unit in units) - lingering
     return step if len(step.create) <= room else Step(step.delete, step.create[: max(0, room)])

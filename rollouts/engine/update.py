@@ -109,20 +109,21 @@ def _select(shape: Shape, tree: Tree, former: Progress) -> tuple[int | None, tup
     down that no update will bring back: that would be a second one down.
     """
     wanted = shape.workload.replicas
-    missing = tree.missing(wanted)
-    waiting = (tree.incomplete - tree.beyond(wanted)) | missing
-    begun = waiting & (tree.begun | former.updating.keys())
-    due = begun | (waiting & tree.outdated)
-    due |= {index for index in waiting - due if index not in missing and _is_due(tree.replicas[index], shape)}
-    unavailable = tree.unavailable | missing
-    candidates = due & unavailable or due
+    missing, beyond = tree.missing(wanted), tree.beyond(wanted)
+    touched = tree.begun | former.updating.keys()
+    begun = ((touched & tree.incomplete) - beyond) | (touched & missing)
+    down = ((tree.unavailable & tree.incomplete) - beyond) | missing
+    # Hundreds may be outdated and serve: they are looked at only when one of them is next.
+    due = begun | (down & tree.outdated)
+    due |= {index for index in tree.unfinished - beyond - begun if _is_due(tree.replicas[index], shape)}
+    candidates = (due & down) or begun or due | ((tree.outdated & tree.incomplete) - beyond)
     if not candidates:
         return None, ()
     replicas = [tree.replicas.get(index) or shape.replica(index) for index in candidates & begun or candidates]
     first = min(replicas, key=compute_replica_order).index
-    if first in unavailable:
+    if first in down:
         return first, ()
-    held_by = tuple(sorted((waiting - due) & unavailable))
+    held_by = tuple(sorted(down - due))
     return (None if held_by and first not in begun else first), held_by
 
 

@@ -14,29 +14,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
-from typing import Final, TypeVar, dataclass_transform
+from typing import Final
 
 from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
 from rollouts.engine.references import MOST_PODS
+from rollouts.engine.values import value
 from rollouts.engine.workload import CliqueTemplate, GroupTemplate
 
 ENDED = frozenset({"Failed", "Succeeded"})
 """Phases of pods that will never serve again."""
 
 
-_T = TypeVar("_T")
-
-
-@dataclass_transform(frozen_default=True)
-def _view(cls: type[_T]) -> type[_T]:
-    """Make a class of views: values that the type checker keeps from being changed, and nobody else.
-
-    They are made by the thousand, and a frozen dataclass takes six times as long to make.
-    """
-    return dataclass(slots=True)(cls)
-
-
-@_view
+@value
 class CliqueView:
     """A PodClique with its pods; also one that does not exist yet, or no more."""
 
@@ -76,7 +65,7 @@ class CliqueView:
         return self.clique is None and not self.pods
 
 
-@_view
+@value
 class GroupReplica:
     """One replica of a scaling group: all its cliques, there or not."""
 
@@ -105,7 +94,7 @@ def view_group_replica(name: str, index: int, cliques: tuple[CliqueView, ...]) -
     return GroupReplica(name, index, cliques, available, outdated, leaving, scheduled)
 
 
-@_view
+@value
 class GroupView:
     """A scaling group with those of its replicas of which anything exists."""
 
@@ -152,7 +141,7 @@ def view_group(
     # fmt: on
 
 
-@_view
+@value
 class Replica:
     """One replica of the set."""
 

@@ -10,7 +10,6 @@ from rollouts.engine.order import (
     group_replica_update_order,
     pod_scale_in_order,
     pod_update_order,
-    replica_scale_in_order,
     replica_update_order,
 )
 
@@ -65,9 +64,8 @@ def test_set_replicas_go_unscheduled_then_breached_then_by_index() -> None:
     )
 
 
-def test_group_replicas_are_updated_from_the_bottom_and_scaled_in_from_the_top() -> None:
+def test_group_replicas_are_updated_from_the_bottom() -> None:
     assert sorted(range(4), key=group_replica_update_order) == [0, 1, 2, 3]
-    assert sorted(range(4), key=replica_scale_in_order) == [3, 2, 1, 0]
 
 
 def test_a_leaving_pod_is_neither_available_nor_scheduled() -> None:

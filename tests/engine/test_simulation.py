@@ -136,3 +136,14 @@ def test_a_whole_group_replica_is_counted_as_one() -> None:
     assert outcome.start["w-0-g"] == Tally("w-0-g", Kind.GROUP, 2, 2, 2, 0, 2)
     assert outcome.lowest == {"w": 1, "w-0-g": 1}
     assert (outcome.pods_created, outcome.pods_deleted) == (6, 6)
+
+
+def test_a_simulation_is_left_when_whoever_asked_has_enough() -> None:
+    wanted = workload(clique("a", 3))
+    observed = settled(wanted).world.observed()
+    changed = with_image(wanted, "app:v2")
+    whole = simulate(wanted, observed, changed, QUICK)
+    answers = iter([False] * 5 + [True])
+    part = simulate(wanted, observed, changed, QUICK, is_enough=lambda: next(answers))
+    assert (whole.end, part.end, part.passes) == (End.DONE, End.UNFINISHED, 6)
+    assert part.steps == whole.steps[: len(part.steps)]
