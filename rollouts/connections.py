@@ -16,6 +16,9 @@ from pathlib import Path
 
 from django.conf import settings
 from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from grove_ui.environment import Environment
 from rollouts import metrics
@@ -38,6 +41,16 @@ class ClusterEntry:
 def redis_client() -> Redis:
     """This process's Redis client."""
     return _redis_client(os.getpid())
+
+
+def async_redis_client() -> AsyncRedis:
+    """Return a new client for the event loop that asks; whoever has it closes it, and tries again where that helps."""
+    return AsyncRedis.from_url(
+        settings.REDIS_URL,
+        socket_timeout=_SECONDS_TO_ANSWER,
+        socket_connect_timeout=_SECONDS_TO_ANSWER,
+        retry=Retry(NoBackoff(), 0),
+    )
 
 
 def cluster_names() -> tuple[str, ...]:

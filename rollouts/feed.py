@@ -9,12 +9,14 @@ Writing never fails: without Redis nobody is shown anything live, and that is no
 
 import json
 import logging
+import re
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from redis import Redis, RedisError
+from redis.asyncio import Redis as AsyncRedis
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +29,7 @@ _STREAM: Final = "grove:feed"
 # At hundreds of changes a second this is most of a minute: longer than a browser takes to connect again.
 _ENTRIES_KEPT: Final = 20_000
 _ENTRIES_READ: Final = 1_000
+_ID: Final = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,11 @@ class Change:
     # Which of its parts changed, for example pods, status, timeline; none named: all of them.
     what: tuple[str, ...] = ()
     deleted: bool = False
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """What it is about."""
+        return self.cluster, self.kind, self.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +93,51 @@ def read(redis: Redis, after_id: str, *, block_ms: int | None = None) -> Reading
     Waits up to `block_ms` for something to come, which must be less than the client waits for an answer.
     """
     answer: Any = redis.xread({_STREAM: after_id}, count=_ENTRIES_READ, block=block_ms)
+    oldest: Any = redis.xrange(_STREAM, count=1)
+    return _make_reading(answer, oldest, after_id)
+
+
+async def latest_id_async(redis: AsyncRedis) -> str:
+    """Do what `latest_id` does, for those who wait for many things at once."""
+    newest: Any = await redis.xrevrange(_STREAM, count=1)
+    return newest[0][0].decode() if newest else START
+
+
+async def read_async(redis: AsyncRedis, after_id: str, *, block_ms: int | None = None) -> Reading:
+    """Do what `read` does, for those who wait for many things at once."""
+    answer: Any = await redis.xread({_STREAM: after_id}, count=_ENTRIES_READ, block=block_ms)
+    oldest: Any = await redis.xrange(_STREAM, count=1)
+    return _make_reading(answer, oldest, after_id)
+
+
+def is_id(text: str) -> bool:
+    """Whether a text can be the id of an entry.
+
+    >>> is_id("1700000000000-0"), is_id("0-0"), is_id("-"), is_id("yesterday"), is_id("1-1-1")
+    (True, True, False, False, False)
+    """
+    return _ID.fullmatch(text) is not None
+
+
+def combine(earlier: Change, later: Change) -> Change:
+    """Join two changes of the same thing; where one of them names no part, all parts changed."""
+    what = tuple(dict.fromkeys((*earlier.what, *later.what))) if earlier.what and later.what else ()
+    return replace(later, what=what)
+
+
+def _make_reading(answer: Any, oldest: Any, after_id: str) -> Reading:
     rows = answer[0][1] if answer else []
     entries = tuple((row_id.decode(), _parse(fields[b"change"])) for row_id, fields in rows)
-    return Reading(entries, missed=_reaches_not_back_to(redis, after_id))
-
-
-def _reaches_not_back_to(redis: Redis, after_id: str) -> bool:
-    if after_id == START:
-        return False
-    oldest: Any = redis.xrange(_STREAM, count=1)
-    return not oldest or _order(oldest[0][0].decode()) > _order(after_id)
+    reaches_back = after_id == START or (oldest and _order(oldest[0][0].decode()) <= _order(after_id))
+    return Reading(entries, missed=not reaches_back)
 
 
 def _merge(changes: Iterable[Change]) -> list[Change]:
-    """Join changes of the same thing; where one of them names no part, all parts changed."""
+    """Join changes of the same thing."""
     merged: dict[tuple[str, str, str], Change] = {}
     for change in changes:
-        place = (change.cluster, change.kind, change.key)
-        earlier = merged.get(place)
-        if earlier is None:
-            merged[place] = change
-            continue
-        what = tuple(dict.fromkeys((*earlier.what, *change.what))) if earlier.what and change.what else ()
-        merged[place] = replace(change, what=what)
+        earlier = merged.get(change.place)
+        merged[change.place] = change if earlier is None else combine(earlier, change)
     return list(merged.values())
 
 
