@@ -5,6 +5,6 @@ through a service or is put on record by `recording`; mirror, history and audit 
 enter is decided by `access.may_administer`, what they may do by the same permissions as everywhere.
 """
 
-from rollouts.admin import accounts, audit, clusters, grants, history, mirror, tokens
+from rollouts.admin import accounts, audit, clusters, grants, history, mirror, overrides, tokens
 
-__all__ = ["accounts", "audit", "clusters", "grants", "history", "mirror", "tokens"]
+__all__ = ["accounts", "audit", "clusters", "grants", "history", "mirror", "overrides", "tokens"]

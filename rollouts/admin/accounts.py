@@ -12,6 +12,7 @@ from django.contrib.auth.models import Group, Permission
 from django.db import transaction
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import BooleanRadioFilter, RelatedDropdownFilter
@@ -75,11 +76,11 @@ class UserAdmin(DjangoUserAdmin, RecordedTable):  # type: ignore[type-arg, misc]
     search_help_text = "Part of a name or an address"
     filter_horizontal = ()
     fieldsets = (
-        ("Account", {"fields": ("username", "password", "first_name", "last_name", "email")}),
+        ("Account", {"fields": ("username", "password_link", "first_name", "last_name", "email")}),
         ("What it may do", {"fields": ("is_active", "groups", "is_staff", "is_superuser")}),
         ("Times", {"fields": ("last_login", "date_joined")}),
     )
-    readonly_fields = ("last_login", "date_joined")
+    readonly_fields = ("password_link", "last_login", "date_joined")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Bring the groups along."""
@@ -132,11 +133,19 @@ class UserAdmin(DjangoUserAdmin, RecordedTable):  # type: ignore[type-arg, misc]
                 record(caller, Command.CHANGE_ACCOUNT, place, Result.DONE, detail=f"Set the password of {row}.")
         return response
 
-    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Offer the groups as boxes to tick."""
-        return super().formfield_for_manytomany(
-            db_field, request, **{**kwargs, "widget": UnfoldAdminCheckboxSelectMultiple()}
-        )
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Offer the groups as boxes to tick, and nothing else there."""
+        field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
+        if db_field.name == "groups":
+            field.widget = UnfoldAdminCheckboxSelectMultiple(choices=field.choices)
+            field.help_text = "Roles are what this version says; other groups are composed here."
+        return field
+
+    @admin.display(description="Password")
+    def password_link(self, row: User) -> Shown:
+        """Where a password is set; of the one there is, nothing is shown."""
+        words = "Set another one" if row.has_usable_password() else "None; set one"
+        return format_html('<a class="grove-link" href="../password/">{}</a>', words)
 
     @admin.display(description="Name", ordering="last_name")
     def full_name(self, row: User) -> str:

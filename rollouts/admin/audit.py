@@ -28,7 +28,7 @@ class AuditEntryAdmin(ReadOnlyTable):
     """Commands, one entry each."""
 
     left_out_of_lists = ("before", "after", "begun__before", "begun__after")
-    list_display = ("moment", "actor", "what", "where", "came_out", "detail", "door", "source_ip")
+    list_display = ("moment", "actor", "what", "where", "came_out", "detail", "door", "origin")
     list_select_related = ("begun",)
     list_filter = (
         *(("result", ValueFilter), ("command", ValueFilter), ("actor", ValueFilter), ("via", ValueFilter)),
@@ -39,7 +39,7 @@ class AuditEntryAdmin(ReadOnlyTable):
     date_hierarchy = "at"
     change_list_template = "admin/audit_list.html"
     fieldsets = (
-        ("Who", {"fields": ("actor", "token", "door", "source_ip", "request_id")}),
+        ("Who", {"fields": ("actor", "token", "door", "origin", "request_id")}),
         ("What", {"fields": ("moment", "began", "what", "where", "came_out", "detail")}),
         ("Before and after", {"fields": ("was", "became")}),
     )
@@ -95,6 +95,11 @@ class AuditEntryAdmin(ReadOnlyTable):
     def door(self, row: AuditEntry) -> str:
         """The door it came by."""
         return row.via or "–"
+
+    @admin.display(description="From", ordering="source_ip")
+    def origin(self, row: AuditEntry) -> str:
+        """The address it came from."""
+        return row.source_ip or "–"
 
     @admin.display(description="Before")
     def was(self, row: AuditEntry) -> Shown:

@@ -9,24 +9,25 @@ from django.db.models import F, Q
 from django.http import HttpRequest
 from django.utils import timezone
 
-from rollouts.models import AuditEntry, Cluster, StrategyOverride
+from rollouts import access
+from rollouts.models import Cluster, StrategyOverride
+from rollouts.selectors.audit import AuditFilters, audit_rows
 
 _SHOWN = 8
 
 
 def describe(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Return the context of the first page."""
-    user = request.user
+    context = {**context, "title": "Overview"}
+    if not access.may_see(request.user):
+        return context
     now = timezone.now()
     in_force = StrategyOverride.objects.filter(Q(expires_at=None) | Q(expires_at__gt=now)).select_related("author")
     soonest = in_force.order_by(F("expires_at").asc(nulls_last=True))
     return {
         **context,
-        "title": "Overview",
-        "overrides": list(soonest[: _SHOWN + 1]) if user.has_perm("rollouts.view_strategyoverride") else None,
-        "clusters": list(Cluster.objects.order_by("name")) if user.has_perm("rollouts.view_cluster") else None,
-        "entries": list(AuditEntry.objects.defer("before", "after")[:_SHOWN])
-        if user.has_perm("rollouts.view_auditentry")
-        else None,
+        "overrides": list(soonest[: _SHOWN + 1]),
+        "clusters": list(Cluster.objects.order_by("name")),
+        "entries": list(audit_rows(AuditFilters()).defer("before", "after", "begun__before", "begun__after")[:_SHOWN]),
         "shown": _SHOWN,
     }

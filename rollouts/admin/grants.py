@@ -22,13 +22,17 @@ from rollouts.models import NamespaceGrant
 Shown = str | SafeString
 
 
-def make_cluster_field(known: str = "") -> forms.ChoiceField:
-    """Return a field to choose a configured cluster by, or any; one that was chosen earlier stays a choice."""
+def list_clusters() -> tuple[str, ...]:
+    """Return the names of the configured clusters; none while the settings are wrong."""
     try:
-        names = cluster_names()
+        return cluster_names()
     except Misconfigured:
-        names = ()
-    choices = [("", "any cluster"), *((name, name) for name in dict.fromkeys([*names, known]) if name)]
+        return ()
+
+
+def make_cluster_field() -> forms.ChoiceField:
+    """Return a field to choose a configured cluster by, or any."""
+    choices = [("", "any cluster"), *((name, name) for name in list_clusters())]
     return forms.ChoiceField(choices=choices, required=False, widget=UnfoldAdminSelectWidget())
 
 

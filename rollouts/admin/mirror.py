@@ -80,7 +80,7 @@ class WorkloadAdmin(_Mirrored):
             return show_pill("leaving", "warn")
         if row.stuck_reason:
             return show_pill(row.stuck_reason, "warn")
-        return show_pill(row.progressing_reason, "good" if row.update_ended_at else "info")
+        return show_pill(row.progressing_reason, "good" if row.progressing_reason == "Complete" else "info")
 
     @admin.display(description="Generation hash", ordering="generation_hash")
     def hash(self, row: Workload) -> Shown:

@@ -13,7 +13,6 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
-from django.utils.timesince import timesince
 
 NOTHING = "–"
 
@@ -24,11 +23,28 @@ def show_time(at: datetime | float | None) -> str | SafeString:
         return NOTHING
     moment = datetime.fromtimestamp(at, UTC) if isinstance(at, float | int) else at
     now = datetime.now(UTC)
-    words = f"in {timesince(now, moment)}" if moment > now else f"{timesince(moment, now)} ago"
+    words = _render_distance((moment - now).total_seconds())
     exact = moment.astimezone(UTC)
     return format_html(
         '<time datetime="{}" title="{}">{}</time>', exact.isoformat(), f"{exact:%Y-%m-%d %H:%M:%S} UTC", words
     )
+
+
+def _render_distance(seconds: float) -> str:
+    """Say how far away a moment is, as exactly as anybody wants to know.
+
+    >>> _render_distance(-40), _render_distance(-7000), _render_distance(3 * 86400 + 5)
+    ('40 s ago', '1 h 56 min ago', 'in 3 d 0 h')
+    """
+    distance = int(abs(seconds))
+    days, hours, minutes = distance // 86400, distance // 3600, distance // 60
+    if days:
+        words = f"{days} d {hours % 24} h"
+    elif hours:
+        words = f"{hours} h {minutes % 60} min"
+    else:
+        words = f"{minutes} min" if minutes else f"{distance} s"
+    return f"in {words}" if seconds > 0 else f"{words} ago"
 
 
 def show_pill(text: str, kind: str = "plain") -> str | SafeString:

@@ -11,12 +11,13 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 
+from rollouts import access
+
 
 class Table(ModelAdmin):
     """A table of the admin site."""
 
     list_per_page = 50
-    show_full_result_count = False
     show_facets = ShowFacets.NEVER
     list_fullwidth = True
     list_filter_sheet = True
@@ -47,6 +48,14 @@ class ReadOnlyTable(Table):
     """A table that nobody changes here."""
 
     actions: Any = None
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whoever may see workloads."""
+        return access.may_see(request.user)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Whoever may see workloads."""
+        return self.has_view_permission(request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Nobody."""

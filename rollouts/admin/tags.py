@@ -6,6 +6,8 @@ from django import template
 from django.db.models import Model
 
 from rollouts.admin import rendering
+from rollouts.admin.check_table import CheckTable, make_table
+from rollouts.admin.override_form import OverrideForm
 from rollouts.admin.words import render_sets, render_whom
 from rollouts.models import AuditEntry, Cluster, StrategyOverride
 
@@ -57,3 +59,16 @@ def show_result(row: AuditEntry) -> str:
     """Show what came of a command."""
     kinds = {AuditEntry.Result.DONE: "good", AuditEntry.Result.BEGUN: "info"}
     return rendering.show_pill(row.result, kinds.get(AuditEntry.Result(row.result), "warn"))
+
+
+@register.filter
+def check_table(form: OverrideForm) -> CheckTable | None:
+    """Return what the check of a form that was sent has found."""
+    return make_table(form.check_result) if form.check_result else None
+
+
+@register.simple_tag
+def override_document(value: Any, other: Any) -> str:
+    """Show what an entry tells of an override as far as it differs from what was before or came after."""
+    differs = {name: part for name, part in (value or {}).items() if name != "id" and part != (other or {}).get(name)}
+    return rendering.show_document({name: part for name, part in differs.items() if part not in ("", {}, None)})

@@ -1,0 +1,248 @@
+"""Strategy overrides: made, changed and ended here, with what they would do shown while they are written."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.template.loader import render_to_string
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.safestring import SafeString
+from unfold.contrib.filters.admin import DropdownFilter, RelatedDropdownFilter
+
+from rollouts import access
+from rollouts.admin.check_table import list_components, make_table
+from rollouts.admin.confirming import Question, confirm
+from rollouts.admin.filters import ValueFilter
+from rollouts.admin.override_form import OverrideForm
+from rollouts.admin.rendering import show_pill, show_time
+from rollouts.admin.site import site
+from rollouts.admin.tables import Table
+from rollouts.admin.words import render_sets, render_whom
+from rollouts.audit import Via, caller_of, require
+from rollouts.commands import Command
+from rollouts.models import StrategyOverride
+from rollouts.refusals import CommandRefused, NotAllowed
+from rollouts.selectors.audit import audit_of_override
+from rollouts.services.overrides import is_in_force, override_change, override_create, override_end
+
+Shown = str | SafeString
+
+_IN_FORCE, _ENDED = "in-force", "ended"
+
+
+class _StateFilter(DropdownFilter):
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(_IN_FORCE, "in force"), (_ENDED, "ended")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[StrategyOverride]) -> QuerySet[StrategyOverride]:
+        counts = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
+        chosen = {_IN_FORCE: counts, _ENDED: ~counts}.get(self.value() or "")
+        return queryset if chosen is None else queryset.filter(chosen)
+
+
+@admin.register(StrategyOverride, site=site)
+class StrategyOverrideAdmin(Table):
+    """Overrides, those that have ended as history."""
+
+    form = OverrideForm
+    actions = ("end",)
+    list_display = ("whom", "sets", "why", "author", "state", "ends", "since")
+    list_select_related = ("author",)
+    list_filter = (
+        *(_StateFilter, ("cluster", ValueFilter), ("namespace", ValueFilter)),
+        ("author", RelatedDropdownFilter),
+    )
+    search_fields = ("reason", "namespace", "name")
+    search_help_text = "Part of a reason, a namespace or the name of a workload"
+    change_form_template = "admin/override_page.html"
+
+    # ---- who may
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whoever may see strategies may see what overrides them."""
+        return access.may_see(request.user)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Whoever may see strategies may see what overrides them."""
+        return self.has_view_permission(request)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Whether there is a place for which somebody may put one in force."""
+        return _may(request, Command.CREATE_OVERRIDE)
+
+    def has_change_permission(self, request: HttpRequest, obj: StrategyOverride | None = None) -> bool:
+        """Whether somebody may change it; one that has ended is history."""
+        return _may(request, Command.CHANGE_OVERRIDE, obj) and (obj is None or is_in_force(obj))
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody: they are ended, and stay as history."""
+        return False
+
+    def has_end_permission(self, request: HttpRequest, obj: StrategyOverride | None = None) -> bool:
+        """Whether somebody may end it."""
+        return _may(request, Command.END_OVERRIDE, obj) and (obj is None or is_in_force(obj))
+
+    # ---- pages
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the live check, and the page that asks before it ends one."""
+        view = self.admin_site.admin_view
+        return [
+            path("check/", view(self.check_view), name="rollouts_strategyoverride_check"),
+            path("<int:pk>/end/", view(self.end_view), name="rollouts_strategyoverride_end"),
+            *super().get_urls(),
+        ]
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Of one that cannot be changed, say what it says."""
+        editable = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)
+        fields = (
+            tuple(OverrideForm.base_fields) if editable else ("whom", "sets", "why", "author", "state", "ends", "since")
+        )
+        return ((None, {"fields": fields}),)
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        """Show the form, or hand what was sent over to the service, which has transactions of its own."""
+        row = _find(object_id)
+        context = {
+            **(extra_context or {}),
+            "check_url": reverse("admin:rollouts_strategyoverride_check"),
+            "may_end": row is not None and self.has_end_permission(request, row),
+            "entries": audit_of_override(row.pk) if row else (),
+            "is_form": self.has_change_permission(request, row) if row else True,
+            "show_save_and_continue": False,
+            "show_save_and_add_another": False,
+        }
+        if request.method != "POST":
+            return super().changeform_view(request, object_id, form_url, context)
+        try:
+            # Without the transaction that Django would open around it.
+            return self._changeform_view(request, object_id, form_url, context)  # type: ignore[attr-defined]
+        except CommandRefused as refusal:
+            messages.error(request, refusal.sentence)
+            return HttpResponseRedirect(request.get_full_path())
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Put the draft in force."""
+        caller = caller_of(request, Via.ADMIN)
+        if change:
+            result = override_change(caller, obj.pk, form.draft, form.cleaned_data.get("version") or None)
+        else:
+            result = override_create(caller, form.draft)
+            obj.pk = result.override.pk
+        obj.refresh_from_db()
+        messages.success(request, f"Override {obj.pk} is in force. {make_table(result.check).summary}")
+        for warning in result.check.warnings:
+            messages.warning(request, f"{warning.message[:1].upper()}{warning.message[1:]}.")
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+        """Go on to the list; what is to be said has been said."""
+        return HttpResponseRedirect(reverse("admin:rollouts_strategyoverride_changelist"))
+
+    def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
+        """Go on to the list; what is to be said has been said."""
+        return HttpResponseRedirect(reverse("admin:rollouts_strategyoverride_changelist"))
+
+    def check_view(self, request: HttpRequest) -> HttpResponse:
+        """Say what the form as it is typed would do."""
+        row = _find(request.GET.get("override"))
+        command = Command.CHANGE_OVERRIDE if row else Command.CREATE_OVERRIDE
+        if request.method != "POST" or not _may(request, command):
+            return JsonResponse({"sentence": f"You may not {command.label}."}, status=403)
+        form = OverrideForm(request.POST, instance=row)
+        form.is_valid()
+        found = form.check_result
+        errors = {name: [str(error) for error in errors] for name, errors in form.errors.items()}
+        whole = [*errors.pop("__all__", []), *_find_refusal(request, command, form)]
+        context = {"table": make_table(found) if found else None, "errors": errors, "whole": whole}
+        html = render_to_string("admin/override_check.html", context)
+        return JsonResponse({"html": html, "errors": errors, "components": list_components(found) if found else []})
+
+    def end_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Ask, then end."""
+        row = StrategyOverride.objects.filter(pk=pk).first()
+        back = reverse("admin:rollouts_strategyoverride_changelist")
+        if row is None or not self.has_end_permission(request, row):
+            return HttpResponseRedirect(back)
+        if request.method == "POST":
+            self._end(request, [row])
+            return HttpResponseRedirect(back)
+        text = f"{render_sets(row)} for {render_whom(row)}: workloads are updated as they say themselves from then on."
+        back = reverse("admin:rollouts_strategyoverride_change", args=[pk])
+        return confirm(self, request, Question(f"End override {pk} now?", text, "End it", back))
+
+    @admin.action(description="End the chosen overrides now", permissions=["end"])
+    def end(self, request: HttpRequest, queryset: QuerySet[StrategyOverride]) -> None:
+        """End overrides."""
+        self._end(request, queryset)
+
+    def _end(self, request: HttpRequest, rows: Any) -> None:
+        for row in rows:
+            try:
+                override_end(caller_of(request, Via.ADMIN), row.pk)
+            except CommandRefused as refusal:
+                messages.error(request, refusal.sentence)
+            else:
+                messages.success(request, f"Override {row.pk} has ended.")
+
+    # ---- columns
+
+    @admin.display(description="Whom")
+    def whom(self, row: StrategyOverride) -> str:
+        """Whom it hits."""
+        return render_whom(row)
+
+    @admin.display(description="Sets")
+    def sets(self, row: StrategyOverride) -> str:
+        """What it sets."""
+        return render_sets(row)
+
+    @admin.display(description="Why", ordering="reason")
+    def why(self, row: StrategyOverride) -> str:
+        """What it is good for."""
+        return row.reason
+
+    @admin.display(description="State", ordering="expires_at")
+    def state(self, row: StrategyOverride) -> Shown:
+        """Whether it counts."""
+        return show_pill("in force", "good") if is_in_force(row) else show_pill("ended", "plain")
+
+    @admin.display(description="Ends", ordering="expires_at")
+    def ends(self, row: StrategyOverride) -> Shown:
+        """Until when it counts."""
+        return show_time(row.expires_at) if row.expires_at else "never"
+
+    @admin.display(description="Created", ordering="created")
+    def since(self, row: StrategyOverride) -> Shown:
+        """Since when it counts."""
+        return show_time(row.created)
+
+
+def _find(number: str | None) -> StrategyOverride | None:
+    return StrategyOverride.objects.filter(pk=int(number)).first() if number and number.isdecimal() else None
+
+
+def _may(request: HttpRequest, command: Command, row: StrategyOverride | None = None) -> bool:
+    """Say whether somebody may, here or, of no one in particular, somewhere."""
+    cluster, namespace = (row.cluster, row.namespace) if row else ("", "")
+    refusal = access.find_refusal(request.user, command, cluster, namespace)
+    return refusal is None or (row is None and refusal.reason is access.Reason.GRANT_MISSING)
+
+
+def _find_refusal(request: HttpRequest, command: Command, form: OverrideForm) -> list[str]:
+    try:
+        require(caller_of(request, Via.ADMIN), command, form.draft.place)
+    except NotAllowed as refusal:
+        return [refusal.sentence]
+    return []
