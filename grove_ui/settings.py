@@ -33,6 +33,8 @@ SECURE_HSTS_PRELOAD = ENVIRONMENT.https
 SECURE_REFERRER_POLICY = "same-origin"
 SESSION_COOKIE_SECURE = ENVIRONMENT.https
 SESSION_COOKIE_HTTPONLY = True
+# A working day: roles that an identity provider takes back are gone with the next sign-in.
+SESSION_COOKIE_AGE = 12 * 3600
 CSRF_COOKIE_SECURE = ENVIRONMENT.https
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY: dict[str, Any] = {
@@ -178,6 +180,10 @@ SPECTACULAR_SETTINGS = {
         "number": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
     },
 }
+
+# Somebody who watches the feed hears something this often, and is asked this often whether they still may.
+FEED_HEARTBEAT_SECONDS = 15.0
+FEED_RECHECK_SECONDS = 60.0
 
 # --- Database ---------------------------------------------------------------------------------------------------------
 
