@@ -6,18 +6,29 @@ Everything that is refused is raised there and becomes problem+json. All command
 """
 
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 from django.http import HttpResponse
 from django.urls import path
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from rollouts.api.bodies import Body, ChangedAnswer, ImagesBody, RestartBody, RollBackBody, ScaleBody
-from rollouts.api.etags import read_expected, render_etag
+from rollouts.api.etags import read_expected, read_must_be_new, render_etag
 from rollouts.api.idempotency import answer_once
-from rollouts.api.parsers import MOST_BYTES, StrictJSONParser, TooLarge
+from rollouts.api.parsers import (
+    MOST_BYTES,
+    ApplyYAMLParser,
+    FormerYAMLParser,
+    StrictJSONParser,
+    TextYAMLParser,
+    TooLarge,
+    YAMLParser,
+)
 from rollouts.api.paths import WORKLOAD
 from rollouts.api.problems import BadQuery, Flaw
 from rollouts.api.rendering import CONTENT_TYPE, render_json
@@ -26,6 +37,7 @@ from rollouts.commands import Place
 from rollouts.engine.edits import Image
 from rollouts.engine.findings import Finding
 from rollouts.services import workloads
+from rollouts.services.applying import workload_apply
 from rollouts.services.changing import Changed
 
 
@@ -65,7 +77,7 @@ def describe_command(
 class CommandView(APIView):
     """A command to a workload."""
 
-    parser_classes = (StrictJSONParser,)
+    parser_classes: tuple[type[BaseParser], ...] = (StrictJSONParser,)
     flags: tuple[str, ...] = ("dry_run",)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -111,6 +123,42 @@ class ImagesView(CommandView):
         return self.command(lambda caller, terms: workloads.workload_set_images(caller, place, images, **terms))
 
 
+class ApplyView(CommandView):
+    """Manifests."""
+
+    parser_classes = (StrictJSONParser, YAMLParser, ApplyYAMLParser, FormerYAMLParser, TextYAMLParser)
+    flags = ("dry_run", "force")
+
+    @extend_schema(
+        operation_id="workload_apply",
+        tags=["commands"],
+        request={"application/json": OpenApiTypes.OBJECT, "application/yaml": OpenApiTypes.OBJECT},
+        responses={200: ChangedAnswer, 201: ChangedAnswer},
+        parameters=[
+            *_HEADERS,
+            OpenApiParameter(
+                "If-None-Match",
+                {"type": "string", "enum": ["*"]},
+                OpenApiParameter.HEADER,
+                description="The workload must be new.",
+            ),
+            _DRY_RUN,
+            flag_parameter("force", "Take over fields that others hold with another value."),
+        ],
+    )
+    def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Apply a manifest, as YAML or JSON: the workload is created, or carries these fields from now on.
+
+        What was applied here before and is left out now is removed; what others wrote stays (server-side apply). A
+        manifest as it was shown here can be sent back: what is hidden in it is put back.
+        """
+        place, manifest = Place(cluster, namespace, name), request.data
+        force, must_be_new = self.flag("force"), read_must_be_new(request)
+        return self.command(
+            lambda caller, terms: workload_apply(caller, place, manifest, force=force, must_be_new=must_be_new, **terms)
+        )
+
+
 class ScaleView(CommandView):
     """Replicas."""
 
@@ -153,6 +201,8 @@ def changed_response(request: Request, changed: Changed) -> HttpResponse:
         "request_id": getattr(request, "request_id", ""),
     }
     response = json_response(body)
+    if changed.is_new and not changed.is_dry_run:
+        response.status_code = HTTPStatus.CREATED
     response["ETag"] = render_etag(changed.version)
     return response
 
@@ -173,6 +223,7 @@ def render_findings(findings: Sequence[Finding]) -> list[dict[str, str]]:
 
 
 urlpatterns = [
+    path(f"{WORKLOAD}apply/", ApplyView.as_view(), name="workload-apply"),
     path(f"{WORKLOAD}images/", ImagesView.as_view(), name="workload-images"),
     path(f"{WORKLOAD}scale/", ScaleView.as_view(), name="workload-scale"),
     path(f"{WORKLOAD}restart/", RestartView.as_view(), name="workload-restart"),

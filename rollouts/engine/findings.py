@@ -75,6 +75,7 @@ class Code(StrEnum):
     UNKNOWN_COMPONENT = "UnknownComponent"
     INVALID_IMAGE = "InvalidImage"
     REFUSED_BY_CLUSTER = "RefusedByCluster"
+    FIELD_HELD = "FieldHeld"
     # Strategy overrides
     SETS_NOTHING = "SetsNothing"
     HITS_NOTHING = "HitsNothing"

@@ -125,9 +125,7 @@ def describe(before: Obj, after: Obj) -> tuple[Change, ...]:
 def on_record(obj: Obj | None, changes: Iterable[Change], side: str) -> dict[str, Any]:
     """Return one side of a change as the audit keeps it; the version leads from one command to the next."""
     fields = {change.field: getattr(change, side) for change in changes}
-    return (
-        {"fields": fields} if obj is None else {"version": version_in(obj) if obj["metadata"] else "", "fields": fields}
-    )
+    return {"version": version_in(obj), "fields": fields} if obj and obj["metadata"] else {"fields": fields}
 
 
 def _written(obj: Obj) -> Obj:

@@ -1,0 +1,280 @@
+"""Manifests applied: fields of ours and of others, what was hidden, what is new, and lost races."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from rollouts.audit import Caller
+from rollouts.cluster import NotFound, Obj
+from rollouts.cluster.resources import PODCLIQUESETS
+from rollouts.commands import Place
+from rollouts.engine.edits import Image
+from rollouts.engine.findings import Code
+from rollouts.masking import MARK, mask_manifest
+from rollouts.models import AuditEntry
+from rollouts.refusals import Contradiction, Invalid, NotThere, RaceLost
+from rollouts.services import applying
+from rollouts.services.applying import workload_apply
+from rollouts.services.workloads import workload_set_images
+from tests.commands.conftest import ONE_REPLICA
+from tests.commands.stage import Stage
+from tests.deploy.manifests import edited
+from tests.engine.manifests import small
+
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+
+ENV = "spec.template.cliques.0.spec.podSpec.containers.0.env"
+IMAGE = "spec.template.cliques.0.spec.podSpec.containers.0.image"
+
+
+def manifest(edits: dict[str, Any] | None = None) -> Obj:
+    """Return a manifest without a namespace, as people keep it in a file."""
+    return small({**ONE_REPLICA, **(edits or {})})
+
+
+@pytest.fixture
+def place(stage: Stage) -> Place:
+    """The place of a workload that is not there yet."""
+    return Place(stage.cluster_name, stage.namespace, "fresh")
+
+
+@pytest.fixture
+def applied(stage: Stage, caller: Caller, place: Place) -> Obj:
+    """A workload that was applied, with a secret in it."""
+    secret = [{"name": "API_TOKEN", "value": "s3cret-of-ours"}, {"name": "NCCL_DEBUG", "value": "INFO"}]
+    workload_apply(caller, place, manifest({"metadata.name": "fresh", ENV: secret}))
+    return stored(stage)
+
+
+def stored(stage: Stage, name: str = "fresh") -> Obj:
+    """Return what the cluster has."""
+    return stage.cluster.get(PODCLIQUESETS, name, namespace=stage.namespace)
+
+
+def test_a_manifest_of_something_new_creates_it(stage: Stage, caller: Caller, place: Place) -> None:
+    changed = workload_apply(caller, place, manifest({"metadata.name": "fresh"}))
+    assert changed.is_new
+    obj = stored(stage)
+    assert changed.version == f"{obj['metadata']['uid']}.{obj['metadata']['generation']}"
+    assert [entry.result for entry in AuditEntry.objects.order_by("id")] == ["Begun", "Done"]
+
+
+def test_what_was_applied_before_and_is_left_out_is_removed(
+    stage: Stage, caller: Caller, place: Place, applied: Obj
+) -> None:
+    changed = workload_apply(caller, place, manifest({"metadata.name": "fresh", "spec.replicas": 2}))
+    assert not changed.is_new
+    assert {one.field for one in changed.changes} == {
+        "spec.replicas",
+        "spec.template.cliques[0].spec.podSpec.containers[0].env",
+    }
+    obj = stored(stage)
+    assert obj["spec"]["replicas"] == 2
+    assert "env" not in obj["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]
+    assert "s3cret" not in str([(entry.before, entry.after, entry.detail) for entry in AuditEntry.objects.all()])
+
+
+def test_applying_the_same_again_changes_nothing(stage: Stage, caller: Caller, place: Place, applied: Obj) -> None:
+    env = applied["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["env"]
+    changed = workload_apply(caller, place, manifest({"metadata.name": "fresh", ENV: env}))
+    assert changed.changes == ()
+    assert stored(stage)["metadata"]["generation"] == applied["metadata"]["generation"]
+
+
+def test_a_dry_run_tells_the_difference_and_changes_nothing(
+    stage: Stage, caller: Caller, place: Place, applied: Obj
+) -> None:
+    entries = AuditEntry.objects.count()
+    changed = workload_apply(caller, place, manifest({"metadata.name": "fresh", IMAGE: "app:v9"}), dry_run=True)
+    told = {one.field: one.after for one in changed.changes}
+    assert told["spec.template.cliques[0].spec.podSpec.containers[0].image"] == "app:v9"
+    assert "s3cret" not in repr(changed)
+    assert stored(stage) == applied
+    assert AuditEntry.objects.count() == entries
+
+
+def test_a_dry_run_of_something_new_creates_nothing(stage: Stage, caller: Caller, place: Place) -> None:
+    changed = workload_apply(caller, place, manifest({"metadata.name": "fresh"}), dry_run=True)
+    assert changed.is_new
+    with pytest.raises(NotFound):
+        stored(stage)
+
+
+# ---- what was hidden
+
+
+def test_a_manifest_as_it_was_shown_can_be_sent_back(stage: Stage, caller: Caller, place: Place, applied: Obj) -> None:
+    shown = mask_manifest(applied)
+    assert MARK.search(str(shown))
+    shown["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["image"] = "app:v7"
+    changed = workload_apply(caller, place, shown)
+    assert [one.field for one in changed.changes] == ["spec.template.cliques[0].spec.podSpec.containers[0].image"]
+    container = stored(stage)["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]
+    assert container["env"][0]["value"] == "s3cret-of-ours"
+
+
+def test_a_mark_that_stands_for_nothing_there_is_refused(
+    stage: Stage, caller: Caller, place: Place, applied: Obj
+) -> None:
+    shown = mask_manifest(applied)
+    env = shown["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["env"]
+    env[1] = {"name": "NCCL_DEBUG", "value": env[0]["value"]}  # to where it would be shown
+    with pytest.raises(Invalid) as refusal:
+        workload_apply(caller, place, shown)
+    assert [one.field for one in refusal.value.findings] == [
+        "spec.template.cliques[0].spec.podSpec.containers[0].env[1].value"
+    ]
+    assert stored(stage) == applied
+
+
+def test_what_was_read_and_sent_back_is_meant_for_the_state_it_was_read_in(
+    stage: Stage, caller: Caller, place: Place, applied: Obj
+) -> None:
+    shown = mask_manifest(applied)
+    workload_set_images(caller, place, [Image("frontend", "app:v5")])
+    before = stored(stage)
+    with pytest.raises(RaceLost):
+        workload_apply(caller, place, shown)
+    assert stored(stage) == before
+
+
+# ---- fields of others
+
+
+def test_what_others_hold_is_refused_with_who_it_is_and_taken_by_force(
+    stage: Stage, caller: Caller, place: Place, applied: Obj
+) -> None:
+    theirs = {"metadata": {"name": "fresh", "namespace": stage.namespace}, "spec": {"replicas": 4}}
+    theirs["spec"] = {**applied["spec"], "replicas": 4}
+    stage.cluster.apply(PODCLIQUESETS, theirs, field_manager="somebody", force=True)
+    before = stored(stage)
+    with pytest.raises(Contradiction) as refusal:
+        workload_apply(caller, place, manifest({"metadata.name": "fresh", "spec.replicas": 2}))
+    (finding,) = refusal.value.findings
+    assert (finding.field, finding.code) == ("spec.replicas", Code.FIELD_HELD)
+    assert "somebody" in finding.message
+    assert stored(stage) == before
+    workload_apply(caller, place, manifest({"metadata.name": "fresh", "spec.replicas": 2}), force=True)
+    assert stored(stage)["spec"]["replicas"] == 2
+
+
+def test_what_our_own_commands_wrote_is_no_conflict(stage: Stage, caller: Caller, place: Place, applied: Obj) -> None:
+    workload_set_images(caller, place, [Image("frontend", "app:v5")])
+    workload_apply(caller, place, manifest({"metadata.name": "fresh"}))
+    clique = stored(stage)["spec"]["template"]["cliques"][0]
+    assert clique["spec"]["podSpec"]["containers"][0]["image"] == "ghcr.io/example/app:v1"
+
+
+# ---- races
+
+
+def test_it_must_be_new_when_the_caller_says_so(stage: Stage, caller: Caller, place: Place) -> None:
+    workload_apply(caller, place, manifest({"metadata.name": "fresh"}), must_be_new=True)
+    before = stored(stage)
+    with pytest.raises(RaceLost, match="already"):
+        workload_apply(caller, place, manifest({"metadata.name": "fresh", "spec.replicas": 2}), must_be_new=True)
+    assert stored(stage) == before
+
+
+def test_what_is_gone_is_not_made_anew_for_who_saw_it(stage: Stage, caller: Caller, place: Place) -> None:
+    with pytest.raises(RaceLost, match="not there"):
+        workload_apply(caller, place, manifest({"metadata.name": "fresh"}), expected='"some.1"')
+    with pytest.raises(NotFound):
+        stored(stage)
+
+
+def test_an_old_state_loses_and_statuses_do_not_matter(
+    stage: Stage, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = stage.version()
+    interrupt(monkeypatch, stage.write_status, times=3)
+    wanted = manifest({"spec.replicas": 2})
+    workload_apply(caller, stage.place, wanted, expected=seen, force=True)
+    assert stage.spec()["replicas"] == 2
+    with pytest.raises(RaceLost):
+        workload_apply(caller, stage.place, wanted, expected=seen, force=True)
+
+
+def test_an_edit_in_between_is_not_overwritten(stage: Stage, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = stage.version()
+    interrupt(monkeypatch, lambda: stage.edit_elsewhere(replicas=7), times=1)
+    with pytest.raises(RaceLost) as lost:
+        workload_apply(caller, stage.place, manifest({"spec.replicas": 2}), expected=seen, force=True)
+    assert "spec.replicas" in lost.value.changed
+    assert stage.spec()["replicas"] == 7
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, act: Any, times: int) -> None:
+    """Have something happen before each of the first times that something is sent in earnest."""
+    send, acts = applying._Application._send, [act] * times
+
+    def late(self: Any, live: Any, *, dry_run: bool) -> Any:
+        if acts and not dry_run:
+            acts.pop()()
+        return send(self, live, dry_run=dry_run)
+
+    monkeypatch.setattr(applying._Application, "_send", late)
+
+
+# ---- what is refused
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "no object": ([], ""),
+    "a text": ("x", ""),
+    "metadata of the wrong kind": ({"metadata": 7}, "metadata"),
+    "another kind": ({"kind": "Deployment"}, "kind"),
+    "another version": ({"apiVersion": "v1"}, "apiVersion"),
+    "another name": ({"metadata.name": "other"}, "metadata.name"),
+    "another namespace": ({"metadata.namespace": "other"}, "metadata.namespace"),
+    "a field that nobody knows": ({"spec.replica": 1}, "spec.replica"),
+    "a number in quotes": ({"spec.replicas": "2"}, "spec.replicas"),
+    "a negative number": ({"spec.replicas": -2}, "spec.replicas"),
+    "a template of the wrong kind": ({"spec.template": 7}, "spec.template"),
+    "a budget of nothing": (
+        {"spec.template.cliques.0.updateStrategy": {"maxUnavailable": 0}},
+        "spec.template.cliques[0].updateStrategy",
+    ),
+    "what may not change": ({"spec.template.cliques.0.name": "web"}, "spec.template.cliques"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_breaks_a_rule_changes_nothing_and_names_the_field(name: str, stage: Stage, caller: Caller) -> None:
+    change, field = REFUSED[name]
+    before = copy.deepcopy(stage.stored())
+    wanted = manifest(change) if isinstance(change, dict) else change
+    with pytest.raises(Invalid) as refusal:
+        workload_apply(caller, stage.place, wanted, force=True)
+    assert any(one.field.startswith(field) for one in refusal.value.findings), refusal.value.findings
+    assert stage.stored() == before
+    assert [entry.result for entry in AuditEntry.objects.all()] == ["Refused"]
+
+
+def test_a_new_workload_is_told_everything_that_is_wrong_with_it(caller: Caller, place: Place) -> None:
+    wrong = {"spec.replicas": -1, "spec.template.cliques.0.spec.replicas": 0, "metadata.name": "fresh"}
+    with pytest.raises(Invalid) as refusal:
+        workload_apply(caller, place, manifest(wrong))
+    assert {one.field for one in refusal.value.findings} >= {
+        "spec.replicas",
+        "spec.template.cliques[0].spec.replicas",
+    }
+
+
+def test_a_namespace_that_is_not_there_is_named(stage: Stage, caller: Caller) -> None:
+    place = Place(stage.cluster_name, "nowhere", "chat")
+    with pytest.raises(NotThere, match="nowhere"):
+        workload_apply(caller, place, edited(manifest(), {"metadata.name": "chat"}))
+
+
+def test_the_clusters_own_words_hide_what_is_secret(stage: Stage, caller: Caller) -> None:
+    env = [{"name": "API_TOKEN", "value": "s3cret-of-ours"}]
+    # Servers quote the value of a label that they refuse.
+    labels = {"metadata.labels": {"a": "-s3cret-of-ours-"}}
+    with pytest.raises(Invalid) as refusal:
+        workload_apply(caller, stage.place, manifest({ENV: env, **labels}), force=True)
+    told = refusal.value.sentence + str(refusal.value.findings)
+    assert "s3cret" not in told
+    assert "hidden" in told
+    assert "s3cret" not in AuditEntry.objects.get().detail
