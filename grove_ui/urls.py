@@ -5,11 +5,13 @@ from django.urls import include, path, re_path
 
 from rollouts.admin.site import site
 from rollouts.api import problems
-from rollouts.web import metrics, pages
+from rollouts.web import metrics, pages, sign_in
 
 urlpatterns = [
     path("", pages.home, name="home"),
-    path("sign-in/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("sign-in/", sign_in.SignInView.as_view(), name="login"),
+    path("sign-in/sso/", sign_in.sso_set_out, name="sso"),
+    path("sign-in/sso/done/", sign_in.sso_come_back, name="sso-done"),
     path("sign-out/", auth.LogoutView.as_view(), name="logout"),
     path("admin/", site.urls),
     path("api/v1/", include("rollouts.api.urls")),

@@ -203,7 +203,7 @@ class Vouched:
 
 def account_vouched_for(caller: Caller, vouched: Vouched) -> User:
     """Return the account of somebody who came by single sign-on, made when they come first, with the roles of today."""
-    user = _find_identity(vouched) or _make_identity(vouched)
+    user = _find_identity(vouched) or _make_identity(caller, vouched)
     if not user.is_active:
         raise NotAllowed("Your account here was deactivated. Ask an administrator.")
     if vouched.roles is not None:
@@ -216,7 +216,7 @@ def _find_identity(vouched: Vouched) -> User | None:
     return found.user if found else None
 
 
-def _make_identity(vouched: Vouched) -> User:
+def _make_identity(caller: Caller, vouched: Vouched) -> User:
     """Make an account of its own, whatever others are called: a name is no proof of who somebody is."""
     for name in _names_for(vouched):
         try:
@@ -228,6 +228,8 @@ def _make_identity(vouched: Vouched) -> User:
                     last_name=vouched.last_name[:_USERNAME_LENGTH],
                 )
                 OidcIdentity.objects.create(user=user, issuer=vouched.issuer, subject=vouched.subject)
+                detail = f"Created for somebody whom {vouched.issuer} vouches for."
+                record(caller, Command.CHANGE_ACCOUNT, Place(name=name), Result.DONE, detail=detail)
         except IntegrityError:
             # Either the name is taken, or the same person has just come in through another window.
             if (known := _find_identity(vouched)) is not None:

@@ -1,0 +1,142 @@
+"""OpenID Connect: sends people to the identity provider, and believes what it says about them when they come back.
+
+Authorization code with PKCE, state and nonce, all three bound to the session that set out. `sign_in` has the pages
+before and after; `services.accounts` says which account somebody has. The invariants: nobody is vouched for but by a
+signed ID token of the configured issuer, made for us and for this very attempt; what went wrong is logged as a kind of
+error and never with a code or a token in it.
+
+The provider's description and keys are read when first needed and again every hour; a key that is not known yet is
+looked up at once.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from authlib.integrations.base_client import OAuthError
+from authlib.integrations.django_client import OAuth
+from django.http import HttpRequest, HttpResponse
+from joserfc.errors import JoseError
+
+from grove_ui.environment import Oidc
+from rollouts.services.accounts import Vouched
+
+logger = logging.getLogger(__name__)
+
+# What a provider may sign with: nothing for which its public key or our own secret would do.
+_ALGORITHMS: Final = (
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+    "Ed25519",
+)
+_SECONDS_TO_ANSWER: Final = 5
+_SECONDS_KNOWN: Final = 3600
+_LONGEST_SUBJECT: Final = 255  # the standard's own limit
+# What the library raises: the provider's refusal, a signature or claim that is wrong, no answer, an answer that is
+# none.
+_ERRORS: Final = (OAuthError, JoseError, OSError, RuntimeError, ValueError, TypeError, KeyError, AttributeError)
+
+
+class NotVouchedFor(Exception):  # noqa: N818 (it reads as what happened)
+    """The provider did not vouch for anybody; the text is the sentence to show."""
+
+
+def set_out(oidc: Oidc, request: HttpRequest, return_to: str) -> HttpResponse:
+    """Send somebody to the provider."""
+    try:
+        response: HttpResponse = _client(oidc).authorize_redirect(request, return_to)
+    except _ERRORS as error:
+        logger.warning("The identity provider cannot be used: %s", _kind_of(error))
+        raise NotVouchedFor("The identity provider does not answer. Try again in a moment.") from error
+    return response
+
+
+def come_back(oidc: Oidc, request: HttpRequest) -> Vouched:
+    """Return whom the provider vouches for."""
+    try:
+        claims = _read_claims(oidc, request)
+    except _ERRORS as error:
+        logger.warning("Somebody came from the identity provider in vain: %s", _kind_of(error))
+        raise NotVouchedFor("The identity provider did not vouch for you. Try again.") from error
+    return _vouched(oidc, claims)
+
+
+def _read_claims(oidc: Oidc, request: HttpRequest) -> Mapping[str, Any]:
+    client = _client(oidc)
+    expected = {"iss": {"essential": True, "value": oidc.issuer}, "aud": {"essential": True, "value": oidc.client_id}}
+    token = client.authorize_access_token(request, claims_options=expected)
+    claims: Mapping[str, Any] = token["userinfo"]  # missing when there was no ID token
+    subject = claims["sub"]
+    if not isinstance(subject, str) or not 0 < len(subject) <= _LONGEST_SUBJECT:
+        raise ValueError("the subject is no name")
+    if oidc.groups_claim in claims or not oidc.roles or "userinfo_endpoint" not in client.server_metadata:
+        return claims
+    # Some providers keep their tokens short and tell the groups only when they are asked.
+    # Without its end: the library takes a token that ends within a minute for one that has ended.
+    more: Mapping[str, Any] = client.userinfo(token={"access_token": token["access_token"], "token_type": "Bearer"})
+    if more.get("sub") != subject:
+        raise ValueError("the answer is about somebody else")
+    return {**more, **claims}
+
+
+def _vouched(oidc: Oidc, claims: Mapping[str, Any]) -> Vouched:
+    return Vouched(
+        issuer=oidc.issuer,
+        subject=claims["sub"],
+        username=_text(claims, oidc.username_claim) or _text(claims, "email").partition("@")[0],
+        email=_text(claims, "email"),
+        first_name=_text(claims, "given_name"),
+        last_name=_text(claims, "family_name"),
+        roles=choose_roles(claims.get(oidc.groups_claim), oidc.roles) if oidc.roles else None,
+    )
+
+
+def choose_roles(groups: object, roles: Mapping[str, str]) -> frozenset[str]:
+    """Return the roles of somebody in these groups of the provider; `*` stands for everybody."""
+    names: Iterable[object] = groups if isinstance(groups, list) else [groups]
+    held = {name for name in names if isinstance(name, str)} | {"*"}
+    return frozenset(role for group, role in roles.items() if group in held)
+
+
+def _text(claims: Mapping[str, Any], name: str) -> str:
+    value = claims.get(name)
+    return value[:150].replace("\0", "") if isinstance(value, str) else ""
+
+
+def _client(oidc: Oidc) -> Any:
+    """Return the provider's client with its description read and checked."""
+    scopes = " ".join(dict.fromkeys(["openid", *oidc.scopes.split()]))
+    client = _make_client(oidc.issuer, oidc.client_id, oidc.client_secret, scopes, int(time.time() / _SECONDS_KNOWN))
+    metadata = client.load_server_metadata()
+    if metadata.get("issuer") != oidc.issuer:
+        raise ValueError("its description names another issuer than OIDC_ISSUER")
+    offered = metadata.get("id_token_signing_alg_values_supported") or ["RS256"]
+    metadata["id_token_signing_alg_values_supported"] = [name for name in offered if name in _ALGORITHMS]
+    return client
+
+
+@lru_cache(maxsize=2)
+def _make_client(issuer: str, client_id: str, client_secret: str, scopes: str, _hour: int) -> Any:
+    return OAuth().register(
+        "provider",
+        client_id=client_id,
+        client_secret=client_secret,
+        server_metadata_url=f"{issuer.rstrip('/')}/.well-known/openid-configuration",
+        client_kwargs={"scope": scopes, "code_challenge_method": "S256", "default_timeout": _SECONDS_TO_ANSWER},
+    )
+
+
+def _kind_of(error: Exception) -> str:
+    """Name an error without its words, which may hold what the browser or the provider sent."""
+    ours = str(error) if type(error) is ValueError and error.args else ""
+    return f"{type(error).__name__} {ours}".strip()
