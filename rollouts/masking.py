@@ -80,26 +80,29 @@ _REFERENCES: Final = frozenset(
 _LABELS: Final = frozenset({"labels", "matchLabels", "nodeSelector"})
 
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_URL_USER: Final = re.compile(r"(?<=://)[^/\s@'\"]+(?=@)")
+# Each pattern looks at a text once: it begins where a word begins, and gives back nothing of what it has taken (`++`).
+_URL_USER: Final = re.compile(r"(?<=://)[^/\s@'\"]++(?=@)")
 # Tokens by their form: of model hubs, clouds, code hosts and chats; signed ones; private keys.
 _TOKEN_FORMS: Final = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{16,}|nvapi-[\w-]{16,}|sk-[\w-]{16,}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}"
-    r"|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}|A[KS]IA[A-Z0-9]{16}|AIza[\w-]{30,}|grove_[\w-]{16,}"
-    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    r"\b(?:hf_[A-Za-z0-9]{16,}+|nvapi-[\w-]{16,}+|sk-[\w-]{16,}+|gh[opsur]_[A-Za-z0-9]{20,}+|github_pat_\w{20,}+"
+    r"|glpat-[\w-]{16,}+|xox[abprs]-[\w-]{10,}+|A[KS]IA[A-Z0-9]{16}|AIza[\w-]{30,}+|grove_[\w-]{16,}+)"
+    r"|(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+"
+    r"|-----BEGIN (?:(?!PRIVATE )[A-Z]++ )*+PRIVATE KEY-----"
+    r".*?(?:-----END (?:(?!PRIVATE )[A-Z]++ )*+PRIVATE KEY-----|\Z)",
     re.DOTALL,
 )
-_SCHEME: Final = re.compile(r"(?i)(?<=\bbearer )[\w+/.~=-]{8,}|(?<=\bbasic )[\w+/.~=-]{8,}")
+_SCHEME: Final = re.compile(r"(?i)(?<=\bbearer )[\w+/.~=-]{8,}+|(?<=\bbasic )[\w+/.~=-]{8,}+")
 _SCHEMES: Final = frozenset({"bearer", "basic"})
 # A name and what is assigned to it, in an argument, a script, a header or a bit of JSON.
 _ASSIGNMENT: Final = re.compile(
-    r"""(?P<name>[A-Za-z_][\w.-]*)["']?(?:\s*=\s*|\s*:\s+|":\s*)(?P<value>"[^"]*"|'[^']*'|[^\s"';&|,‹]+)"""
+    r"""(?<![\w.-])-{0,2}+(?P<name>[A-Za-z_][\w.-]*+)["']?+(?:\s*+=\s*+|\s*+:\s++|:)"""
+    r"""(?P<value>"[^"]*+"|'[^']*+'|[^\s"';&|,‹]++)"""
 )
 # A user with a password after it, as curl takes it.
-_USER: Final = re.compile(r"(?:(?<=--user[ =])|(?<=-u ))(?P<quote>[\"']?)[^\s\"':‹]+:[^\s\"'‹]+(?P=quote)")
-_OPTION: Final = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)")
+_USER: Final = re.compile(r"(?:(?<=--user[ =])|(?<=-u ))(?P<quote>[\"']?)[^\s\"':‹]++:[^\s\"'‹]++(?P=quote)")
+_OPTION: Final = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*+)")
 _SPACED_OPTION: Final = re.compile(
-    r"""(?:^|(?<=\s))--?(?P<name>[A-Za-z][\w.-]*)\s+(?P<value>"[^"]*"|'[^']*'|[^\s"'‹-]\S*)"""
+    r"""(?:^|(?<=\s))--?(?P<name>[A-Za-z][\w.-]*+)\s++(?P<value>"[^"]*+"|'[^']*+'|[^\s"'‹-]\S*+)"""
 )
 
 
@@ -344,11 +347,12 @@ class _Restorer:
             if isinstance(entry, str):
                 # Arguments are looked for in the whole command line: what is put in before one moves it on.
                 restored.append(self._text(entry, there, _Where(place.path, where.name)))
-            elif where.name in _PAIRS and isinstance(entry, Mapping):
-                former = by_name.get(entry.get("name"))
+                continue
+            if _is_named(entry):
+                former = by_name.get(entry["name"])
+            if where.name in _PAIRS and isinstance(entry, Mapping):
                 restored.append(self._pair(entry, former, _Where(place.path, where.name)))
             else:
-                former = by_name.get(entry["name"]) if _is_named(entry) else former
                 restored.append(self.value(entry, former, place, depth + 1))
         return restored
 
