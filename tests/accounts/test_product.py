@@ -1,0 +1,113 @@
+"""The running product: the token of the settings, and single sign-on in a real browser under the site's own policy."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, expect, sync_playwright
+
+from tests.accounts.provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
+from tests.browser.conftest import FLAGS, chromium_path
+from tests.project.running import Product, product
+
+pytestmark = [pytest.mark.slow, pytest.mark.database]
+TOKEN = "the-token-of-the-settings-1"
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Provider]:
+    """A provider that vouches for Ana."""
+    with running_provider() as running:
+        running.tell(person={"sub": "1", "preferred_username": "ana", "groups": ["sre"]})
+        yield running
+
+
+@pytest.fixture(scope="module")
+def site(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    """The product with everything that signs in switched on."""
+    variables = {
+        "GROVE_ADMIN_TOKEN": TOKEN,
+        "GROVE_ADMIN_PASSWORD": "correct horse battery",
+        "OIDC_ISSUER": provider.issuer,
+        "OIDC_CLIENT_ID": CLIENT_ID,
+        "OIDC_CLIENT_SECRET": CLIENT_SECRET,
+        "OIDC_NAME": "Example",
+        "OIDC_ROLES": "sre=operator",
+        "READ_ONLY": "1",
+        "STRANGER_RATE": "3/h",
+    }
+    with product(tmp_path_factory.mktemp("site"), **variables) as running:
+        running.wait_until_it_answers()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium, headless."""
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium_path(), args=FLAGS)
+        yield launched
+        launched.close()
+
+
+def ask(site: Product, path: str, **headers: str) -> tuple[int, dict[str, Any]]:
+    """Ask the API."""
+    request = urllib.request.Request(f"{site.url}/api/v1/{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as refusal:
+        return refusal.code, json.load(refusal)
+
+
+def test_the_token_of_the_settings_works_and_is_never_printed(site: Product) -> None:
+    status, me = ask(site, "me/", Authorization=f"Bearer {TOKEN}")
+    assert (status, me["username"], me["read_only"]) == (200, "admin", True)
+    assert TOKEN not in site.output
+
+
+def test_an_address_that_anybody_can_claim_is_not_believed(site: Product) -> None:
+    claimed = [{"X-Forwarded-For": f"198.51.100.{number}"} for number in range(4)]
+    assert [ask(site, "me/", **headers)[0] for headers in claimed] == [401, 401, 401, 429]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_single_sign_on_in_a_browser(browser: Browser, site: Product, scheme: Any) -> None:
+    complaints: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(message.text)
+
+    context = browser.new_context(base_url=site.url, color_scheme=scheme)
+    page = context.new_page()
+    page.on("console", note)
+    page.goto("/")
+    page.get_by_role("link", name="Sign in with Example").click()
+    expect(page.get_by_text("ana", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    assert complaints == []
+    context.close()
+
+
+@pytest.mark.browser
+def test_after_a_failure_the_page_still_signs_in_by_password(
+    browser: Browser, site: Product, provider: Provider
+) -> None:
+    provider.tell(faults=["denies"])
+    context = browser.new_context(base_url=site.url)
+    page = context.new_page()
+    page.goto("/sign-in/")
+    page.get_by_role("link", name="Sign in with Example").click()
+    expect(page.get_by_role("alert")).to_contain_text("did not vouch for you")
+    page.get_by_label("Name").fill("admin")
+    page.get_by_label("Password").fill("correct horse battery")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_text("admin", exact=True)).to_be_visible()
+    context.close()
+    provider.tell()
