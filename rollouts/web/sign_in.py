@@ -99,6 +99,12 @@ def _buckets(request: HttpRequest | None, name: str) -> list[tuple[str, Rate | N
 def sso_set_out(request: HttpRequest) -> HttpResponse:
     """Send somebody to the identity provider, remembering where they wanted to go."""
     provider = _provider()
+    # Each attempt leaves a session in the database.
+    source = getattr(request, "source_ip", None) or "nowhere"
+    if seconds := rates.take(rates.bucket_of("sso", source), settings.ENVIRONMENT.stranger_rate):
+        return _show_problem(
+            request, f"That was too often. Try again in {ceil(seconds)} s.", HTTPStatus.TOO_MANY_REQUESTS
+        )
     wanted = request.GET.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     request.session[_NEXT] = wanted if is_ours else ""

@@ -286,6 +286,11 @@ def test_failing_too_often_has_an_end(client: Client, provider: Provider, settin
     assert statuses == [403, 403, 429]
 
 
+def test_setting_out_too_often_has_an_end(client: Client, provider: Provider, settings: Settings) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, stranger_rate=Rate(2, 3600))
+    assert [client.get("/sign-in/sso/").status_code for _ in range(3)] == [302, 302, 429]
+
+
 @pytest.mark.parametrize("name", ["", "a b/c", "ü" * 300, "\x00", "admin"])
 def test_whatever_somebody_is_called_there_is_a_name_for_them(client: Client, provider: Provider, name: str) -> None:
     User.objects.create_superuser("admin")
