@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from rollouts.engine.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE
+from rollouts.engine.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE, parse_budget
 from rollouts.engine.validation import Finding, validate_create, validate_update
 from rollouts.engine.workload import IntOrPercent
 from rollouts.models import StrategyOverride
@@ -27,8 +27,6 @@ MAX_UNAVAILABLE: Final = "maxUnavailable"
 MAX_SURGE: Final = "maxSurge"
 _BUDGET: Final = {MAX_UNAVAILABLE: DEFAULT_MAX_UNAVAILABLE, MAX_SURGE: DEFAULT_MAX_SURGE}
 _LISTS: Final = ("cliques", "podCliqueScalingGroups")
-# Digits; Python reads no number of thousands of them, and one such record must not stop the passes of all workloads.
-_LONGEST_NUMBER: Final = 20
 
 Part = tuple[str, str]
 """A part of a strategy: the name of a clique or scaling group, empty for the set itself, and the field."""
@@ -241,14 +239,3 @@ def read_override(row: StrategyOverride) -> Override:
         created=row.created.timestamp(),
         expires_at=row.expires_at.timestamp() if row.expires_at else None,
     )
-
-
-def parse_budget(value: IntOrPercent | None) -> IntOrPercent | None:
-    """Return a budget as manifests hold it: text from a form that is a number is one.
-
-    >>> parse_budget("2"), parse_budget("25%"), parse_budget(3), parse_budget(None)
-    (2, '25%', 3, None)
-    """
-    if isinstance(value, str) and value.isdecimal() and len(value) <= _LONGEST_NUMBER:
-        return int(value)
-    return value

@@ -45,7 +45,8 @@ class _Mirrored(ReadOnlyTable):
         return row.workload or "–"
 
 
-_IDENTITY = ("cluster", "namespace", "name", "uid", "resource_version", "age", "leaves")
+_NAMED = ("cluster", "namespace", "name", "uid", "resource_version", "age")
+_IDENTITY = (*_NAMED, "leaves")
 _PLACE_FILTERS = (("cluster", RelatedDropdownFilter), ("namespace", ValueFilter))
 
 
@@ -59,7 +60,7 @@ class WorkloadAdmin(_Mirrored):
     search_fields = ("name", "namespace", "generation_hash")
     search_help_text = "Part of a name or namespace, or a hash"
     fieldsets = (
-        ("Workload", {"fields": (*_IDENTITY, "label_text", "strategy", "replicas", "hash", "state", "parts")}),
+        ("Workload", {"fields": (*_NAMED, "state", "label_text", "strategy", "replicas", "hash", "parts")}),
         ("Manifest", {"fields": ("masked_manifest",)}),
     )
 
@@ -163,7 +164,7 @@ class PodAdmin(_Mirrored):
     search_fields = ("name", "workload", "node")
     search_help_text = "Part of the name of a pod, a workload or a node"
     fields = (
-        *(*_IDENTITY, "of_workload", "clique", "index", "gang", "hash", "node", "ip", "state", "reason", "message"),
+        *(*_NAMED, "state", "of_workload", "clique", "index", "gang", "hash", "node", "ip", "reason", "message"),
         *("restarts", "image_list"),
     )
 

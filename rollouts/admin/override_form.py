@@ -15,7 +15,7 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from rollouts.admin.grants import list_clusters
-from rollouts.effective import parse_budget
+from rollouts.engine.budget import parse_budget
 from rollouts.engine.findings import Finding
 from rollouts.engine.workload import IntOrPercent, Strategy
 from rollouts.models import StrategyOverride
@@ -28,7 +28,6 @@ from rollouts.services.drafts import (
     OverrideDraft,
     override_check,
 )
-from rollouts.services.overrides import version_of
 
 _SPARE_ROWS: Final = 2  # empty ones, so that the form is of use without scripts
 _COLUMNS: Final = ("name", "max_unavailable", "max_surge")
@@ -228,7 +227,7 @@ def _initial_of(row: StrategyOverride) -> dict[str, Any]:
         "components": [*_rows_of(row.components or {})],
         "reason": row.reason,
         "expires_at": row.expires_at.astimezone(UTC) if row.expires_at else None,
-        "version": version_of(row),
+        "version": row.version,
     }
 
 

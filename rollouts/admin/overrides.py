@@ -25,7 +25,7 @@ from rollouts.commands import Command
 from rollouts.models import StrategyOverride
 from rollouts.refusals import CommandRefused, NotAllowed
 from rollouts.selectors.audit import audit_of_override
-from rollouts.services.overrides import is_in_force, override_change, override_create, override_end
+from rollouts.services.overrides import override_change, override_create, override_end
 
 Shown = str | SafeString
 
@@ -77,7 +77,7 @@ class StrategyOverrideAdmin(Table):
 
     def has_change_permission(self, request: HttpRequest, obj: StrategyOverride | None = None) -> bool:
         """Whether somebody may change it; one that has ended is history."""
-        return _may(request, Command.CHANGE_OVERRIDE, obj) and (obj is None or is_in_force(obj))
+        return _may(request, Command.CHANGE_OVERRIDE, obj) and (obj is None or obj.is_in_force(timezone.now()))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Nobody: they are ended, and stay as history."""
@@ -85,7 +85,7 @@ class StrategyOverrideAdmin(Table):
 
     def has_end_permission(self, request: HttpRequest, obj: StrategyOverride | None = None) -> bool:
         """Whether somebody may end it."""
-        return _may(request, Command.END_OVERRIDE, obj) and (obj is None or is_in_force(obj))
+        return _may(request, Command.END_OVERRIDE, obj) and (obj is None or obj.is_in_force(timezone.now()))
 
     # ---- pages
 
@@ -137,7 +137,8 @@ class StrategyOverrideAdmin(Table):
         """Put the draft in force."""
         caller = caller_of(request, Via.ADMIN)
         if change:
-            result = override_change(caller, obj.pk, form.draft, form.cleaned_data.get("version") or None)
+            seen = form.cleaned_data.get("version")
+            result = override_change(caller, obj.pk, form.draft, f'"{seen}"' if seen else None)
         else:
             result = override_create(caller, form.draft)
             obj.pk = result.override.pk
@@ -216,7 +217,7 @@ class StrategyOverrideAdmin(Table):
     @admin.display(description="State", ordering="expires_at")
     def state(self, row: StrategyOverride) -> Shown:
         """Whether it counts."""
-        return show_pill("in force", "good") if is_in_force(row) else show_pill("ended", "plain")
+        return show_pill("in force", "good") if row.is_in_force(timezone.now()) else show_pill("ended", "plain")
 
     @admin.display(description="Ends", ordering="expires_at")
     def ends(self, row: StrategyOverride) -> Shown:

@@ -48,13 +48,14 @@ def flag_parameter(name: str, words: str) -> OpenApiParameter:
 
 _FLAGS: Final = {"": True, "true": True, "1": True, "false": False, "0": False}
 
-_HEADERS: Final = [
-    OpenApiParameter(
-        "If-Match",
-        str,
-        OpenApiParameter.HEADER,
-        description="ETag of the state that you saw. If the workload has been changed since: 412, with what changed.",
-    ),
+IF_MATCH: Final = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="ETag of the state that you saw. If the workload has been changed since: 412, with what changed.",
+)
+COMMAND_HEADERS: Final = [
+    IF_MATCH,
     OpenApiParameter(
         "Idempotency-Key",
         {"type": "string", "pattern": "^[!-~]{1,255}$"},
@@ -70,7 +71,7 @@ def describe_command(
 ) -> Callable[[Any], Any]:
     """Describe a command for the schema."""
     return extend_schema(
-        request=body, responses={200: answer}, parameters=[*_HEADERS, *extra], tags=["commands"], **more
+        request=body, responses={200: answer}, parameters=[*COMMAND_HEADERS, *extra], tags=["commands"], **more
     )
 
 
@@ -135,7 +136,7 @@ class ApplyView(CommandView):
         request={"application/json": OpenApiTypes.OBJECT, "application/yaml": OpenApiTypes.OBJECT},
         responses={200: ChangedAnswer, 201: ChangedAnswer},
         parameters=[
-            *_HEADERS,
+            *COMMAND_HEADERS,
             OpenApiParameter(
                 "If-None-Match",
                 {"type": "string", "enum": ["*"]},

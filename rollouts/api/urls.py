@@ -2,7 +2,20 @@
 
 from django.urls import URLPattern, URLResolver
 
-from rollouts.api import accounts, clusters, commands, feed, history, pods, schema, strategy, workloads
+from rollouts.api import (
+    accounts,
+    audit,
+    clusters,
+    commands,
+    feed,
+    history,
+    overrides,
+    pods,
+    schema,
+    simulation,
+    strategy,
+    workloads,
+)
 
 urlpatterns: list[URLPattern | URLResolver] = [
     *feed.urlpatterns,
@@ -14,4 +27,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *commands.urlpatterns,
     *pods.urlpatterns,
     *strategy.urlpatterns,
+    *overrides.urlpatterns,
+    *audit.urlpatterns,
+    *simulation.urlpatterns,
 ]

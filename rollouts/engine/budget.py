@@ -14,6 +14,8 @@ from rollouts.engine.workload import BudgetSpec, IntOrPercent
 DEFAULT_MAX_UNAVAILABLE: Final = 1
 DEFAULT_MAX_SURGE: Final = 0
 
+# Digits; Python reads no number of thousands of them, and one such text must not stop those who read many.
+_LONGEST_NUMBER: Final = 20
 _PERCENTAGE: Final = re.compile(r"(0|[1-9][0-9]{0,3})%")
 
 
@@ -37,6 +39,17 @@ def parse_percentage(text: str) -> int | None:
     """
     match = _PERCENTAGE.fullmatch(text)
     return int(match[1]) if match else None
+
+
+def parse_budget(value: IntOrPercent | None) -> IntOrPercent | None:
+    """Return a budget as manifests hold it: text from a form that is a number is one.
+
+    >>> parse_budget("2"), parse_budget("25%"), parse_budget(3), parse_budget(None)
+    (2, '25%', 3, None)
+    """
+    if isinstance(value, str) and value.isdecimal() and len(value) <= _LONGEST_NUMBER:
+        return int(value)
+    return value
 
 
 def resolve_max_unavailable(spec: IntOrPercent | None, replicas: int) -> int:

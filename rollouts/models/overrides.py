@@ -3,11 +3,14 @@
 `rollouts.effective` says which of them counts for a workload; nothing else reads them to decide.
 """
 
-from typing import ClassVar
+import hashlib
+from datetime import datetime
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
 
+from rollouts.engine.budget import parse_budget
 from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH
 
 
@@ -38,3 +41,24 @@ class StrategyOverride(models.Model):
     def __str__(self) -> str:
         whom = "/".join(part or "*" for part in (self.cluster, self.namespace, self.name))
         return f"{whom}: {self.reason}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What it sets, as a strategy is written in the API; what it leaves alone is left out."""
+        strategy = {
+            "type": self.strategy or None,
+            "maxUnavailable": parse_budget(self.max_unavailable),
+            "maxSurge": parse_budget(self.max_surge),
+            "components": self.components or None,
+        }
+        return {name: value for name, value in strategy.items() if value is not None}
+
+    @property
+    def version(self) -> str:
+        """What tells this state of the override from every other, as ETags do."""
+        said = (self.cluster, self.namespace, self.name, self.selector, self.settings, self.reason, self.expires_at)
+        return f"{self.pk}.{hashlib.sha256(repr(said).encode()).hexdigest()[:16]}"
+
+    def is_in_force(self, now: datetime) -> bool:
+        """Whether it counts at a moment."""
+        return self.expires_at is None or self.expires_at > now

@@ -19,7 +19,8 @@ from django.utils import timezone
 from rollouts.cluster import Misconfigured
 from rollouts.commands import Place
 from rollouts.connections import cluster_names
-from rollouts.effective import Effective, Override, Part, Source, compute_effective, hits, parse_budget, read_override
+from rollouts.effective import Effective, Override, Part, Source, compute_effective, hits, read_override
+from rollouts.engine.budget import parse_budget
 from rollouts.engine.findings import Code, Finding, Report
 from rollouts.engine.levels import Level, list_levels
 from rollouts.engine.manifest import Place as Written

@@ -6,13 +6,11 @@ to the same. The invariants: an override in force has a reason, an author and an
 that has ended never comes back to life, so that the list of them is their history.
 """
 
-import hashlib
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
 from django.db import transaction
 from django.utils import timezone
 
@@ -20,10 +18,10 @@ from rollouts import dispatch, feed
 from rollouts.audit import Caller, deed, require
 from rollouts.commands import Command, Place
 from rollouts.connections import redis_client
-from rollouts.effective import parse_budget
 from rollouts.models import StrategyOverride
 from rollouts.refusals import Contradiction, Invalid, NotThere, RaceLost
 from rollouts.services.drafts import OverrideCheck, OverrideDraft, find_keys, override_check, record_of
+from rollouts.versions import names_version
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +53,7 @@ def override_create(caller: Caller, draft: OverrideDraft) -> OverrideResult:
 
 
 def override_change(caller: Caller, pk: int, draft: OverrideDraft, expected: str | None = None) -> OverrideResult:
-    """Change an override that is in force; `expected` is the version that was seen."""
+    """Change an override that is in force; `expected` is what If-Match says of the version that was seen."""
     with deed(caller, Command.CHANGE_OVERRIDE, draft.place) as it:
         seen = override_detail(pk)
         # Who may not touch what it hits now may not take it away from there either.
@@ -103,47 +101,31 @@ def override_detail(pk: int) -> StrategyOverride:
     return row
 
 
-def is_in_force(row: StrategyOverride) -> bool:
-    """Whether an override counts now."""
-    return row.expires_at is None or row.expires_at > timezone.now()
-
-
 def describe(row: StrategyOverride) -> dict[str, Any]:
-    """Return what an override says, as API and audit write it."""
-    strategy = {
-        "type": row.strategy or None,
-        "maxUnavailable": parse_budget(row.max_unavailable),
-        "maxSurge": parse_budget(row.max_surge),
-        "components": row.components or None,
-    }
+    """Return what an override says, as the audit tells it."""
     return {
         "id": row.pk,
         "cluster": row.cluster,
         "namespace": row.namespace,
         "name": row.name,
         "labels": row.selector,
-        "strategy": {name: value for name, value in strategy.items() if value is not None},
+        "strategy": row.settings,
         "reason": row.reason,
         "expires_at": row.expires_at.isoformat() if row.expires_at else None,
     }
 
 
-def version_of(row: StrategyOverride) -> str:
-    """Return what tells this state of an override from every other."""
-    return hashlib.sha256(orjson.dumps(describe(row), option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
-
-
 def _require_as_expected(seen: StrategyOverride, expected: str | None) -> None:
-    if expected is not None and version_of(seen) != expected:
+    if expected is not None and not names_version(expected, seen.version):
         raise RaceLost(f"Override {seen.pk} has been changed since you looked at it; look again.")
-    if not is_in_force(seen):
+    if not seen.is_in_force(timezone.now()):
         raise Contradiction(f"Override {seen.pk} has ended and stays as history; create another one.")
 
 
 def _hold(seen: StrategyOverride) -> StrategyOverride:
     """Return the record, held until the transaction ends, if it is still what was looked at."""
     row = StrategyOverride.objects.select_for_update(of=("self",)).select_related("author").get(pk=seen.pk)
-    _require_as_expected(row, version_of(seen))
+    _require_as_expected(row, f'"{seen.version}"')
     return row
 
 

@@ -20,7 +20,6 @@ from rollouts.services.overrides import (
     override_create,
     override_end,
     override_try,
-    version_of,
 )
 from tests.overrides.conftest import AddWorkload, make_caller
 from tests.overrides.drafts import draft
@@ -132,21 +131,21 @@ def test_what_is_wrong_is_raised_with_its_findings_and_changes_nothing(
     row = override_create(admin, draft()).override
     with pytest.raises(Invalid):
         override_change(admin, row.pk, wrong)
-    assert version_of(StrategyOverride.objects.get()) == version_of(row)
+    assert StrategyOverride.objects.get().version == row.version
 
 
 def test_who_has_seen_an_earlier_state_is_told_so(admin: Caller, add_workload: AddWorkload) -> None:
     add_workload()
     row = override_create(admin, draft()).override
-    seen = version_of(row)
-    current = version_of(override_change(admin, row.pk, draft(strategy="RollingRecreate"), seen).override)
+    seen = f'"{row.version}"'
+    changed = override_change(admin, row.pk, draft(strategy="RollingRecreate"), seen).override
     for command in (
         lambda: override_change(admin, row.pk, draft(), seen),
         lambda: override_end(admin, row.pk, seen),
     ):
         with pytest.raises(RaceLost, match="changed since you looked"):
             command()
-    override_end(admin, row.pk, current)
+    override_end(admin, row.pk, f'"{changed.version}"')
 
 
 def test_an_override_that_is_not_there_is_told_so(admin: Caller) -> None:

@@ -1,0 +1,152 @@
+"""The audit by HTTP: who commanded what, filtered and paged, for all or for one workload, and all of it as CSV."""
+
+from datetime import datetime
+from typing import Any, Final
+
+from django.http import HttpResponse, StreamingHttpResponse
+from django.urls import path
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from rollouts.api.access import SignedIn
+from rollouts.api.paths import CLUSTER, WORKLOAD
+from rollouts.api.problems import BadQuery, Flaw
+from rollouts.api.queries import Query, no_parameters, render_page
+from rollouts.api.rendering import answer
+from rollouts.api.schema import PAGING, parameter
+from rollouts.api.shapes import page_of, shape_of
+from rollouts.audit import Via, caller_of, deed
+from rollouts.commands import Command, Place
+from rollouts.models import AuditEntry
+from rollouts.selectors.audit import AuditFilters, AuditItem, audit_csv, audit_list, audit_rows, place_filters
+from rollouts.services.clusters import ClusterTest, cluster_test
+
+_COMMANDS: Final = tuple(command.value for command in Command)
+_RESULTS: Final = tuple(AuditEntry.Result.values)
+
+
+def _moment_parameter(name: str, words: str) -> OpenApiParameter:
+    return OpenApiParameter(name, OpenApiTypes.DATETIME, OpenApiParameter.QUERY, description=words)
+
+
+_FILTERS: Final = [
+    parameter("actor", "Only what this account commanded."),
+    parameter("command", "Only this command.", among=_COMMANDS),
+    parameter("result", "Only what came out so.", among=_RESULTS),
+    parameter("cluster", "Only what concerned this cluster."),
+    parameter("namespace", "Only what concerned this namespace."),
+    parameter("name", "Only what concerned the workload or account of this name."),
+    _moment_parameter("since", "From this moment on, as 2026-01-31T12:00:00Z."),
+    _moment_parameter("until", "Before this moment."),
+]
+_PAGE: Final = page_of(shape_of(AuditItem), "AuditPage")
+
+
+class AuditView(APIView):
+    """What was commanded."""
+
+    @extend_schema(
+        operation_id="audit_list",
+        summary="What was commanded",
+        tags=["audit"],
+        parameters=[*_FILTERS, *PAGING],
+        responses=_PAGE,
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """List commands, the latest first: who, when, from where, what, before and after, and what came of it.
+
+        The result Begun means that the process ended before the outcome was noted: only the cluster knows it.
+        """
+        query = Query(request)
+        filters, window = _read_filters(query), query.window()
+        query.done()
+        return answer(render_page(request, audit_list(filters, window)))
+
+
+class AuditExportView(APIView):
+    """The audit as a file. That somebody may not have it is put on record, so the service is asked and not the view."""
+
+    permission_classes = (SignedIn,)
+
+    @extend_schema(
+        operation_id="audit_export",
+        summary="The audit as CSV",
+        tags=["audit"],
+        parameters=_FILTERS,
+        responses={(200, "text/csv"): OpenApiTypes.STR},
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """Send all commands that match as a table, the latest first."""
+        query = Query(request)
+        filters = _read_filters(query)
+        query.done()
+        with deed(caller_of(request, Via.API), Command.EXPORT_AUDIT) as it:
+            told = ", ".join(f"{name}={value}" for name, value in request.query_params.items())
+            it.done(detail=f"Filtered by {told}." if told else "Everything.")
+        headers = {"Content-Disposition": 'attachment; filename="grove-audit.csv"', "Cache-Control": "no-store"}
+        return StreamingHttpResponse(audit_csv(audit_rows(filters)), content_type="text/csv", headers=headers)
+
+
+class WorkloadAuditView(APIView):
+    """What was commanded to a workload."""
+
+    @extend_schema(
+        operation_id="workloads_audit",
+        summary="What was commanded to a workload",
+        tags=["audit"],
+        parameters=PAGING,
+        responses=_PAGE,
+    )
+    def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """List commands to a workload, the latest first; also those to one that is gone."""
+        query = Query(request)
+        window = query.window()
+        query.done()
+        return answer(render_page(request, audit_list(place_filters(Place(cluster, namespace, name)), window)))
+
+
+class ClusterTestView(APIView):
+    """The test of a connection."""
+
+    @extend_schema(
+        operation_id="cluster_test",
+        summary="Test the connection to a cluster",
+        tags=["clusters"],
+        request=None,
+        responses=shape_of(ClusterTest),
+    )
+    def post(self, request: Request, cluster: str) -> HttpResponse:
+        """Ask a cluster whether we can work with it; each line is one question with its answer in words."""
+        no_parameters(request)
+        found = cluster_test(caller_of(request, Via.API), cluster)
+        return answer({"cluster": found.cluster, "ok": found.ok, "lines": found.lines})
+
+
+urlpatterns = [
+    path("audit/", AuditView.as_view(), name="audit"),
+    path("audit/export/", AuditExportView.as_view(), name="audit-export"),
+    path(f"{WORKLOAD}audit/", WorkloadAuditView.as_view(), name="workload-audit"),
+    path(f"{CLUSTER}test/", ClusterTestView.as_view(), name="cluster-test"),
+]
+
+
+def _read_filters(query: Query) -> AuditFilters:
+    texts: dict[str, Any] = {name: query.text(name) for name in ("actor", "cluster", "namespace", "name")}
+    command, result = query.words("command", _COMMANDS)[:1], query.words("result", _RESULTS)[:1]
+    since, until = _read_moment(query, "since"), _read_moment(query, "until")
+    return AuditFilters(**texts, command="".join(command), result="".join(result), since=since, until=until)
+
+
+def _read_moment(query: Query, name: str) -> datetime | None:
+    text = query.text(name)
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text.replace(" ", "+"))
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise BadQuery(Flaw(name, "WrongType", f"{name} must be a moment like 2026-01-31T12:00:00Z."))
+    return moment

@@ -1,0 +1,118 @@
+"""Strategy overrides as lists and pages show them, and which of them concern one workload."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from rollouts.commands import Place
+from rollouts.effective import Part, hits
+from rollouts.engine.findings import Finding
+from rollouts.models import StrategyOverride
+from rollouts.refusals import NotThere
+from rollouts.selectors.paging import Page, Window
+from rollouts.selectors.places import look_at
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideFilters:
+    """Which overrides are wanted; what is empty or None does not count."""
+
+    cluster: str = ""
+    namespace: str = ""
+    name: str = ""
+    active: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideItem:
+    """An override on record."""
+
+    id: int
+    # Whom it hits; what is empty hits all.
+    cluster: str
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    strategy: Mapping[str, Any]  # what it sets, as the API writes strategies
+    reason: str
+    author: str  # empty: the account is gone
+    created: datetime
+    expires_at: datetime | None
+    active: bool
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadOverride:
+    """An override in force that is about a workload, and what of it counts there."""
+
+    override: OverrideItem
+    # The fields that come from it, such as `type` or `decode.maxSurge`; none: others win, or it is refused.
+    parts: tuple[str, ...]
+    findings: tuple[Finding, ...]  # why the workload cannot take it
+
+
+def override_list(filters: OverrideFilters, window: Window) -> Page[OverrideItem]:
+    """Return a part of the overrides on record, the newest first."""
+    rows = _rows(filters)
+    return Page([make_item(row) for row in rows[window.span]], rows.count(), window)
+
+
+def override_detail(number: int) -> OverrideItem:
+    """Return one override, also one that has ended."""
+    row = StrategyOverride.objects.select_related("author").filter(pk=number).first()
+    if row is None:
+        raise NotThere(f"There is no override {number}.")
+    return make_item(row)
+
+
+def workload_overrides(place: Place) -> list[WorkloadOverride]:
+    """Return the overrides in force that are about a workload, the one that wins first."""
+    look = look_at(place)
+    about = [one for one in look.overrides if hits(one, look.seen.manifest, place.cluster)]
+    alive = [one for one in about if one.expires_at is None or one.expires_at > look.now]
+    rows = StrategyOverride.objects.select_related("author").in_bulk([one.id for one in alive])
+    return [
+        WorkloadOverride(
+            make_item(rows[one.id]),
+            tuple(_name(part) for part, source in look.effective.sources.items() if source == one.id),
+            tuple(finding for number, finding in look.effective.ignored if number == one.id),
+        )
+        for one in sorted(alive, key=lambda one: one.rank, reverse=True)
+        if one.id in rows
+    ]
+
+
+def make_item(row: StrategyOverride) -> OverrideItem:
+    """Return a record as it is shown."""
+    return OverrideItem(
+        id=row.pk,
+        cluster=row.cluster,
+        namespace=row.namespace,
+        name=row.name,
+        labels=row.selector,
+        strategy=row.settings,
+        reason=row.reason,
+        author=row.author.get_username() if row.author else "",
+        created=row.created,
+        expires_at=row.expires_at,
+        active=row.is_in_force(timezone.now()),
+        version=row.version,
+    )
+
+
+def _rows(filters: OverrideFilters) -> QuerySet[StrategyOverride]:
+    exact = {name: getattr(filters, name) for name in ("cluster", "namespace", "name") if getattr(filters, name)}
+    rows = StrategyOverride.objects.select_related("author").filter(**exact).order_by("-created", "-pk")
+    if filters.active is None:
+        return rows
+    in_force = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
+    return rows.filter(in_force if filters.active else ~in_force)
+
+
+def _name(part: Part) -> str:
+    return ".".join(filter(None, part))
