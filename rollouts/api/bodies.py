@@ -42,6 +42,16 @@ class Whole(serializers.IntegerField):
         return int(super().to_internal_value(data))
 
 
+class Number(serializers.FloatField):
+    """A number; neither a text nor true is one."""
+
+    def to_internal_value(self, data: Any) -> float:
+        """Return it as it was written."""
+        if isinstance(data, bool) or not isinstance(data, int | float):
+            self.fail("invalid")
+        return float(super().to_internal_value(data))
+
+
 class Flag(serializers.BooleanField):
     """True or false, and nothing that might be meant so."""
 

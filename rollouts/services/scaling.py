@@ -4,7 +4,7 @@
 with the same preconditions as every edit (`changing`); the set itself stays as it is, so no rollout begins.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rollouts.audit import Deed
@@ -12,6 +12,7 @@ from rollouts.cluster import Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS
 from rollouts.engine import names
 from rollouts.engine.findings import Code, Finding
+from rollouts.engine.observed import Observed
 from rollouts.engine.references import MOST_PODS
 from rollouts.engine.spec import Unreadable, parse_workload
 from rollouts.engine.workload import CliqueTemplate, GroupTemplate, Workload
@@ -38,7 +39,7 @@ def scale_live(site: Site, it: Deed, wanted: LiveScale, *, expected: str | None,
     workload = parse_workload(live)
     if isinstance(workload, Unreadable):
         raise refuse(workload.findings)
-    resource, name, warnings = _choose(workload, wanted)
+    resource, name, warnings = choose_live(workload, wanted)
     for attempt in range(TRIES):
         target = site.fetch_object(resource, name)
         before = (target.get("spec") or {}).get("replicas")
@@ -57,7 +58,7 @@ def scale_live(site: Site, it: Deed, wanted: LiveScale, *, expected: str | None,
     raise RaceLost(f"{name} is scaled so often that this command found no moment for its own; try again.")
 
 
-def _choose(workload: Workload, wanted: LiveScale) -> tuple[Resource, str, tuple[Finding, ...]]:
+def choose_live(workload: Workload, wanted: LiveScale) -> tuple[Resource, str, tuple[Finding, ...]]:
     """Return the object that is meant; raises what is in the way."""
     component, resource = _find(workload, wanted.component)
     if wanted.replica >= workload.replicas:
@@ -68,6 +69,14 @@ def _choose(workload: Workload, wanted: LiveScale) -> tuple[Resource, str, tuple
         raise refuse([Finding("replicas", Code.MIN_AVAILABLE_OVER_REPLICAS, sentence)])
     name = names.clique_name(workload.name, wanted.replica, component.name)
     return resource, name, _warn(component)
+
+
+def scale_observed(workload: Workload, observed: Observed, wanted: LiveScale) -> Observed:
+    """Return what is observed as it would be after such a command, for a simulation; raises what is in the way."""
+    _, name, _ = choose_live(workload, wanted)
+    cliques = tuple(replace(one, replicas=wanted.replicas) if one.name == name else one for one in observed.cliques)
+    groups = tuple(replace(one, replicas=wanted.replicas) if one.name == name else one for one in observed.groups)
+    return replace(observed, cliques=cliques, groups=groups)
 
 
 def _find(workload: Workload, component: str) -> tuple[CliqueTemplate | GroupTemplate, Resource]:

@@ -1,0 +1,230 @@
+"""What a change would do, by HTTP: the body of the command itself, and how the cluster is believed to behave."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from django.http import HttpResponse
+from django.urls import path
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.exceptions import ErrorDetail, ValidationError
+from rest_framework.request import Request
+
+from rollouts.api.bodies import (
+    Body,
+    Flag,
+    ImagesBody,
+    Number,
+    RestartBody,
+    RollBackBody,
+    ScaleBody,
+    StrategyBody,
+    Text,
+)
+from rollouts.api.commands import IF_MATCH, CommandView, json_response
+from rollouts.api.etags import read_expected
+from rollouts.api.paths import WORKLOAD
+from rollouts.api.shapes import shape_of
+from rollouts.audit import Via, caller_of
+from rollouts.commands import Command, Place
+from rollouts.engine import edits
+from rollouts.engine.edits import Image
+from rollouts.engine.times import render_time
+from rollouts.services.scaling import LiveScale, scale_observed
+from rollouts.services.simulation import Belief, Proposal, Simulated, workload_simulate
+from rollouts.services.workloads import roll_back_to
+
+Values = Mapping[str, Any]
+
+
+class ImagesChange(ImagesBody):
+    """Other images."""
+
+    kind = serializers.ChoiceField(["images"])
+
+
+class ScaleChange(ScaleBody):
+    """Other replicas."""
+
+    kind = serializers.ChoiceField(["scale"])
+
+
+class StrategyChange(StrategyBody):
+    """Another strategy."""
+
+    kind = serializers.ChoiceField(["strategy"])
+
+
+class RestartChange(RestartBody):
+    """A restart."""
+
+    kind = serializers.ChoiceField(["restart"])
+
+
+class RollBackChange(RollBackBody):
+    """The way back."""
+
+    kind = serializers.ChoiceField(["rollback"])
+
+
+@extend_schema_field(OpenApiTypes.OBJECT)
+class _Manifest(serializers.Field[Any, Any, Any, Any]):
+    """Whatever is sent as a manifest; the service says what is wrong with it."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Return it as it is."""
+        return data
+
+
+class ApplyChange(Body):
+    """A manifest that is applied."""
+
+    kind = serializers.ChoiceField(["apply"])
+    manifest = _Manifest()
+
+
+_CHANGES: Final[Mapping[str, type[Body]]] = {
+    "apply": ApplyChange,
+    "images": ImagesChange,
+    "scale": ScaleChange,
+    "strategy": StrategyChange,
+    "restart": RestartChange,
+    "rollback": RollBackChange,
+}
+
+
+@extend_schema_field(
+    PolymorphicProxySerializer(
+        component_name="ProposedChange", serializers=dict(_CHANGES), resource_type_field_name="kind", many=False
+    )
+)
+class Change(serializers.Field[Any, Any, Any, Any]):
+    """A command that is considered, by its kind."""
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        """Read it as the command itself would."""
+        if not isinstance(data, Mapping):
+            raise ValidationError(ErrorDetail("change must be an object with a kind", code="invalid"))
+        shape = _CHANGES.get(data["kind"]) if isinstance(data.get("kind"), str) else None
+        if shape is None:
+            raise ValidationError(
+                {"kind": [ErrorDetail(f"must be one of {', '.join(_CHANGES)}", code="invalid_choice")]}
+            )
+        body = shape(data=data)
+        body.is_valid(raise_exception=True)
+        values: dict[str, Any] = body.validated_data
+        return values
+
+
+class BehaviourBody(Body):
+    """How the cluster is believed to behave."""
+
+    seconds_to_ready = Number(
+        required=False, min_value=0, max_value=86_400, help_text="From a pod's node to Ready; 30 when left out."
+    )
+    seconds_to_go = Number(
+        required=False, min_value=0, max_value=86_400, help_text="From a pod's deletion to its end; 5 when left out."
+    )
+    never_ready = serializers.ListField(
+        child=Text(max_length=253),
+        required=False,
+        max_length=64,
+        help_text="Cliques whose pods of the new template never become Ready.",
+    )
+    full = Flag(required=False, help_text="There is room for the pods that run now, and no more.")
+
+
+class SimulationBody(Body):
+    """What is considered."""
+
+    change = Change()
+    behaviour = BehaviourBody(required=False)
+
+
+class SimulationView(CommandView):
+    """Simulation."""
+
+    flags = ()
+
+    @extend_schema(
+        operation_id="workload_simulate",
+        summary="What a change would do",
+        tags=["commands"],
+        parameters=[IF_MATCH],
+        request=SimulationBody,
+        responses={200: shape_of(Simulated)},
+    )
+    def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Tell step by step what a change would do, without doing it; needs the permission for the command itself.
+
+        The controller's own plan is run to its end in a simulated cluster. A large workload is followed for two
+        seconds: the end is Unfinished then, and what is told is right as far as it goes.
+        """
+        place, body = Place(cluster, namespace, name), self.read(SimulationBody)
+        proposal = make_proposal(place, body["change"])
+        belief = _read_belief(body.get("behaviour") or {})
+        caller = caller_of(request, Via.API)
+        return json_response(workload_simulate(caller, place, proposal, belief, expected=read_expected(request)))
+
+
+def make_proposal(place: Place, change: Values) -> Proposal:
+    """Return what a change of a body proposes."""
+    values = {name: value for name, value in change.items() if name != "kind"}
+    return _PROPOSALS[change["kind"]](place, values)
+
+
+def _images(_: Place, values: Values) -> Proposal:
+    images = [Image(one["clique"], one["image"], one["container"]) for one in values["images"]]
+    return Proposal(Command.SET_IMAGES, partial(edits.set_images, images=images))
+
+
+def _scale(_: Place, values: Values) -> Proposal:
+    if values["replica"] is None:
+        edit = partial(edits.scale, replicas=values["replicas"], component=values["component"])
+        return Proposal(Command.SCALE_WORKLOAD, edit)
+    wanted = LiveScale(values["component"], values["replica"], values["replicas"])
+    observe = partial(scale_observed, wanted=wanted)
+    return Proposal(Command.SCALE_WORKLOAD, lambda manifest: manifest, observe=observe)
+
+
+def _strategy(_: Place, values: Values) -> Proposal:
+    return Proposal(Command.EDIT_STRATEGY, partial(edits.edit_strategy, changes=values))
+
+
+def _restart(_: Place, values: Values) -> Proposal:
+    at = render_time(timezone.now().timestamp())
+    return Proposal(Command.RESTART_WORKLOAD, partial(edits.restart, at=at, components=values["components"]))
+
+
+def _roll_back(place: Place, values: Values) -> Proposal:
+    return Proposal(Command.ROLL_BACK_WORKLOAD, partial(roll_back_to, place=place, revision=values["revision"]))
+
+
+def _apply(_: Place, values: Values) -> Proposal:
+    return Proposal(Command.APPLY_WORKLOAD, manifest=values["manifest"])
+
+
+_PROPOSALS: Final[Mapping[str, Callable[[Place, Values], Proposal]]] = {
+    "apply": _apply,
+    "images": _images,
+    "scale": _scale,
+    "strategy": _strategy,
+    "restart": _restart,
+    "rollback": _roll_back,
+}
+
+
+def _read_belief(behaviour: Values) -> Belief:
+    usual = Belief()
+    return Belief(
+        seconds_to_ready=behaviour.get("seconds_to_ready", usual.seconds_to_ready),
+        seconds_to_go=behaviour.get("seconds_to_go", usual.seconds_to_go),
+        never_ready=tuple(behaviour.get("never_ready", ())),
+        is_full=behaviour.get("full", False),
+    )
+
+
+urlpatterns = [path(f"{WORKLOAD}simulation/", SimulationView.as_view(), name="workload-simulation")]
