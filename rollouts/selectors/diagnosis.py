@@ -37,7 +37,11 @@ class Diagnosis:
 
 def diagnosis_detail(place: Place) -> Diagnosis:
     """Return what a workload waits for; raises NotThere."""
-    look = look_at(place)
+    return diagnosis_in(place, look_at(place))
+
+
+def diagnosis_in(place: Place, look: Look) -> Diagnosis:
+    """Return what a workload that was looked at waits for."""
     if look.workload is None or look.seen.leaving:
         return Diagnosis(
             **_common(place, look),

@@ -92,7 +92,11 @@ class StrategyDetail:
 
 def strategy_detail(place: Place) -> StrategyDetail:
     """Return the strategy in force of a workload; raises NotThere."""
-    look = look_at(place)
+    return strategy_in(place, look_at(place))
+
+
+def strategy_in(place: Place, look: Look) -> StrategyDetail:
+    """Return the strategy in force of a workload that was looked at."""
     sources = _Sources(look.effective, _read_overrides(look.effective))
     kind = None if look.workload is None else str(look.workload.strategy)
     return StrategyDetail(

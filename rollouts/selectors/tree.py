@@ -159,7 +159,11 @@ class WorkloadTree:
 
 def workload_tree(place: Place) -> WorkloadTree:
     """Return the tree of a workload; raises NotThere."""
-    look = look_at(place)
+    return tree_in(place, look_at(place))
+
+
+def tree_in(place: Place, look: Look) -> WorkloadTree:
+    """Return the tree of a workload that was looked at."""
     if look.workload is None:
         return _tree(place, look, strangers=[(pod.name, _UNREADABLE) for pod in look.seen.observed.pods])
     shape = make_shape(look.workload)

@@ -1,0 +1,139 @@
+"""What a workload is doing now, for the card beside its picture: how far it is, what may still go, what it waits for.
+
+Everything is said by others: the numbers by `headcount`, the waits and their remedies by the engine's plan, the state
+by the mirror. Here they are put into the order in which somebody wants to know them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rollouts.commands import Place
+from rollouts.engine.actions import Wait
+from rollouts.engine.diagnosis import Code
+from rollouts.engine.remedies import Remedy
+from rollouts.headcount import Counts, count_pods
+from rollouts.selectors.details import WorkloadDetail
+from rollouts.selectors.diagnosis import Diagnosis, diagnosis_in
+from rollouts.selectors.picture import Meter, measure
+from rollouts.selectors.places import Look
+from rollouts.selectors.standing import State
+from rollouts.selectors.strategies import StrategyDetail, strategy_in
+from rollouts.selectors.tree import WorkloadTree
+
+# So many waits are told at length; of the rest there is a number.
+WAITS_TOLD: Final = 3
+
+TITLES: Final[Mapping[str, str]] = {
+    Code.WAITING_FOR_READY: "Waiting for pods to become ready",
+    Code.WAITING_FOR_TERMINATION: "Waiting for pods to go",
+    Code.BUDGET_EXHAUSTED: "Nothing more may be missing now",
+    Code.SURGE_UNSCHEDULABLE: "Surge cannot be scheduled",
+    Code.SURGE_NOT_READY: "Surge does not become ready",
+    Code.SURGE_GATED: "Surge waits for its base gang",
+    Code.REPLICA_UNSCHEDULABLE: "Pods cannot be scheduled",
+    Code.WAITING_FOR_REPLICA: "Another replica goes first",
+    Code.AWAITING_DELETION: "Outdated pods wait for you",
+}
+"""What is waited for, in few words."""
+
+REMEDIES: Final[Mapping[str, str]] = {
+    Remedy.ADD_CAPACITY: "Look at the nodes",
+    Remedy.SET_MAX_SURGE_TO_ZERO: "Set maxSurge to 0",
+    Remedy.DELETE_SURGE: "Delete the surge",
+    Remedy.RAISE_MAX_UNAVAILABLE: "Raise maxUnavailable",
+    Remedy.LOOK_AT_PODS: "Look at the pods",
+    Remedy.ROLL_BACK: "Roll back",
+    Remedy.FORCE_DELETE_PODS: "Delete the pods by force",
+    Remedy.DELETE_OUTDATED_PODS: "Delete outdated pods",
+    Remedy.SCALE_IN: "Scale in",
+}
+"""What would help, as buttons say it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitNote:
+    """Something that is waited for."""
+
+    code: str
+    title: str
+    text: str
+    component: str
+    units: tuple[str, ...]
+    is_problem: bool
+    remedies: tuple[tuple[str, str], ...]  # code and label
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What a workload is doing."""
+
+    state: State
+    title: str
+    sentence: str
+    strategy: StrategyDetail
+    diagnosis: Diagnosis
+    counts: Counts | None  # in pods; None when it cannot be read
+    meters: tuple[Meter, ...]
+    waits: tuple[WaitNote, ...]  # the most pressing first
+    more_waits: int
+
+    @property
+    def budget_left(self) -> int | None:
+        """How many more pods the update may take away now."""
+        return None if self.counts is None else max(0, self.counts.available - self.counts.floor)
+
+
+def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree) -> Now:
+    """Return what a workload that was looked at is doing."""
+    diagnosis = diagnosis_in(place, look)
+    counts = None if look.workload is None else count_pods(look.workload, look.seen.observed)
+    waits = sorted(diagnosis.waits, key=lambda wait: not wait.is_problem)
+    return Now(
+        state=detail.state,
+        title=_title(detail, waits),
+        sentence=_sentence(detail, diagnosis, counts),
+        strategy=strategy_in(place, look),
+        diagnosis=diagnosis,
+        counts=counts,
+        meters=measure(tree),
+        waits=tuple(map(_note, waits[:WAITS_TOLD])),
+        more_waits=max(0, len(waits) - WAITS_TOLD),
+    )
+
+
+def _title(detail: WorkloadDetail, waits: Sequence[Wait]) -> str:
+    if detail.leaving:
+        return "Being deleted"
+    if detail.state is State.NEEDS_ATTENTION:
+        return TITLES.get(detail.reason) or TITLES.get(next((wait.code for wait in waits), "")) or "Needs attention"
+    if detail.state is State.PROGRESSING:
+        return "Rolling" if detail.rollout is not None and detail.rollout.from_hash else "Deploying"
+    return "Waiting for you" if detail.state is State.WAITING else "Settled"
+
+
+def _sentence(detail: WorkloadDetail, diagnosis: Diagnosis, counts: Counts | None) -> str:
+    if diagnosis.obstacle:
+        return diagnosis.obstacle
+    if counts is None:
+        return "Its manifest cannot be read, so nothing is done about it."
+    if detail.state is State.SETTLED:
+        return f"All {counts.desired} pods are available and of the current template."
+    if detail.state is State.WAITING:
+        outdated = max(0, counts.desired - counts.updated)
+        return f"{outdated} of {counts.desired} pods are outdated. Whichever is deleted comes back up to date."
+    return (
+        f"{min(counts.updated, counts.desired)} of {counts.desired} pods are updated, {counts.available} are available."
+    )
+
+
+def _note(wait: Wait) -> WaitNote:
+    return WaitNote(
+        code=wait.code,
+        title=TITLES.get(wait.code, wait.code),
+        text=wait.text,
+        component=wait.component,
+        units=wait.units,
+        is_problem=wait.is_problem,
+        remedies=tuple((code, REMEDIES.get(code, code)) for code in wait.remedies),
+    )
