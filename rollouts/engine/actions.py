@@ -6,9 +6,10 @@ what is patched by resourceVersion. A refused action is no failure: the next pas
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from rollouts.engine.values import value
 
 
 class Kind(StrEnum):
@@ -22,7 +23,7 @@ class Kind(StrEnum):
     SERVICE = "Service"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Create:
     """Create an object. Its name is a function of what is there, so a repeated create is refused, not doubled."""
 
@@ -30,7 +31,7 @@ class Create:
     manifest: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Patch:
     """Change fields of an object (JSON merge patch), if it is still as it was seen."""
 
@@ -43,7 +44,7 @@ class Patch:
     whole: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Delete:
     """Delete an object, if it is still that one; what it owns goes with it."""
 
@@ -53,7 +54,7 @@ class Delete:
     reason: str  # why, CamelCase
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RemoveGate:
     """Take our scheduling gate off a pod; gates of others stay."""
 
@@ -61,7 +62,7 @@ class RemoveGate:
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WriteStatus:
     """Replace the status of an object; only planned when it differs."""
 
@@ -74,7 +75,7 @@ class WriteStatus:
 Action = Create | Patch | Delete | RemoveGate | WriteStatus
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Moment:
     """An entry of the timeline: something that this pass decided."""
 
@@ -83,7 +84,7 @@ class Moment:
     text: str  # one sentence with names and numbers
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Wait:
     """Why a component does not move, and what would help."""
 
@@ -95,7 +96,7 @@ class Wait:
     is_problem: bool  # False for what is only information, like AwaitingDeletion
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Plan:
     """One pass: what to do now, and what to say."""
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Set
 from rollouts.engine.observed import Clique, Gang, Group, Observed, Pod, Service
 from rollouts.engine.quiet import is_quiet
 from rollouts.engine.shape import Found, Shape
-from rollouts.engine.views import ENDED, TRAITS, Complete, Replica, Tree
+from rollouts.engine.views import ENDED, Complete, Replica, Tree
 
 Stranger = tuple[str, str]
 """The name of an object, and why it fits nowhere."""
@@ -40,9 +40,18 @@ def rearrange(shape: Shape, tree: Tree, part: Tree, touched: Set[int]) -> Tree:
         replicas.pop(index, None)
     if not part.replicas.keys() <= tree.replicas.keys():
         replicas = dict(sorted(replicas.items()))
-    traits = {name: _renew(getattr(tree, name), getattr(part, name), touched) for name in TRAITS}
-    complete = tree.complete if _is_as_complete(tree, part, touched) else Complete(replicas, shape.workload.replicas)
-    return Tree(replicas, tree.strangers, complete, **traits)
+    return Tree(
+        replicas=replicas,
+        strangers=tree.strangers,
+        complete=tree.complete if _is_as_complete(tree, part, touched) else Complete(replicas, shape.workload.replicas),
+        unavailable=_renew(tree.unavailable, part.unavailable, touched),
+        outdated=_renew(tree.outdated, part.outdated, touched),
+        incomplete=_renew(tree.incomplete, part.incomplete, touched),
+        unfinished=_renew(tree.unfinished, part.unfinished, touched),
+        begun=_renew(tree.begun, part.begun, touched),
+        frameless=_renew(tree.frameless, part.frameless, touched),
+        restless=_renew(tree.restless, part.restless, touched),
+    )
 
 
 def _renew(before: frozenset[int], now: frozenset[int], touched: Set[int]) -> frozenset[int]:
@@ -70,8 +79,13 @@ def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> 
     All there is to say about a replica is said while it is at hand: to come back to each of thousands takes longer.
     """
     replicas: dict[int, Replica] = {}
-    traits: dict[str, list[int]] = {name: [] for name in TRAITS}
-    unavailable, outdated, incomplete, unfinished, begun, frameless, restless = traits.values()
+    unavailable: list[int] = []
+    outdated: list[int] = []
+    incomplete: list[int] = []
+    unfinished: list[int] = []
+    begun: list[int] = []
+    frameless: list[int] = []
+    restless: list[int] = []
     for index in sorted(found.indices):
         replicas[index] = replica = shape.replica(index, found)
         if not replica.is_available:
@@ -89,10 +103,16 @@ def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> 
         if not is_quiet(shape, replica):
             restless.append(index)
     return Tree(
-        replicas,
-        strangers,
-        Complete(replicas, shape.workload.replicas),
-        **{name: frozenset(indices) for name, indices in traits.items()},
+        replicas=replicas,
+        strangers=strangers,
+        complete=Complete(replicas, shape.workload.replicas),
+        unavailable=frozenset(unavailable),
+        outdated=frozenset(outdated),
+        incomplete=frozenset(incomplete),
+        unfinished=frozenset(unfinished),
+        begun=frozenset(begun),
+        frameless=frozenset(frameless),
+        restless=frozenset(restless),
     )
 
 

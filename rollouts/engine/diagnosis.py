@@ -6,7 +6,6 @@ a pass has nothing to do and something wanted is not there, a wait names what it
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from itertools import chain
@@ -50,7 +49,7 @@ GONE_WITHIN: Final = 60.0
 _FEW: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Diagnosis:
     """Why nothing moves, and when more can be said."""
 
@@ -129,10 +128,7 @@ class Examiner:
         update, name = self._update, self._workload.name
         if update.selected is None and not update.held_by:
             return
-        others = _list_names(name, tree.outdated)
-        if not update.held_by and update.selected in tree.outdated:
-            position = others.index(f"{name}-{update.selected}")
-            others = others[:position] + others[position + 1 :]
+        others = _list_names(name, tree.outdated, None if update.held_by else update.selected)
         if others and update.held_by:
             yield self._held_wait(tree, others, [wait for index in update.held_by for wait in inside.get(index, ())])
         elif others:
@@ -352,13 +348,13 @@ def _remains(cliques: Iterable[CliqueView]) -> _Remains:
 
 
 @lru_cache(maxsize=16)
-def _list_names(workload: str, indices: frozenset[int]) -> tuple[str, ...]:
-    """Return the names of replicas of the set, in order; while one is updated the same others wait in every pass."""
-    return tuple([service_name(workload, index) for index in sorted(indices)])
+def _list_names(workload: str, indices: frozenset[int], but: int | None) -> tuple[str, ...]:
+    """Return the names of all these replicas but one, in order; while that is updated the same wait in every pass."""
+    return tuple([service_name(workload, index) for index in sorted(indices) if index != but])
 
 
 def _keys(pods: Iterable[Pod]) -> tuple[str, ...]:
-    return tuple(pod.name for pod in pods)
+    return tuple([pod.name for pod in pods])
 
 
 def _names(names: Sequence[str]) -> str:

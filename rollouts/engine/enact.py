@@ -26,6 +26,7 @@ from rollouts.engine.roller import Removal
 from rollouts.engine.shape import Shape
 from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.termination import Termination
+from rollouts.engine.values import value
 from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Replica, Tree
 from rollouts.engine.workload import Strategy, Workload
 
@@ -195,7 +196,7 @@ def _delete_part(part: GroupReplica, reason: str) -> Iterator[Delete]:
         yield from _delete_clique(view, reason)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Builder:
     """What it takes to build a pod or a PodClique in its place."""
 
@@ -241,9 +242,9 @@ def _patch_clique(workload: Workload, view: CliqueView, clique: Clique, *, in_pl
 
 def _merge(one: Manifest, other: Manifest) -> Manifest:
     merged = {**one}
-    for name, value in other.items():
-        both = isinstance(value, dict) and isinstance(merged.get(name), dict)
-        merged[name] = _merge(merged[name], value) if both else value
+    for name, change in other.items():
+        both = isinstance(change, dict) and isinstance(merged.get(name), dict)
+        merged[name] = _merge(merged[name], change) if both else change
     return merged
 
 

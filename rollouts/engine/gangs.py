@@ -7,7 +7,6 @@ gang, as it is stored, refers to; a scaled gang waits until every group of the b
 """
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
 from typing import Any
 
 from rollouts.engine import names
@@ -15,6 +14,7 @@ from rollouts.engine.actions import Create, Delete, Kind, Patch, RemoveGate
 from rollouts.engine.desired import SCHEDULER_API, default_labels, owned_by
 from rollouts.engine.observed import Gang
 from rollouts.engine.shape import Shape
+from rollouts.engine.values import value
 from rollouts.engine.views import CliqueView, GroupView, Replica
 from rollouts.engine.workload import Workload
 
@@ -23,7 +23,7 @@ GANG_NOT_NEEDED = "GangNotNeeded"
 PodGroups = Mapping[str, tuple[int, tuple[str, ...]]]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WantedGang:
     """A gang that should be."""
 

@@ -8,11 +8,13 @@ as available. *Available* is a pod that is Ready and not leaving, whatever its c
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from rollouts.engine.values import value
 
-@dataclass(frozen=True, slots=True)
+
+@value
 class Pod:
     """A pod of a PodClique."""
 
@@ -44,7 +46,7 @@ class Pod:
         return bool(self.node) and not self.leaving
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Clique:
     """A PodClique: in no group, or of one replica of a scaling group."""
 
@@ -67,7 +69,7 @@ class Clique:
     template_keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Group:
     """A PodCliqueScalingGroup."""
 
@@ -84,7 +86,7 @@ class Group:
     status: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Gang:
     """A PodGang."""
 
@@ -98,7 +100,7 @@ class Gang:
     status: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Service:
     """The headless service of a replica of the set."""
 
@@ -109,7 +111,7 @@ class Service:
     publish_not_ready_addresses: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Observed:
     """Everything there is of one workload."""
 

@@ -9,7 +9,6 @@ not, without harm; the same input gives the same plan.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rollouts.engine.actions import Kind, Moment, Plan, WriteStatus
@@ -23,6 +22,7 @@ from rollouts.engine.status import Pen, clique_status, group_status, make_pen, s
 from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep, choose_steps, no_steps
 from rollouts.engine.termination import Termination, decide_termination
 from rollouts.engine.update import Turn, Update, decide_update, read_progress
+from rollouts.engine.values import value
 from rollouts.engine.views import Tree
 from rollouts.engine.workload import Workload
 
@@ -100,7 +100,7 @@ def _write_statuses(pen: Pen, steps: SetStep, termination: Termination, draft: D
             writer.write_group(group)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Writer:
     """Writes the statuses inside one replica of the set."""
 

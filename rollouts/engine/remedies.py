@@ -6,11 +6,11 @@ wait ends; `tests/engine/test_remedies.py` carries each of them out. So what the
 outdated).
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from rollouts.engine.budget import Budget
+from rollouts.engine.values import value
 
 
 class Remedy(StrEnum):
@@ -30,7 +30,7 @@ class Remedy(StrEnum):
 Remedies = tuple[Remedy, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Surge:
     """The surge beside the originals that a wait is about."""
 

@@ -120,14 +120,21 @@ def _choose_deletions(live: Sequence[Unit], wanted: int, budget: Budget) -> list
 
 def _is_finished(live: Sequence[Unit], wanted: int) -> bool:
     """Whether nothing is outdated and each of 0 ... R-1 is there and available."""
-    originals = {unit.index for unit in live if unit.index < wanted and unit.available}
-    return len(originals) == wanted and not any(unit.outdated for unit in live)
+    originals = set()
+    for unit in live:
+        if unit.outdated:
+            return False
+        if unit.index < wanted and unit.available:
+            originals.add(unit.index)
+    return len(originals) == wanted
 
 
 def _split_unwanted_surge(live: Sequence[Unit], wanted: int, budget: Budget) -> tuple[list[Removal], list[Removal]]:
     """Return surge beyond what is allowed: what serves nobody, and what costs budget, the latter in order."""
-    surge = sorted((unit for unit in live if unit.index >= wanted), key=_surge_order)
-    unwanted = surge[: max(0, len(surge) - budget.max_surge)]
+    surge = [unit for unit in live if unit.index >= wanted]
+    if len(surge) <= budget.max_surge:
+        return [], []
+    unwanted = sorted(surge, key=_surge_order)[: len(surge) - budget.max_surge]
     removals = [Removal(unit, Reason.SURGE_NOT_ALLOWED) for unit in unwanted]
     return (
         [removal for removal in removals if not removal.unit.available],
@@ -154,6 +161,8 @@ def _choose_indices(staying: Sequence[Unit], taken: set[int], wanted: int, budge
     """Refill missing originals, and surge while an original is outdated, within R + S in all."""
     room = wanted + budget.max_surge - len(staying)
     refill = [index for index in range(wanted) if index not in taken][: max(0, room)]
+    if not budget.max_surge:
+        return refill
     outdated = sum(unit.outdated for unit in staying if unit.index < wanted)
     surging = sum(unit.index >= wanted for unit in staying)
     surge = max(0, min(budget.max_surge, outdated) - surging)

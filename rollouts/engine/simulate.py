@@ -58,7 +58,7 @@ class End(StrEnum):
     UNFINISHED = "Unfinished"  # whoever asked had no more time for it; the steps so far are right
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pass:
     """One look at the world, and what was done about it."""
 
@@ -67,7 +67,7 @@ class Pass:
     refused: tuple[Refusal, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Step:
     """A pass in which something changed."""
 
@@ -77,7 +77,7 @@ class Step:
     tallies: tuple[Tally, ...]  # of the components whose counts changed, by name
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outcome:
     """A change, seen to its end."""
 

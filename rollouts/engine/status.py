@@ -9,7 +9,6 @@ the wanted number for a moment. Only a group below its minimum, and how far an u
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rollouts.engine import names
@@ -33,13 +32,14 @@ from rollouts.engine.steps import CliqueStep, GroupStep, SetStep
 from rollouts.engine.termination import count_fine, is_group_breached
 from rollouts.engine.times import render_time
 from rollouts.engine.update import Turn, Update
+from rollouts.engine.values import value
 from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Tree
 from rollouts.engine.workload import Strategy, Workload
 
 Status = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pen:
     """What every status is written with."""
 
@@ -72,7 +72,7 @@ def clique_status(
         "replicas": len(view.live),
         "readyReplicas": view.available,
         "scheduledReplicas": view.scheduled,
-        "scheduleGatedReplicas": sum(pod.gated for pod in view.live),
+        "scheduleGatedReplicas": view.gated,
         "updatedReplicas": len(view.live) - view.outdated,
     }
     if not is_member:
@@ -255,7 +255,7 @@ def set_status(
     """Return the status of the set."""
     workload = pen.workload
     available = len(tree.replicas) - len(tree.unavailable)
-    updated = len(tree.replicas) - len(tree.unavailable | tree.outdated)
+    updated = available - len(tree.outdated) + len(tree.outdated & tree.unavailable)
     status: Status = {
         **stored,
         "observedGeneration": workload.generation,

@@ -7,13 +7,13 @@ in.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from rollouts.engine.conditions import BREACHED, SCHEDULED, find_condition
 from rollouts.engine.observed import Group
 from rollouts.engine.steps import ReplicaStep, SetStep
 from rollouts.engine.times import parse_time
+from rollouts.engine.values import value
 from rollouts.engine.views import CliqueView, GroupView
 from rollouts.engine.workload import Workload
 
@@ -21,7 +21,7 @@ from rollouts.engine.workload import Workload
 GRACE: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Termination:
     """What is recreated now, and when to look again."""
 

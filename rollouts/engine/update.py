@@ -7,12 +7,12 @@ meanwhile.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from rollouts.engine.shape import Shape
 from rollouts.engine.units import compute_replica_order
+from rollouts.engine.values import value
 from rollouts.engine.views import Replica, Tree
 from rollouts.engine.workload import Strategy
 
@@ -27,7 +27,7 @@ class Turn(Enum):
     END = "End"  # nothing is left to do: the end is noted
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Progress:
     """What the status of the set says about its update."""
 
@@ -42,7 +42,7 @@ class Progress:
         return bool(self.started_at) and not self.ended_at
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Update:
     """The update as this pass sees it."""
 

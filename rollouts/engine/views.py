@@ -11,7 +11,6 @@ workload of a thousand pods costs little more than looking at each pod.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 from typing import Final
@@ -280,13 +279,10 @@ class Complete:
         return (replica for index, replica in self._replicas.items() if index < self._wanted)
 
 
-TRAITS = ("unavailable", "outdated", "incomplete", "unfinished", "begun", "frameless", "restless")
-"""What a replica of the set may stand out by; a tree has the indices of those that do."""
-
 _NONE: Final[frozenset[int]] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Tree:
     """Everything there is of a workload, in its place."""
 

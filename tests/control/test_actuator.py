@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, cast
 
 import pytest
@@ -393,7 +394,7 @@ def pods(*told: tuple[str, str, str]) -> tuple[Pod, ...]:
 def clique_in(name: str, replica: int) -> Clique:
     """Return a PodClique of a replica of the set."""
     clique = observed_clique({"metadata": {"name": name, "uid": f"u-{name}", "resourceVersion": "1"}})
-    return Clique(**{**{field: getattr(clique, field) for field in clique.__slots__}, "replica": replica})
+    return replace(clique, replica=replica)
 
 
 def group_in(name: str, replica: int) -> Group:
