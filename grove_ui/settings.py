@@ -81,6 +81,7 @@ INSTALLED_APPS = [
     "servestatic",
     "django.contrib.staticfiles",
     "csp",
+    "django_htmx",
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
@@ -99,6 +100,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 ROOT_URLCONF = "grove_ui.urls"
@@ -113,8 +115,9 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "rollouts.web.shell.shell",
             ],
-            "libraries": {"grove_admin": "rollouts.admin.tags"},
+            "libraries": {"grove": "rollouts.web.words", "grove_admin": "rollouts.admin.tags"},
         },
     }
 ]
@@ -172,6 +175,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": VERSION,
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1/",
+    "ENFORCE_NON_BLANK_FIELDS": True,
     # Enumerations stay where they are used; what is the same for all operations is added by us.
     "POSTPROCESSING_HOOKS": ["rollouts.api.schema.complete_schema"],
     "PATH_CONVERTER_OVERRIDES": {

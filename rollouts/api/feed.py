@@ -132,9 +132,9 @@ class FeedView(APIView):
 
         `change` says what to look at again: `kind` (workload, cluster, node or override), `key`, `cluster`, which parts
         (`what`; none named: all) and whether it is `deleted`. `reset`: something may have been missed, look at
-        everything again. `stale`: nothing can be told for now; a `reset` follows. Bursts are merged to four writes a
-        second. Connect again with the last id as `Last-Event-ID`, as browsers do by themselves. It ends when your token
-        or session does.
+        everything again. `stale`: nothing can be told for now; a `reset` follows. `heartbeat`: nothing has changed for
+        some seconds. Bursts are merged to four writes a second. Connect again with the last id as `Last-Event-ID`, as
+        browsers do by themselves. It ends when your token or session does.
         """
         query = Query(request)
         interest = Interest(query.texts("cluster"), query.texts("namespace"), query.texts("workload"))
@@ -193,8 +193,9 @@ def _render_start(last_id: str) -> bytes:
 
 
 def _render_heartbeat(last_id: str) -> bytes:
-    """Render nothing that anybody is told, but where to go on from."""
-    return f": still here\nid: {last_id}\n\n".encode() if last_id else b": still here\n\n"
+    """Render a sign of life that scripts hear too, and where to go on from."""
+    where = f"id: {last_id}\n" if last_id else ""
+    return f"{where}event: heartbeat\ndata: {{}}\n\n".encode()
 
 
 def _render(batch: Batch) -> bytes:

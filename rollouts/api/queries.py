@@ -20,6 +20,7 @@ _E = TypeVar("_E", bound=StrEnum)
 _LONGEST: Final = 500  # characters of a value
 _MOST_VALUES: Final = 50  # of one parameter
 _LAST_PAGE: Final = 1_000_000
+_MOST_DIGITS: Final = 10
 
 
 class Query:
@@ -67,9 +68,7 @@ class Query:
         text = self.text(name)
         if not text:
             return default
-        if not (
-            text.isascii() and text.isdecimal() and len(text) < len(str(_LAST_PAGE)) + 1 and 1 <= int(text) <= most
-        ):
+        if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and 1 <= int(text) <= most):
             self._flaw(name, Code.OUT_OF_RANGE, f"{name} must be a whole number from 1 to {most}.")
             return default
         return int(text)
@@ -119,8 +118,8 @@ class Query:
         if len(value) > _LONGEST:
             self._flaw(name, Code.TOO_LONG, f"{name} may have {_LONGEST} characters at most.")
             return False
-        if "\0" in value or not value.isprintable():
-            self._flaw(name, Code.WRONG_TYPE, f"{name} holds characters that cannot be in a text.")
+        if "\0" in value:
+            self._flaw(name, Code.WRONG_TYPE, f"{name} holds a NUL, which cannot be in a text.")
             return False
         return True
 

@@ -33,7 +33,13 @@ from rollouts.selectors.paging import LARGEST_PAGE, PAGE_SIZE
 
 
 def parameter(
-    name: str, words: str, *, many: bool = False, among: Iterable[str] | None = None, number: int | None = None
+    name: str,
+    words: str,
+    *,
+    many: bool = False,
+    among: Iterable[str] | None = None,
+    number: int | None = None,
+    pattern: str = "^[^\\u0000]*$",
 ) -> OpenApiParameter:
     """Describe a parameter of the address: a text, one of a few words, or a number from 1 up to one."""
     if number is not None:
@@ -41,7 +47,7 @@ def parameter(
     elif among is not None:
         kind = {"type": "string", "enum": [str(one) for one in among]}
     else:
-        kind = {"type": "string", "maxLength": 500}
+        kind = {"type": "string", "maxLength": 500, "pattern": pattern}
     if many:
         kind = {"type": "array", "items": kind, "maxItems": 50}
     return OpenApiParameter(name, kind, OpenApiParameter.QUERY, description=words, explode=True if many else None)

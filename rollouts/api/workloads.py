@@ -26,12 +26,18 @@ _PARAMETERS = [
     parameter("name", "Only those with these names.", many=True),
     parameter("strategy", "Only those with one of these strategies in force.", many=True, among=Strategy),
     parameter("state", "Only those in one of these states.", many=True, among=State),
-    parameter("label", "Only those with this label, as `key=value`; repeated: with all of them.", many=True),
+    parameter(
+        "label",
+        "Only those with this label, as `key=value`; repeated: with all of them.",
+        many=True,
+        pattern=r'^[^=\\"\u0000]+=[^\\"\u0000]*$',
+    ),
     parameter("search", "Words, each of which is in the name, the namespace or the name of the cluster."),
     parameter(
         "ordering",
         f"By what, with commas between, each with a minus before it to go down: {', '.join(ORDERINGS)}. Ties are"
         " ordered by namespace, name and cluster.",
+        pattern=f"^(-?({'|'.join(ORDERINGS)})(,-?({'|'.join(ORDERINGS)}))*)?$",
     ),
     *PAGING,
 ]

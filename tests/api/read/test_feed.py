@@ -79,7 +79,7 @@ def test_only_what_was_asked_for_is_told(server: WebServer) -> None:
 
 def test_while_nothing_changes_a_sign_of_life_comes(server: WebServer) -> None:
     with server.watch() as watch:
-        watch.wait_for(lambda lines: sum(line.startswith(": still here") for line in lines) > 2)
+        watch.wait_for(lambda lines: sum(line == "event: heartbeat" for line in lines) > 2)
         assert watch.events == []
 
 

@@ -129,14 +129,14 @@ class Watch:
 
     @property
     def events(self) -> list[Event]:
-        """What came, as browsers see it."""
+        """What came, as browsers see it; without signs of life."""
         events, last_id = [], ""
         for block in self.text.split("\n\n")[:-1]:
             fields = dict(
                 line.split(": ", 1) for line in block.split("\n") if ": " in line and not line.startswith(":")
             )
             last_id = fields.get("id", last_id)
-            if "data" in fields:
+            if "data" in fields and fields["event"] != "heartbeat":
                 events.append(Event(fields["event"], json.loads(fields["data"]), last_id))
         return events
 
