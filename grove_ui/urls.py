@@ -6,13 +6,20 @@ from django.urls import include, path, re_path
 from rollouts.admin.site import site
 from rollouts.api import problems
 from rollouts.api.paths import WORKLOAD
-from rollouts.web import metrics, pages, sign_in, workload
+from rollouts.web import clusters, manifests, metrics, revisions, shell, sign_in, workload, workloads
 
 urlpatterns = [
-    path("", pages.home, name="home"),
+    path("", workloads.page, name="home"),
+    path("live/workloads/", workloads.live, name="live-workloads"),
+    path("live/clusters/", shell.live_clusters, name="live-clusters"),
+    path("live/clusters/page/", clusters.live, name="live-clusters-page"),
+    path("clusters/", clusters.page, name="page-clusters"),
     path(WORKLOAD, workload.page, name="workload"),
     path(f"{WORKLOAD}parts/<slug:part>/", workload.part, name="workload-part"),
     path(f"{WORKLOAD}pod/<object:pod>/", workload.pod, name="workload-pod"),
+    path(f"{WORKLOAD}timeline/", workload.timeline, name="workload-timeline"),
+    path(f"{WORKLOAD}manifest/", manifests.page, name="workload-manifest"),
+    path(f"{WORKLOAD}revisions/<number:number>/", revisions.page, name="workload-revision"),
     path("sign-in/", sign_in.SignInView.as_view(), name="login"),
     path("sign-in/sso/", sign_in.sso_set_out, name="sso"),
     path("sign-in/sso/done/", sign_in.sso_come_back, name="sso-done"),

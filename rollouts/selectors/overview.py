@@ -54,12 +54,17 @@ class Overview:
 
 def overview_detail() -> Overview:
     """Read the state of the installation and of its clusters."""
-    environment = settings.ENVIRONMENT
     return Overview(
         clusters=[ClusterCounts(name, _counts(name)) for name in _cluster_names()],
         parts=readiness_detail(),
-        kubeconfig=environment.data_dir / "sandbox.kubeconfig" if "sandbox" in environment.clusters else None,
+        kubeconfig=kubeconfig_path(),
     )
+
+
+def kubeconfig_path() -> Path | None:
+    """Return where kubectl finds the sandbox; None without one."""
+    environment = settings.ENVIRONMENT
+    return environment.data_dir / "sandbox.kubeconfig" if "sandbox" in environment.clusters else None
 
 
 def _cluster_names() -> Sequence[str]:

@@ -149,7 +149,7 @@ class RevisionNumbers:
         """Read what is on record; a query, and another one when a revision is seen for the first time."""
         rows = Revision.objects.filter(cluster=cluster, workload_uid=uid).order_by("number")
         self._known = list(rows.values_list("id", "number", "generation_hash"))
-        self._hashes = _cached_hashes([(row, generation) for row, _, generation in self._known])
+        self._hashes = template_hashes_of([(row, generation) for row, _, generation in self._known])
         self._numbers = {
             (clique, template_hash): number
             for row, number, generation in self._known
@@ -165,7 +165,7 @@ class RevisionNumbers:
         return next((number for _, number, known in self._known if known == generation_hash), None)
 
 
-def _cached_hashes(keys: Iterable[tuple[int, str]]) -> Mapping[tuple[int, str], Mapping[str, str]]:
+def template_hashes_of(keys: Iterable[tuple[int, str]]) -> Mapping[tuple[int, str], Mapping[str, str]]:
     """Return the template hashes of revisions, which never change: those that are new to this process are read."""
     wanted = list(keys)
     missing = [row for row, generation in wanted if (row, generation) not in _HASHES]

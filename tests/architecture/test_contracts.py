@@ -48,7 +48,7 @@ def test_the_contracts_hold(copy: Path) -> None:
         ("rollouts/sandbox/planted.py", "import rollouts.cluster", "Low does not know high"),
         ("rollouts/sandbox/api/store.py", "import rollouts.sandbox.behaviour.nodes", "does not know what lives behind"),
         ("rollouts/models.py", "import rollouts.services", "Low does not know high"),
-        ("rollouts/services/accounts.py", "import rollouts.web.pages", "Low does not know high"),
+        ("rollouts/services/accounts.py", "import rollouts.web.shell", "Low does not know high"),
         ("rollouts/planted.py", "", "Low does not know high"),
         ("rollouts/selectors/overview.py", "import grove_ui.settings", "does not import its settings"),
     ],

@@ -23,17 +23,16 @@ def _open(visitor: BrowserContext) -> tuple[Page, list[str]]:
     return page, complaints
 
 
-def test_signing_in_by_keyboard_leads_to_the_cluster_with_its_samples(visitor: BrowserContext) -> None:
+def test_signing_in_by_keyboard_leads_to_the_samples_of_the_sandbox(visitor: BrowserContext) -> None:
     page, complaints = _open(visitor)
     expect(page.get_by_label("Name")).to_be_focused()
     page.keyboard.type("admin")
     page.keyboard.press("Tab")
     page.keyboard.type(PASSWORD)
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Cluster sandbox")).to_be_visible()
-    expect(page.get_by_text("Everything answers.")).to_be_visible()
-    workloads = page.locator(".figures > div", has_text="Workloads").locator("dd")
-    assert int(workloads.inner_text()) > 0
+    expect(page.get_by_role("heading", name="Workloads")).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text="chat-single")).to_be_visible()
+    expect(page.get_by_text("Live", exact=True)).to_be_visible()
     assert complaints == []
 
 
@@ -51,6 +50,7 @@ def test_signing_out_ends_the_session(visitor: BrowserContext) -> None:
     page.get_by_label("Name").fill("admin")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
+    page.locator("#me > summary").click()
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     page.goto("/")
@@ -63,5 +63,5 @@ def test_a_phone_needs_no_sideways_scrolling(visitor: BrowserContext) -> None:
     page.get_by_label("Name").fill("admin")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("heading", name="Cluster sandbox")).to_be_visible()
+    expect(page.get_by_role("heading", name="Workloads")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")

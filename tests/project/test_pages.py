@@ -1,8 +1,7 @@
-"""The pages: a login first, then the state of the installation and its cluster, whatever that state is."""
-
-from typing import Any
+"""The pages: a login first, then workloads and clusters, whatever state the installation is in."""
 
 import pytest
+from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.test import Client
 from redis import Redis
@@ -20,8 +19,9 @@ def _static_files() -> None:
 
 @pytest.fixture
 def person(client: Client) -> Client:
-    """A client who has signed in."""
-    User.objects.create_user("ana", password="correct horse battery")
+    """A viewer who has signed in."""
+    account = User.objects.create_user("ana", password="correct horse battery")
+    account.groups.add(Group.objects.get(name="viewer"))
     assert client.login(username="ana", password="correct horse battery")
     return client
 
@@ -31,7 +31,7 @@ def test_every_page_sends_a_stranger_to_sign_in(client: Client) -> None:
     assert (response.status_code, response["Location"]) == (302, "/sign-in/?next=/")
 
 
-def test_signing_in_leads_to_the_overview(client: Client) -> None:
+def test_signing_in_leads_to_the_workloads(client: Client) -> None:
     User.objects.create_user("ana", password="correct horse battery")
     response = client.post("/sign-in/", {"username": "ana", "password": "correct horse battery", "next": "/"})
     assert (response.status_code, response["Location"]) == (302, "/")
@@ -49,29 +49,34 @@ def test_signing_in_needs_the_csrf_token() -> None:
     assert strict.post("/sign-in/", {"username": "ana", "password": "x"}).status_code == 403
 
 
-def test_the_overview_shows_counts_and_parts(person: Client, redis: Redis) -> None:
+def test_an_account_without_a_role_is_told_whom_to_ask(client: Client) -> None:
+    User.objects.create_user("ana", password="correct horse battery")
+    assert client.login(username="ana", password="correct horse battery")
+    response = client.get("/")
+    assert response.status_code == 403
+    assert b"Ask an administrator for the role viewer." in response.content
+
+
+def test_the_clusters_page_shows_every_part(person: Client, redis: Redis) -> None:
     heartbeats.record_sweep(redis)
     heartbeats.record_cluster_word(redis, "sandbox", {"podcliquesets": 6, "pods": 1234, "nodes": 11})
-    page = person.get("/").content.decode()
-    assert "<dt>Workloads</dt><dd>6</dd>" in page
-    assert "<dt>Pods</dt><dd>1234</dd>" in page
+    page = person.get("/clusters/").content.decode()
+    assert '<h2 id="cluster-name-1">sandbox</h2>' in page
     assert "Everything answers." in page
 
 
-def test_before_the_first_list_the_overview_says_so(person: Client, redis: Redis) -> None:
-    page = person.get("/").content.decode()
+def test_before_the_first_list_the_clusters_page_says_so(person: Client, redis: Redis) -> None:
+    page = person.get("/clusters/").content.decode()
     assert "The cluster has not been listed yet." in page
     assert "Something needs attention" in page
 
 
-def test_the_overview_works_while_redis_is_away(person: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clusters_page_works_while_redis_is_away(person: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     from rollouts import readiness
-    from rollouts.selectors import overview
 
     nowhere = Redis.from_url("unix:///nonexistent/redis.sock")
-    for module in (readiness, overview):
-        monkeypatch.setattr(module, "redis_client", lambda: nowhere)
-    response = person.get("/")
+    monkeypatch.setattr(readiness, "redis_client", lambda: nowhere)
+    response = person.get("/clusters/")
     assert response.status_code == 200
     assert b"Redis does not answer" in response.content
 
@@ -86,10 +91,3 @@ def test_a_viewer_is_not_offered_the_admin_site(person: Client, redis: Redis) ->
     assert b"/admin/" not in person.get("/").content
     User.objects.update(is_staff=True)
     assert b"/admin/" in person.get("/").content
-
-
-def test_reading_the_overview_costs_a_constant_number_of_queries(
-    person: Client, redis: Redis, django_assert_num_queries: Any
-) -> None:
-    with django_assert_num_queries(3):  # session, user, the readiness probe
-        person.get("/")

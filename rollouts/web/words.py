@@ -1,0 +1,108 @@
+"""What the pages say in place of codes, numbers and moments: the filters that templates load as `grove`.
+
+`age` has a twin in static/live.js, which lets ages grow while a page is shown: both say the same.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from django import template
+from django.utils import timezone
+
+register = template.Library()
+
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_DAY: Final = 86400
+
+# Reasons that read badly as they are; the others are split into their words.
+_REASONS: Final[Mapping[str, str]] = {
+    "": "Not looked at yet",
+    "UpdateInProgress": "Rolling",
+    "Deploying": "Deploying",
+    "Complete": "Settled",
+    "WaitingForReady": "Waits for pods to become ready",
+    "WaitingForTermination": "Waits for old pods to go",
+    "BudgetExhausted": "Waits for budget",
+    "SurgeUnschedulable": "Surge cannot be scheduled",
+    "SurgeNotReady": "Surge does not become ready",
+    "SurgeGated": "Surge waits for its base gang",
+    "ReplicaUnschedulable": "Replica cannot be scheduled",
+    "WaitingForReplica": "Waits for another replica",
+    "AwaitingDeletion": "Outdated pods wait for you",
+}
+
+
+@register.filter
+def age(moment: datetime | None) -> str:
+    """Say how long ago something was.
+
+    >>> from datetime import timedelta
+    >>> [age(timezone.now() - timedelta(seconds=seconds)) for seconds in (5, 130, 7300, 200000)]
+    ['5 s', '2 min', '2 h', '2 d']
+    """
+    if moment is None:
+        return ""
+    seconds = max(0, int((timezone.now() - moment).total_seconds()))
+    if seconds < _MINUTE:
+        return f"{seconds} s"
+    if seconds < _HOUR:
+        return f"{seconds // _MINUTE} min"
+    return f"{seconds // _HOUR} h" if seconds < 2 * _DAY else f"{seconds // _DAY} d"
+
+
+@register.filter
+def reason(code: str) -> str:
+    """Say a reason in words.
+
+    >>> reason("SurgeUnschedulable"), reason("WriteDenied")
+    ('Surge cannot be scheduled', 'Write denied')
+    """
+    if code in _REASONS:
+        return _REASONS[code]
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", code)
+    return words[:1] + words[1:].lower()
+
+
+_STATES: Final[Mapping[str, str]] = {
+    "needs-attention": "Need attention",
+    "progressing": "Progressing",
+    "waiting": "Waiting for you",
+    "settled": "Settled",
+}
+
+
+@register.filter
+def state_words(state: str) -> str:
+    """Say a state of the list in words."""
+    return _STATES.get(state, state)
+
+
+@register.filter
+def share(number: float, whole: float) -> str:
+    """Say which part of a whole something is, for the attributes of SVG.
+
+    >>> share(1, 3), share(0, 0), share(7, 5)
+    ('33.33%', '0%', '100%')
+    """
+    if not whole:
+        return "0%"
+    return f"{min(100, max(0, 100 * number / whole)):.4g}%"
+
+
+@register.filter
+def lookup(mapping: Mapping[Any, Any], key: Any) -> Any:
+    """Return what a mapping has under a key that is not known when the template is written."""
+    return mapping.get(key)
+
+
+@register.filter
+def plural(number: int, word: str) -> str:
+    """Count something.
+
+    >>> plural(1, "pod"), plural(1200, "pod")
+    ('1 pod', '1,200 pods')
+    """
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"

@@ -1,0 +1,188 @@
+"""/: all workloads, by what presses most; what is chosen stands in the address.
+
+The page is rendered whole, for readers without scripts too; the list in it is a fragment that is fetched again when a
+workload changes or while somebody types into the search. Rows keep their places then: static/live.js sees to it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from rollouts.engine.workload import Strategy
+from rollouts.models import Workload
+from rollouts.selectors.lines import workload_lines
+from rollouts.selectors.overview import kubeconfig_path
+from rollouts.selectors.paging import Window
+from rollouts.selectors.places import configured_names, visible_clusters
+from rollouts.selectors.standing import STATES, State
+from rollouts.selectors.workloads import ORDERINGS, WorkloadFilters, WorkloadPage, workload_list
+from rollouts.web.fragments import answer_fragment
+from rollouts.web.shell import for_readers
+from rollouts.web.words import state_words
+
+Context: TypeAlias = dict[str, Any]
+
+_LONGEST: Final = 200  # characters of a value in the address
+_LAST_PAGE: Final = 100_000
+_PRESSING_FIRST: Final = "state"
+_CARDS: Final = "cards"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What somebody chose to see; the defaults are what the bare address shows."""
+
+    search: str = ""
+    state: str = ""
+    cluster: str = ""
+    namespace: str = ""
+    strategy: str = ""
+    ordering: str = _PRESSING_FIRST
+    view: str = ""
+    page: int = 1
+
+    def address(self, **changes: Any) -> str:
+        """Return the address of this choice with some of it changed, beginning with the first page again."""
+        return f"{reverse('home')}{replace(self, **{'page': 1, **changes}).query}"
+
+    @property
+    def query(self) -> str:
+        """What an address ends with to mean this."""
+        given = {name: value for name, value in asdict(self).items() if value != getattr(_BARE, name)}
+        return f"?{urlencode(given)}" if given else ""
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether some workloads may be left out."""
+        return any((self.search, self.state, self.cluster, self.namespace, self.strategy))
+
+    def filters(self) -> WorkloadFilters:
+        """Return the same as the selector asks for it."""
+        return WorkloadFilters(
+            clusters=(self.cluster,) if self.cluster else (),
+            namespaces=(self.namespace,) if self.namespace else (),
+            strategies=(self.strategy,) if self.strategy else (),
+            states=(State(self.state),) if self.state else (),
+            search=self.search,
+            ordering=(self.ordering,),
+        )
+
+
+_BARE: Final = Choice()
+
+
+def parse_choice(given: QueryDict) -> Choice:
+    """Read an address; what it cannot mean is taken for the default, as whoever mistyped it wants to see something."""
+    page = given.get("page", "")
+    ordering = given.get("ordering", "")
+    return Choice(
+        search=_text(given, "search"),
+        state=_one_of(given, "state", [str(state) for state in STATES]),
+        cluster=_text(given, "cluster"),
+        namespace=_text(given, "namespace"),
+        strategy=_one_of(given, "strategy", [str(strategy) for strategy in Strategy]),
+        ordering=ordering if ordering.removeprefix("-") in ORDERINGS else _PRESSING_FIRST,
+        view=_one_of(given, "view", [_CARDS]),
+        page=min(int(page), _LAST_PAGE) if page.isascii() and page.isdecimal() and int(page[:9]) else 1,
+    )
+
+
+def _text(given: QueryDict, name: str) -> str:
+    value = given.get(name, "").strip()[:_LONGEST]
+    return value if value.isprintable() else ""
+
+
+def _one_of(given: QueryDict, name: str, known: list[str]) -> str:
+    value = given.get(name, "")
+    return value if value in known else ""
+
+
+@require_safe
+@for_readers
+def page(request: HttpRequest) -> HttpResponse:
+    """Show the list with what it can be narrowed by."""
+    choice = parse_choice(request.GET)
+    return render(request, "workloads/page.html", {**_describe(choice), **_describe_filters()})
+
+
+@require_safe
+@for_readers
+def live(request: HttpRequest) -> HttpResponse:
+    """Answer with the list alone."""
+    choice = parse_choice(request.GET)
+    response = answer_fragment(
+        request, ("workloads", choice), lambda: render_to_string("workloads/_list.html", _describe(choice))
+    )
+    # For htmx, which fetches it while somebody types: the address then says what is shown.
+    response["HX-Replace-Url"] = choice.address(page=choice.page)
+    return response
+
+
+def _describe(choice: Choice) -> Context:
+    found = workload_list(choice.filters(), Window(choice.page))
+    return {
+        "choice": choice,
+        "lines": workload_lines(found.page.items),
+        "count": found.page.count,
+        "total": sum(found.totals.values()),
+        "clusters": len(configured_names()),
+        "chips": list(_chips(choice, found)),
+        "headings": list(_headings(choice)),
+        "previous": choice.address(page=choice.page - 1) if choice.page > 1 else "",
+        "next": choice.address(page=choice.page + 1) if found.page.has_next else "",
+        "again": choice.address(page=choice.page),
+        "other_view": choice.address(view="" if choice.view else _CARDS),
+        "kubeconfig": kubeconfig_path(),
+    }
+
+
+def _chips(choice: Choice, found: WorkloadPage) -> Iterator[Context]:
+    for state in STATES:
+        is_chosen = choice.state == state
+        yield {
+            "name": state_words(state).lower(),
+            "count": found.totals[state],
+            "href": choice.address(state="" if is_chosen else str(state)),
+            "is_chosen": is_chosen,
+            "is_pressing": state is State.NEEDS_ATTENTION and found.totals[state] > 0,
+        }
+
+
+# Words of the heading and what it orders by, the way round that a first click asks for.
+_HEADINGS: Final = (
+    ("Workload", "name"),
+    ("Strategy", ""),
+    ("Updated · available of desired pods", "updated"),
+    ("Templates", ""),
+    ("Now", "state"),
+    ("Since", "-started"),
+)
+
+
+def _headings(choice: Choice) -> Iterator[Context]:
+    for name, ordering in _HEADINGS:
+        key = ordering.removeprefix("-")
+        is_chosen = bool(key) and choice.ordering.removeprefix("-") == key
+        turned = key if choice.ordering.startswith("-") else f"-{key}"
+        yield {
+            "name": name,
+            "href": choice.address(ordering=turned if is_chosen else ordering) if key else "",
+            "sort": ("descending" if choice.ordering.startswith("-") else "ascending") if is_chosen else "",
+        }
+
+
+def _describe_filters() -> Context:
+    clusters = visible_clusters()
+    rows = Workload.objects.filter(cluster__in=[row.pk for row in clusters.values()])
+    return {
+        "all_clusters": list(clusters),
+        "all_namespaces": list(rows.order_by("namespace").values_list("namespace", flat=True).distinct()),
+        "all_strategies": [str(strategy) for strategy in Strategy],
+    }
