@@ -103,7 +103,11 @@ class ImageBody(Body):
 
     clique = Text(max_length=_NAME)
     container = Text(
-        required=False, default="", max_length=_NAME, help_text="Which one; may be left out where there is only one."
+        required=False,
+        default="",
+        allow_blank=True,
+        max_length=_NAME,
+        help_text="Which one; may be left out where there is only one.",
     )
     image = Text(max_length=1024)
 

@@ -6,6 +6,7 @@ Everything that is refused is raised there and becomes problem+json. All command
 """
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -108,15 +109,22 @@ class CommandView(APIView):
 
     def command(self, carry_out: Callable[[Caller, dict[str, Any]], Changed]) -> HttpResponse:
         """Carry a command out once, and answer."""
+        return self.timed_command(lambda _, caller, terms: carry_out(caller, terms))
+
+    def timed_command(self, carry_out: Callable[[datetime, Caller, dict[str, Any]], Changed]) -> HttpResponse:
+        """Do the same for a command to which it matters when it was first asked for."""
         request = self.request
-        terms = {"expected": read_expected(request), "dry_run": self.flag("dry_run")}
-        return answer_once(request, lambda: changed_response(request, carry_out(caller_of(request, Via.API), terms)))
+        caller, terms = (
+            caller_of(request, Via.API),
+            {"expected": read_expected(request), "dry_run": self.flag("dry_run")},
+        )
+        return answer_once(request, lambda since: changed_response(request, carry_out(since, caller, terms)))
 
 
 class ImagesView(CommandView):
     """Images."""
 
-    @describe_command(ImagesBody, ChangedAnswer, operation_id="workload_set_images")
+    @describe_command(ImagesBody, ChangedAnswer, operation_id="workload_set_images", summary="Change images")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Give containers other images; that is a new template, which the strategy brings to the pods."""
         place = Place(cluster, namespace, name)
@@ -132,6 +140,7 @@ class ApplyView(CommandView):
 
     @extend_schema(
         operation_id="workload_apply",
+        summary="Apply a manifest",
         tags=["commands"],
         request={"application/json": OpenApiTypes.OBJECT, "application/yaml": OpenApiTypes.OBJECT},
         responses={200: ChangedAnswer, 201: ChangedAnswer},
@@ -163,7 +172,7 @@ class ApplyView(CommandView):
 class ScaleView(CommandView):
     """Replicas."""
 
-    @describe_command(ScaleBody, ChangedAnswer, operation_id="workload_scale")
+    @describe_command(ScaleBody, ChangedAnswer, operation_id="workload_scale", summary="Scale")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Set replicas: of the set; with `component` in the template; with `replica` too, of the live component."""
         place, body = Place(cluster, namespace, name), self.read(ScaleBody)
@@ -173,17 +182,21 @@ class ScaleView(CommandView):
 class RestartView(CommandView):
     """Restarts."""
 
-    @describe_command(RestartBody, ChangedAnswer, operation_id="workload_restart")
+    @describe_command(RestartBody, ChangedAnswer, operation_id="workload_restart", summary="Restart")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Have pods replaced by new ones of the same kind, as the strategy says."""
         place, body = Place(cluster, namespace, name), self.read(RestartBody)
-        return self.command(lambda caller, terms: workloads.workload_restart(caller, place, **body, **terms))
+        return self.timed_command(
+            lambda since, caller, terms: workloads.workload_restart(
+                caller, place, body["components"], at=since.timestamp(), **terms
+            )
+        )
 
 
 class RollBackView(CommandView):
     """The way back."""
 
-    @describe_command(RollBackBody, ChangedAnswer, operation_id="workload_roll_back")
+    @describe_command(RollBackBody, ChangedAnswer, operation_id="workload_roll_back", summary="Roll back")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Make the pods again what they were under a revision; replicas and strategies stay as they are."""
         place, body = Place(cluster, namespace, name), self.read(RollBackBody)

@@ -5,8 +5,10 @@ one row before anything is done (`models.calls`); its answer is kept, and a repe
 `Idempotent-Replayed: true`. What was refused has changed nothing and leaves the key free: with the reason mended, the
 same key may be used again.
 
-A process that is killed in the middle leaves its key taken. After a while the next call takes it over and carries the
-command out again, which is safe: commands have preconditions, and find nothing left to do where they were done.
+Of some calls nobody knows what came of them: the cluster gave no answer, or the process was killed. The next call with
+the key carries the command out again, in the first case at once, in the second after a while. That is safe: commands
+have preconditions and find nothing left to do where they were done, and one that would do something anew each time (a
+restart) is told when it was first asked for.
 
 The invariant: of two calls with one key, at most one carries out its command at a time.
 """
@@ -14,10 +16,11 @@ The invariant: of two calls with one key, at most one carries out its command at
 import hashlib
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
-from django.db import IntegrityError, transaction
+from django.db import DatabaseError, IntegrityError, transaction
+from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.utils import timezone
 from rest_framework import exceptions
@@ -25,7 +28,7 @@ from rest_framework.request import Request
 
 from rollouts.api.problems import BadQuery, Flaw
 from rollouts.models import Call, User
-from rollouts.refusals import Contradiction
+from rollouts.refusals import ClusterAway, Contradiction
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotent-Replayed"
@@ -43,21 +46,29 @@ class InFlight(Contradiction):
     """The first call with this key is still at work."""
 
 
-def answer_once(request: Request, carry_out: Callable[[], HttpResponse]) -> HttpResponse:
-    """Carry a command out, or return the answer that it got before."""
+def answer_once(request: Request, carry_out: Callable[[datetime], HttpResponse]) -> HttpResponse:
+    """Carry a command out, or return the answer that it got before; it is told when it was first asked for."""
     key = _read_key(request)
     if key is None:
-        return carry_out()
+        return carry_out(timezone.now())
     call = _take(request, key)
     if call.finished is not None:
         return _replay(call)
     try:
-        response = carry_out()
-    except BaseException:
-        Call.objects.filter(pk=call.pk, started=call.started, finished=None).delete()
+        response = carry_out(call.started)
+    except (ClusterAway, DatabaseError):
+        _attempt(call).update(tried=None)
+        raise
+    except Exception:
+        _attempt(call).delete()
         raise
     _keep(call, response)
     return response
+
+
+def _attempt(call: Call) -> QuerySet[Call]:
+    """Return the row, as long as nobody else has taken it over."""
+    return Call.objects.filter(pk=call.pk, tried=call.tried, finished=None)
 
 
 def _read_key(request: Request) -> str | None:
@@ -75,7 +86,7 @@ def _take(request: Request, key: str) -> Call:
     _drop_old()
     try:
         with transaction.atomic():
-            return Call.objects.create(user=user, key=key, fingerprint=fingerprint)
+            return Call.objects.create(user=user, key=key, fingerprint=fingerprint, tried=timezone.now())
     except IntegrityError:
         call = Call.objects.filter(user=user, key=key).first()
     if call is None:
@@ -89,17 +100,17 @@ def _take(request: Request, key: str) -> Call:
 
 
 def _take_over(call: Call) -> None:
-    """Take the key of a call whose process has ended; raises InFlight while it may still be at work."""
+    """Take the key of a call of which nobody knows what came; raises InFlight while it may still be at work."""
     now = timezone.now()
-    abandoned = Call.objects.filter(pk=call.pk, finished=None, started=call.started, started__lt=now - TAKEN_OVER_AFTER)
-    if not abandoned.update(started=now):
+    is_free = call.tried is None or call.tried < now - TAKEN_OVER_AFTER
+    if not is_free or not _attempt(call).update(tried=now):
         raise InFlight(f"The first call with this {HEADER} is still at work; send it again in a while.")
-    call.started = now
+    call.tried = now
 
 
 def _keep(call: Call, response: HttpResponse) -> None:
     kept = {name: response[name] for name in _KEPT_HEADERS if response.has_header(name)}
-    Call.objects.filter(pk=call.pk, started=call.started).update(
+    _attempt(call).update(
         finished=timezone.now(), status=response.status_code, headers=kept, body=response.content.decode()
     )
 

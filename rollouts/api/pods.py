@@ -36,9 +36,13 @@ class SelectionBody(Body):
 
     replica = Whole(required=False, allow_null=True, default=None, min_value=0, max_value=MOST_INT32)
     clique = Text(
-        required=False, default="", max_length=253, help_text="A clique or scaling group, or the name of a PodClique."
+        required=False,
+        default="",
+        allow_blank=True,
+        max_length=253,
+        help_text="A clique or scaling group, or the name of a PodClique.",
     )
-    node = Text(required=False, default="", max_length=253)
+    node = Text(required=False, default="", allow_blank=True, max_length=253)
     all = Flag(required=False, default=False, help_text="All of them; must be said where nothing else is.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +93,7 @@ class DeletedPodsAnswer(serializers.Serializer[Any]):
 class DeletePodsView(CommandView):
     """Deletion of pods."""
 
-    @describe_command(DeletePodsBody, DeletedPodsAnswer, operation_id="pods_delete")
+    @describe_command(DeletePodsBody, DeletedPodsAnswer, operation_id="pods_delete", summary="Delete pods")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Evict outdated pods under OnDelete, so that they come back with the current template.
 
@@ -100,7 +104,7 @@ class DeletePodsView(CommandView):
         expected, dry_run = read_expected(request), self.flag("dry_run")
         return answer_once(
             request,
-            lambda: _deleted_response(
+            lambda _: _deleted_response(
                 request,
                 pods_delete(
                     caller_of(request, Via.API), place, chosen, force=body["force"], expected=expected, dry_run=dry_run

@@ -33,7 +33,7 @@ class StrategyView(CommandView):
         detail = strategy_detail(Place(cluster, namespace, name))
         return answer_version(request, detail, detail.version)
 
-    @describe_command(StrategyBody, ChangedAnswer, operation_id="workload_edit_strategy")
+    @describe_command(StrategyBody, ChangedAnswer, operation_id="workload_edit_strategy", summary="Edit the strategy")
     def patch(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Change parts of what the workload itself says; an edit of the strategy never starts a rollout.
 

@@ -19,6 +19,8 @@ class Call(models.Model):
     key = models.CharField(max_length=KEY_LENGTH)
     fingerprint = models.CharField(max_length=64)  # of method, path and body: the same key may not ask for other things
     started = models.DateTimeField(auto_now_add=True)
+    # When it was last set about; None: nobody is at work on it, and what came of it is not known.
+    tried = models.DateTimeField(null=True, blank=True)
     finished = models.DateTimeField(null=True, blank=True)  # None: under way, or its process was ended
     status = models.PositiveSmallIntegerField(null=True, blank=True)
     headers = models.JSONField(default=dict, blank=True)  # those that belong to the answer, such as ETag

@@ -170,6 +170,9 @@ def _prepare(manifest: Any, place: Place) -> Obj:
         for field, (given, known) in said.items()
         if given not in (None, "", known)
     ]
+    if manifest.get("spec") is None:
+        # Nothing at all would take out whatever was applied before.
+        wrong.append(Finding("spec", Code.FIELD_MISSING, "spec is missing; add it"))
     if wrong:
         raise refuse(wrong)
     written = {name: metadata[name] for name in _WRITTEN if metadata.get(name) is not None}

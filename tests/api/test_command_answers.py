@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from rollouts.cluster import Cluster, Unavailable
 from rollouts.models import AuditEntry, Call, Workload
 from tests.api.calling import HERE, Api, make_api
 from tests.api.scene import Scene
@@ -147,11 +148,43 @@ def test_a_command_that_is_still_at_work_is_not_given_twice(api: Api, scene: Sce
 def test_the_key_of_a_process_that_was_killed_is_free_after_a_while(api: Api, scene: Scene) -> None:
     wanted = images()
     api.post("images/", wanted, Idempotency_Key="one")
-    Call.objects.update(finished=None, started=timezone.now() - timedelta(minutes=3))
+    Call.objects.update(finished=None, tried=timezone.now() - timedelta(minutes=3))
     again = api.post("images/", wanted, Idempotency_Key="one")
     # It had been carried out before the process was killed, so there is nothing left to do.
     assert (again.status, again.body["changed"]) == (200, [])
     assert api.post("images/", wanted, Idempotency_Key="one").headers["Idempotent-Replayed"] == "true"
+
+
+def test_a_restart_whose_process_was_killed_is_not_done_twice(api: Api, scene: Scene) -> None:
+    api.post("restart/", {}, Idempotency_Key="one")
+    before = scene.stored()
+    hour = timedelta(hours=1)
+    Call.objects.update(finished=None, tried=timezone.now() - hour)
+    again = api.post("restart/", {}, Idempotency_Key="one")
+    assert (again.status, again.body["changed"]) == (200, [])
+    assert scene.stored()["spec"] == before["spec"]
+
+
+def test_a_restart_whose_outcome_is_not_known_is_not_done_twice(
+    api: Api, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, outages = Cluster.patch_json, [Unavailable("the answer was lost")]
+
+    def lose_an_answer(self: Cluster, *args: Any, **kwargs: Any) -> Any:
+        answer = send(self, *args, **kwargs)
+        if outages:
+            raise outages.pop()
+        return answer
+
+    monkeypatch.setattr(Cluster, "patch_json", lose_an_answer)
+    lost = api.post("restart/", {}, Idempotency_Key="one")
+    assert lost.status == 503
+    assert "not known" in lost.body["detail"]
+    before = scene.stored()
+    again = api.post("restart/", {}, Idempotency_Key="one")
+    assert (again.status, again.body["changed"]) == (200, [])
+    assert scene.stored()["spec"] == before["spec"]
+    assert [entry.result for entry in AuditEntry.objects.order_by("id")] == ["Begun", "Failed", "Done"]
 
 
 def test_old_answers_are_dropped(api: Api) -> None:
