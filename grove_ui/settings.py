@@ -296,6 +296,8 @@ LOGGING: dict[str, Any] = {
         "celery.app.trace": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},
         "uvicorn.access": {"level": "WARNING"},
+        # What was refused is in the answer, and in the audit if it was a command: strangers are not to fill the log.
+        "django.request": {"level": "ERROR"},
         "urllib3": {"level": "ERROR"},
         "rollouts.cluster.client": {"level": "WARNING"},  # a repeated read is no news, a failed one is raised
         "psycopg.pool": {"level": "ERROR"},

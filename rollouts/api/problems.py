@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import orjson
 from django.contrib.auth.decorators import login_not_required
-from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions
 
@@ -105,6 +105,10 @@ def _find_problem(error: Exception, request: HttpRequest) -> Problem | None:
         return Problem("not-found", HTTPStatus.NOT_FOUND, "Not found", "There is no such thing.")
     if isinstance(error, PermissionDenied):
         return Problem("not-allowed", HTTPStatus.FORBIDDEN, "Not allowed", "You may not do that.")
+    if isinstance(error, RequestDataTooBig):
+        return _worded(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    if isinstance(error, SuspiciousOperation | BadRequest | UnreadablePostError):
+        return _worded(HTTPStatus.BAD_REQUEST)
     if isinstance(error, exceptions.APIException):
         return _framework_problem(error)
     return None
@@ -250,7 +254,10 @@ def problem_middleware(get_response: Callable[[HttpRequest], HttpResponse]) -> C
 
 
 def _reworded(request: HttpRequest, status: int) -> HttpResponse:
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return problem_response(request, _UNEXPECTED)
+    return problem_response(request, _UNEXPECTED if status >= HTTPStatus.INTERNAL_SERVER_ERROR else _worded(status))
+
+
+def _worded(status: int) -> Problem:
+    """Say what a status says, where nobody had a sentence of their own."""
     kind, title = _BY_STATUS.get(status, ("refused", "Refused"))
-    return problem_response(request, Problem(kind, status, title, f"{title}."))
+    return Problem(kind, status, title, f"{title}.")

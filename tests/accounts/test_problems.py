@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 import pytest
-from django.core.exceptions import PermissionDenied
-from django.http import Http404
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.http import Http404, UnreadablePostError
 from django.test import Client, RequestFactory
 from redis import Redis
 from rest_framework import exceptions, serializers
@@ -109,6 +109,9 @@ def test_fields_of_a_body_are_named_by_their_paths() -> None:
     [
         (Http404("secret words"), 404),
         (PermissionDenied("secret words"), 403),
+        (RequestDataTooBig("secret words"), 413),
+        (SuspiciousOperation("secret words"), 400),
+        (UnreadablePostError("secret words"), 400),
         (exceptions.ParseError("It is no JSON."), 400),
         (exceptions.MethodNotAllowed("POST"), 405),
         (exceptions.NotAcceptable(), 406),
