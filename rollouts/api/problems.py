@@ -101,17 +101,10 @@ def _find_problem(error: Exception, request: HttpRequest) -> Problem | None:
         return Problem(
             "bad-parameter", HTTPStatus.BAD_REQUEST, "A parameter cannot be used", str(error), findings=error.flaws
         )
-    if isinstance(error, Http404):
-        return Problem("not-found", HTTPStatus.NOT_FOUND, "Not found", "There is no such thing.")
-    if isinstance(error, PermissionDenied):
-        return Problem("not-allowed", HTTPStatus.FORBIDDEN, "Not allowed", "You may not do that.")
-    if isinstance(error, RequestDataTooBig):
-        return _worded(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-    if isinstance(error, SuspiciousOperation | BadRequest | UnreadablePostError):
-        return _worded(HTTPStatus.BAD_REQUEST)
     if isinstance(error, exceptions.APIException):
         return _framework_problem(error)
-    return None
+    status = next((status for kind, status in _STATUS_OF if isinstance(error, kind)), None)
+    return _worded(status) if status else None
 
 
 def _refused(error: refusals.CommandRefused, request: HttpRequest) -> Problem:
@@ -160,6 +153,15 @@ _BY_STATUS: Final[Mapping[int, tuple[str, str]]] = {
     415: ("unsupported-media-type", "Bodies of that kind are not read here"),
     429: ("throttled", "Too many requests"),
 }
+# What Django raises. Its words are for the log: some name what was sent.
+_STATUS_OF: Final[Sequence[tuple[type[Exception], int]]] = (
+    (Http404, 404),
+    (PermissionDenied, 403),
+    (RequestDataTooBig, 413),
+    (SuspiciousOperation, 400),
+    (BadRequest, 400),
+    (UnreadablePostError, 400),
+)
 _CODES: Final[Mapping[str, Code]] = {
     "required": Code.FIELD_MISSING,
     "null": Code.FIELD_MISSING,
