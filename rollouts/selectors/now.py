@@ -21,8 +21,9 @@ from rollouts.selectors.standing import State
 from rollouts.selectors.strategies import StrategyDetail, strategy_in
 from rollouts.selectors.tree import WorkloadTree
 
-# So many waits are told at length; of the rest there is a number.
+# So many waits are told at once, so many when somebody asks for more; of the rest there is a number.
 WAITS_TOLD: Final = 3
+MOST_WAITS: Final = 40
 
 TITLES: Final[Mapping[str, str]] = {
     Code.WAITING_FOR_READY: "Waiting for pods to become ready",
@@ -75,20 +76,21 @@ class Now:
     diagnosis: Diagnosis
     counts: Counts | None  # in pods; None when it cannot be read
     meters: tuple[Meter, ...]
-    waits: tuple[WaitNote, ...]  # the most pressing first
-    more_waits: int
+    waits: tuple[WaitNote, ...]  # the most pressing ones
+    more: tuple[WaitNote, ...]
+    untold: int  # how many there are besides
 
     @property
-    def budget_left(self) -> int | None:
-        """How many more pods the update may take away now."""
-        return None if self.counts is None else max(0, self.counts.available - self.counts.floor)
+    def margin(self) -> int:
+        """How many pods more than the floor are available."""
+        return 0 if self.counts is None else max(0, self.counts.available - self.counts.floor)
 
 
 def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree) -> Now:
     """Return what a workload that was looked at is doing."""
     diagnosis = diagnosis_in(place, look)
     counts = None if look.workload is None else count_pods(look.workload, look.seen.observed)
-    waits = sorted(diagnosis.waits, key=lambda wait: not wait.is_problem)
+    waits = sorted(diagnosis.waits, key=_pressure)
     return Now(
         state=detail.state,
         title=_title(detail, waits),
@@ -98,8 +100,14 @@ def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree)
         counts=counts,
         meters=measure(tree),
         waits=tuple(map(_note, waits[:WAITS_TOLD])),
-        more_waits=max(0, len(waits) - WAITS_TOLD),
+        more=tuple(map(_note, waits[WAITS_TOLD:MOST_WAITS])),
+        untold=max(0, len(waits) - MOST_WAITS),
     )
+
+
+def _pressure(wait: Wait) -> tuple[bool, bool, bool]:
+    """Put problems first, and what follows from another wait last."""
+    return not wait.is_problem, wait.code == Code.WAITING_FOR_REPLICA, wait.code == Code.BUDGET_EXHAUSTED
 
 
 def _title(detail: WorkloadDetail, waits: Sequence[Wait]) -> str:

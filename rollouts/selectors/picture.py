@@ -315,19 +315,6 @@ class Meter:
     outdated: int
     surge: int
 
-    @property
-    def updated_percent(self) -> float:
-        """How long the part of a bar is that stands for what is updated."""
-        return self._percent(min(self.updated, self.wanted))
-
-    @property
-    def outdated_percent(self) -> float:
-        """How long the part of a bar is that stands for what is outdated."""
-        return self._percent(min(self.outdated, max(0, self.wanted - self.updated)))
-
-    def _percent(self, number: int) -> float:
-        return round(100 * number / self.wanted, 2) if self.wanted else 0.0
-
 
 def measure(tree: WorkloadTree) -> tuple[Meter, ...]:
     """Return how far the set and each of its components are."""

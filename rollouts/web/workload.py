@@ -8,27 +8,33 @@ on it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, wraps
-from typing import Any, Concatenate, Final, ParamSpec
+from functools import cached_property
+from typing import Any, Final
 
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.urls import NoReverseMatch, reverse
-from django.views.decorators.gzip import gzip_page
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from rollouts.access import Refusal, find_refusal, may_see
+from rollouts.access import Refusal, find_refusal
 from rollouts.commands import Command, Place
 from rollouts.refusals import NotThere
+from rollouts.selectors.audit import audit_list, place_filters
 from rollouts.selectors.details import WorkloadDetail, workload_detail
 from rollouts.selectors.now import now_in
+from rollouts.selectors.paging import Window
 from rollouts.selectors.picture import draw
 from rollouts.selectors.places import Look, look_at
+from rollouts.selectors.revisions import revision_list
+from rollouts.selectors.rollouts import rollout_detail, workload_timeline
 from rollouts.selectors.tree import PodNode, WorkloadTree, pods_of, tree_in
-
-P = ParamSpec("P")
-View = Callable[Concatenate[HttpRequest, P], HttpResponse]
+from rollouts.web.capacity import draw_capacity
+from rollouts.web.fragments import answer_fragment
+from rollouts.web.revisions import list_lines
+from rollouts.web.shell import for_readers
+from rollouts.web.steps import fold
 
 
 class Scene:
@@ -61,31 +67,41 @@ def _picture(scene: Scene) -> dict[str, Any]:
     return {"picture": draw(scene.tree, scene.look.workload), "tree": scene.tree}
 
 
+def _capacity(scene: Scene) -> dict[str, Any]:
+    newest = scene.detail.rollout
+    rollout = None if newest is None else rollout_detail(scene.place, newest.id)
+    return {"rollout": rollout, "chart": None if rollout is None else draw_capacity(rollout, timezone.now())}
+
+
+def _timeline(scene: Scene) -> dict[str, Any]:
+    page = workload_timeline(scene.place, Window(size=_STEPS_READ))
+    return {"timeline": page, "steps": fold(page.items)[:_STEPS_SHOWN]}
+
+
+def _revisions(scene: Scene) -> dict[str, Any]:
+    return {"revisions": list_lines(revision_list(scene.place))}
+
+
+def _audit(scene: Scene) -> dict[str, Any]:
+    return {"audit": audit_list(place_filters(scene.place), Window(size=_COMMANDS_SHOWN))}
+
+
+_STEPS_READ: Final = 60
+_STEPS_SHOWN: Final = 10
+_COMMANDS_SHOWN: Final = 5
 _PARTS: Final[Mapping[str, Callable[[Scene], dict[str, Any]]]] = {
     "head": _head,
     "picture": _picture,
     "now": _head,
+    "capacity": _capacity,
+    "timeline": _timeline,
+    "revisions": _revisions,
+    "audit": _audit,
 }
 
 
-def _seeing(view: View[P]) -> View[P]:
-    """Let in who may see, and answer with a page where there is nothing."""
-
-    @wraps(view)
-    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        if not may_see(request.user):
-            raise PermissionDenied
-        try:
-            return view(request, *args, **kwargs)
-        except NotThere as error:
-            return render(request, "workload/not_there.html", {"sentence": str(error)}, status=404)
-
-    return guarded
-
-
 @require_safe
-@gzip_page
-@_seeing
+@for_readers
 def page(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
     """Show a workload; `?pod=` shows one of its pods in full."""
     scene = Scene(Place(cluster, namespace, name))
@@ -97,19 +113,22 @@ def page(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpR
 
 
 @require_safe
-@gzip_page
-@_seeing
+@for_readers
 def part(request: HttpRequest, cluster: str, namespace: str, name: str, part: str) -> HttpResponse:
     """Answer one part of the page."""
     read = _PARTS.get(part)
     if read is None:
         raise Http404
-    scene = Scene(Place(cluster, namespace, name))
-    return render(request, f"workload/_{part}.html", {"place": scene.place, **read(scene)})
+    place = Place(cluster, namespace, name)
+
+    def render_part() -> str:
+        return render_to_string(f"workload/_{part}.html", {"place": place, **read(Scene(place))})
+
+    return answer_fragment(request, ("workload", place, part), render_part)
 
 
 @require_safe
-@_seeing
+@for_readers
 def pod(request: HttpRequest, cluster: str, namespace: str, name: str, pod: str) -> HttpResponse:
     """Answer what there is to know of one pod."""
     scene = Scene(Place(cluster, namespace, name))
@@ -117,6 +136,21 @@ def pod(request: HttpRequest, cluster: str, namespace: str, name: str, pod: str)
     if found is None:
         raise NotThere(f"There is no pod {pod} any more.")
     return render(request, "workload/_pod.html", {"place": scene.place, "pod": found})
+
+
+@require_safe
+@for_readers
+def timeline(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
+    """Show everything that happened in the rollouts of a workload, by pages."""
+    place = Place(cluster, namespace, name)
+    given = request.GET.get("page", "")
+    window = Window(int(given) if given.isascii() and given.isdigit() and 0 < int(given) < _LAST_PAGE else 1)
+    page = workload_timeline(place, window)
+    context = {"place": place, "timeline": page, "steps": fold(page.items), "number": window.number}
+    return render(request, "workload/timeline.html", context)
+
+
+_LAST_PAGE: Final = 100_000
 
 
 def _find_pod(tree: WorkloadTree, name: str) -> PodNode | None:

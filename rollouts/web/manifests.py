@@ -1,0 +1,35 @@
+"""The manifest of a workload as people read it: YAML in the order in which Kubernetes writes fields."""
+
+from typing import Any, Final
+
+import yaml
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from rollouts.commands import Place
+from rollouts.selectors.manifests import manifest_detail
+from rollouts.web.shell import for_readers
+
+_FIRST: Final = ("apiVersion", "kind", "metadata", "spec", "status")
+# The one written in C takes a tenth of the time.
+_DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+@require_safe
+@for_readers
+def page(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
+    """Show the manifest of a workload as the cluster has it, with what may be secret hidden."""
+    place = Place(cluster, namespace, name)
+    found = dict(manifest_detail(place).manifest)
+    status = found.pop("status", None)
+    context = {"place": place, "manifest": render_yaml(found), "status": render_yaml(status) if status else ""}
+    return render(request, "workload/manifest.html", context)
+
+
+def render_yaml(value: Any) -> str:
+    """Return something as YAML; of a manifest the usual fields come first."""
+    if isinstance(value, dict):
+        value = {**{name: value[name] for name in _FIRST if name in value}, **value}
+    text: str = yaml.dump(value, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=1000)
+    return text

@@ -1,0 +1,117 @@
+"""What is told of revisions: what each changed, in few words, and the lines of a diff.
+
+From `selectors.revisions` to words; the page of one revision is here too.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from rollouts.access import find_refusal
+from rollouts.commands import Command, Place
+from rollouts.selectors.revisions import RevisionSummary, revision_detail, revision_diff, revision_list
+from rollouts.web.manifests import render_yaml
+from rollouts.web.shell import for_readers
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionLine:
+    """A revision as a line of the card."""
+
+    number: int
+    generation_hash: str
+    age: str  # current, previous or older
+    revision: RevisionSummary
+    change: str  # what it changed, in few words
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """A line of a diff."""
+
+    kind: str  # added, removed, hunk or empty
+    text: str
+
+
+def list_lines(revisions: Sequence[RevisionSummary]) -> list[RevisionLine]:
+    """Return the revisions, the newest first, each with what it changed."""
+    others = [one.number for one in revisions if not one.is_current]
+    lines = []
+    for place, one in enumerate(revisions):
+        before = revisions[place + 1] if place + 1 < len(revisions) else None
+        age = "current" if one.is_current else "previous" if one.number == max(others) else "older"
+        lines.append(RevisionLine(one.number, one.generation_hash, age, one, _describe(before, one)))
+    return lines
+
+
+def _describe(before: RevisionSummary | None, after: RevisionSummary) -> str:
+    if before is None:
+        return ", ".join(dict.fromkeys(_short(image) for clique in after.cliques for image in clique.images))
+    images = {clique.name: clique.images for clique in before.cliques}
+    changes = [
+        change for clique in after.cliques for change in _image_changes(images.get(clique.name, ()), clique.images)
+    ]
+    if changes:
+        return ", ".join(dict.fromkeys(changes))
+    hashes = {clique.name: clique.template_hash for clique in before.cliques}
+    names = [clique.name for clique in after.cliques if hashes.get(clique.name) != clique.template_hash]
+    gone = [name for name in hashes if name not in {clique.name for clique in after.cliques}]
+    words = [f"other changes in {', '.join(names)}"] if names else []
+    return ", ".join([*words, *(f"without {name}" for name in gone)]) or "what no pod is made of"
+
+
+def _image_changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    for old, new in zip(before, after, strict=False):
+        if old != new:
+            name, _, old_tag = _short(old).rpartition(":")
+            other, _, new_tag = _short(new).rpartition(":")
+            yield f"{name} {old_tag} → {new_tag}" if name and name == other else f"{_short(old)} → {_short(new)}"
+
+
+def _short(image: str) -> str:
+    """Return an image without the registry and the folders before its name."""
+    return image.rpartition("/")[2]
+
+
+def parse_diff(text: str) -> list[DiffLine]:
+    """Return the lines of a unified diff without its two headlines, which the page says in words."""
+    kinds = {"+": "added", "-": "removed", "@": "hunk"}
+    return [DiffLine(kinds.get(line[:1], ""), line) for line in text.splitlines()[2:]]
+
+
+@require_safe
+@for_readers
+def page(request: HttpRequest, cluster: str, namespace: str, name: str, number: int) -> HttpResponse:
+    """Show a revision and how it differs from another one: `?from=` a number, else from the one in force."""
+    place = Place(cluster, namespace, name)
+    revision = revision_detail(place, number)
+    revisions = revision_list(place)
+    before = _chosen(request.GET.get("from", ""), revisions) or _other(revisions, number)
+    diff = revision_diff(place, before, number) if before else None
+    context: dict[str, Any] = {
+        "place": place,
+        "revision": revision,
+        "revisions": revisions,
+        "before": before,
+        "diff": diff,
+        "lines": parse_diff(diff.text) if diff else [],
+        "template": render_yaml(revision.template),
+        "refusal": find_refusal(request.user, Command.ROLL_BACK_WORKLOAD, cluster, namespace),
+    }
+    return render(request, "workload/revision.html", context)
+
+
+def _chosen(given: str, revisions: Sequence[RevisionSummary]) -> int | None:
+    return next((one.number for one in revisions if str(one.number) == given), None)
+
+
+def _other(revisions: Sequence[RevisionSummary], number: int) -> int | None:
+    """Return what to compare with: the revision in force, or for that one the newest other."""
+    others = [one for one in revisions if one.number != number]
+    current = next((one for one in others if one.is_current), None)
+    chosen = current or next(iter(others), None)
+    return None if chosen is None else chosen.number
