@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import BooleanRadioFilter, RelatedDropdownFilter
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
-from unfold.widgets import UnfoldAdminCheckboxSelectMultiple
+from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from rollouts.access import ANYWHERE, ROLES
 from rollouts.admin.grants import GrantsOfGroup, GrantsOfUser
@@ -137,7 +137,7 @@ class UserAdmin(DjangoUserAdmin, RecordedTable):  # type: ignore[type-arg, misc]
         """Offer the groups as boxes to tick, and nothing else there."""
         field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
         if db_field.name == "groups":
-            field.widget = UnfoldAdminCheckboxSelectMultiple(choices=field.choices)
+            field.widget = UnfoldAdminCheckboxSelectMultipleWidget(choices=field.choices)
             field.help_text = "Roles are what this version says; other groups are composed here."
         return field
 
@@ -214,7 +214,7 @@ class GroupAdmin(RecordedTable):
         """Offer what means something here, as boxes to tick."""
         rollouts = Permission.objects.filter(content_type__app_label="rollouts").order_by("codename")
         means = rollouts.filter(codename__in=_CODENAMES) | rollouts.filter(codename="view_workload")
-        return _PermissionField(means, required=False, widget=UnfoldAdminCheckboxSelectMultiple(), label="May")
+        return _PermissionField(means, required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget(), label="May")
 
     @admin.display(description="Kind")
     def kind(self, row: Group) -> Shown:

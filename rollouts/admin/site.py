@@ -10,12 +10,15 @@ from csp.constants import SELF, UNSAFE_EVAL
 from csp.decorators import csp_replace
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LogoutView, redirect_to_login
-from django.http import HttpRequest, HttpResponse
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.utils.decorators import method_decorator
 from unfold.sites import UnfoldAdminSite
 
 from rollouts import access
+from rollouts.audit import Result, Via, caller_of, record
+from rollouts.commands import Command, Place
 
 _POLICY: Final = {"script-src": [SELF, UNSAFE_EVAL]}
 _REFUSAL: Final = (
@@ -50,6 +53,16 @@ class GroveAdminSite(UnfoldAdminSite):
         if not request.user.is_authenticated:
             return redirect_to_login(request.GET.get("next") or request.path)
         return render(request, "admin/refused.html", {"sentence": _REFUSAL}, status=403)
+
+    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """Let people change their own password, and put that on record."""
+        with transaction.atomic():
+            response = super().password_change(request, extra_context)
+            if request.method == "POST" and isinstance(response, HttpResponseRedirect):
+                caller = caller_of(request, Via.ADMIN)
+                detail = "Changed their own password."
+                record(caller, Command.CHANGE_ACCOUNT, Place(name=caller.name), Result.DONE, detail=detail)
+        return response
 
     def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """Sign out as everywhere."""
