@@ -11,6 +11,7 @@ once.
 import logging
 import threading
 from hashlib import sha256
+from ipaddress import ip_address, ip_network
 from typing import Final
 
 from redis import RedisError
@@ -20,16 +21,18 @@ from rollouts.connections import redis_client
 
 logger = logging.getLogger(__name__)
 
+_IPV6: Final = 6
 _PREFIX: Final = "grove:rate:"
 # One key holds when the bucket will be full again. Taking one out moves that by period / count; if it would then lie
 # further ahead than a whole period, the bucket is empty until it does not.
 _SCRIPT: Final = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local period, count, takes = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
-local full = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now) + period / count
+local period, count, taken = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local full = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now) + taken * period / count
 if full - period > now then return math.ceil(full - period - now) end
-if takes then redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil(full - now)) end
+if full > now then redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil(full - now))
+else redis.call('DEL', KEYS[1]) end
 return 0
 """
 
@@ -39,12 +42,12 @@ _away = threading.Event()
 
 def take(bucket: str, rate: Rate | None) -> float:
     """Take one out; return for how many seconds to wait instead, 0 when it was there."""
-    return _ask(bucket, rate, takes=True)
+    return _ask(bucket, rate, taken=1)
 
 
-def look(bucket: str, rate: Rate | None) -> float:
-    """Return for how many seconds the bucket is empty, and take nothing."""
-    return _ask(bucket, rate, takes=False)
+def put_back(bucket: str, rate: Rate | None) -> None:
+    """Put one back that was taken for something that does not count after all."""
+    _ask(bucket, rate, taken=-1)
 
 
 def bucket_of(kind: str, who: str) -> str:
@@ -52,12 +55,20 @@ def bucket_of(kind: str, who: str) -> str:
     return f"{kind}:{sha256(who.encode(errors='surrogateescape')).hexdigest()[:32]}"
 
 
-def _ask(bucket: str, rate: Rate | None, *, takes: bool) -> float:
+def bucket_of_address(kind: str, address: str | None) -> str:
+    """Name the bucket of an address. Of IPv6 whoever has one address has the 2⁶⁴ around it, so they count as one."""
+    if address is None:
+        return bucket_of(kind, "nowhere")
+    parsed = ip_address(address)
+    return bucket_of(kind, str(ip_network((parsed, 64), strict=False)) if parsed.version == _IPV6 else address)
+
+
+def _ask(bucket: str, rate: Rate | None, *, taken: int) -> float:
     if rate is None:
         return 0.0
     try:
         milliseconds = redis_client().eval(
-            _SCRIPT, 1, _PREFIX + bucket, str(rate.seconds * 1000), str(rate.count), "1" if takes else "0"
+            _SCRIPT, 1, _PREFIX + bucket, str(rate.seconds * 1000), str(rate.count), str(taken)
         )
     except RedisError as error:
         if not _away.is_set():

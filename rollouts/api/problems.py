@@ -250,13 +250,19 @@ def problem_middleware(get_response: Callable[[HttpRequest], HttpResponse]) -> C
         response = get_response(request)
         if response.status_code < HTTPStatus.BAD_REQUEST or not request.path_info.startswith("/api/"):
             return response
-        return response if response["Content-Type"] == CONTENT_TYPE else _reworded(request, response.status_code)
+        return response if response["Content-Type"] == CONTENT_TYPE else _reworded(request, response)
 
     return middleware
 
 
-def _reworded(request: HttpRequest, status: int) -> HttpResponse:
-    return problem_response(request, _UNEXPECTED if status >= HTTPStatus.INTERNAL_SERVER_ERROR else _worded(status))
+def _reworded(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    status = response.status_code
+    problem = _UNEXPECTED if status >= HTTPStatus.INTERNAL_SERVER_ERROR else _worded(status)
+    reworded = problem_response(request, problem)
+    for name, value in response.headers.items():
+        if not name.lower().startswith("content-") or name.lower() == "content-security-policy":
+            reworded.headers.setdefault(name, value)
+    return reworded
 
 
 def _worded(status: int) -> Problem:

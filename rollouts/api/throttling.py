@@ -37,7 +37,7 @@ class CallerThrottle(BaseThrottle):
 
 def count_stranger(request: Request) -> None:
     """Count somebody who is turned away; raise Throttled when it was too often."""
-    source = getattr(request, "source_ip", None) or "nowhere"
-    seconds = rates.take(rates.bucket_of("stranger", source), settings.ENVIRONMENT.stranger_rate)
+    bucket = rates.bucket_of_address("stranger", getattr(request, "source_ip", None))
+    seconds = rates.take(bucket, settings.ENVIRONMENT.stranger_rate)
     if seconds:
         raise Throttled(seconds)

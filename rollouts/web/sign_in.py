@@ -5,6 +5,7 @@ guessing; who guesses learns neither whether there is such an account nor whethe
 fails to, or signs out is on record, by whichever door: Django's signals tell of all of them.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from math import ceil
@@ -45,18 +46,13 @@ class SignInForm(AuthenticationForm):
     """Name and password, looked at only so often."""
 
     def clean(self) -> dict[str, Any]:
-        """Let nobody guess on."""
-        buckets = _buckets(self.request, self.cleaned_data.get("username") or "")
-        seconds = max(rates.look(bucket, rate) for bucket, rate in buckets)
-        if seconds:
-            sentence = f"That was wrong too often. Try again in {ceil(seconds)} s."
-            raise ValidationError(sentence, code=_TOO_OFTEN)
-        try:
-            return super().clean()
-        except ValidationError:
-            for bucket, rate in buckets:
-                rates.take(bucket, rate)
-            raise
+        """Let nobody guess on. One is taken beforehand: many guesses at once must not all find the bucket full."""
+        attempts = _attempts(self.request, self.cleaned_data.get("username") or "")
+        if seconds := _begin(attempts):
+            raise ValidationError(f"That was wrong too often. Try again in {ceil(seconds)} s.", code=_TOO_OFTEN)
+        cleaned = super().clean()
+        _succeed(attempts)
+        return cleaned
 
 
 @method_decorator(login_not_required, name="dispatch")
@@ -83,11 +79,27 @@ class SignInView(views.LoginView):
         return self.render_to_response(self.get_context_data(form=form, problem=sentence), status=status)
 
 
-def _buckets(request: HttpRequest | None, name: str) -> list[tuple[str, Rate | None]]:
+Attempts = Sequence[tuple[str, Rate | None]]
+
+
+def _attempts(request: HttpRequest | None, name: str = "") -> Attempts:
+    """Name what an attempt is counted in: by its address, and by the name if one is tried."""
     rate: Rate | None = settings.ENVIRONMENT.sign_in_rate
-    of_a_name = rate and Rate(rate.count * _TIMES_A_NAME, rate.seconds)
-    source = getattr(request, "source_ip", None) or "nowhere"
-    return [(rates.bucket_of("sign-in", source), rate), (rates.bucket_of("name", name.casefold()), of_a_name)]
+    attempts = [(rates.bucket_of_address("sign-in", getattr(request, "source_ip", None)), rate)]
+    if name and rate:
+        attempts.append((rates.bucket_of("name", name.casefold()), Rate(rate.count * _TIMES_A_NAME, rate.seconds)))
+    return attempts
+
+
+def _begin(attempts: Attempts) -> float:
+    """Count an attempt; return for how many seconds to wait instead."""
+    return max(rates.take(bucket, rate) for bucket, rate in attempts)
+
+
+def _succeed(attempts: Attempts) -> None:
+    """Count it no more."""
+    for bucket, rate in attempts:
+        rates.put_back(bucket, rate)
 
 
 # --- Single sign-on ---------------------------------------------------------------------------------------------------
@@ -100,11 +112,9 @@ def sso_set_out(request: HttpRequest) -> HttpResponse:
     """Send somebody to the identity provider, remembering where they wanted to go."""
     provider = _provider()
     # Each attempt leaves a session in the database.
-    source = getattr(request, "source_ip", None) or "nowhere"
-    if seconds := rates.take(rates.bucket_of("sso", source), settings.ENVIRONMENT.stranger_rate):
-        return _show_problem(
-            request, f"That was too often. Try again in {ceil(seconds)} s.", HTTPStatus.TOO_MANY_REQUESTS
-        )
+    bucket = rates.bucket_of_address("sso", getattr(request, "source_ip", None))
+    if seconds := rates.take(bucket, settings.ENVIRONMENT.stranger_rate):
+        return _show_wait(request, seconds)
     wanted = request.GET.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     request.session[_NEXT] = wanted if is_ours else ""
@@ -120,17 +130,16 @@ def sso_set_out(request: HttpRequest) -> HttpResponse:
 def sso_come_back(request: HttpRequest) -> HttpResponse:
     """Sign somebody in whom the identity provider vouches for."""
     provider = _provider()
-    bucket, rate = _buckets(request, "")[0]
-    if seconds := rates.look(bucket, rate):
-        sentence = f"That failed too often. Try again in {ceil(seconds)} s."
-        return _show_problem(request, sentence, HTTPStatus.TOO_MANY_REQUESTS)
+    attempts = _attempts(request)
+    if seconds := _begin(attempts):
+        return _show_wait(request, seconds)
     try:
         vouched = oidc.come_back(provider, request)
         user = account_vouched_for(replace(caller_of(request, Via.PAGE), name="identity provider"), vouched)
     except (oidc.NotVouchedFor, CommandRefused) as error:
-        rates.take(bucket, rate)
         record(caller_of(request, Via.PAGE), Command.SIGN_IN, Place(), Result.REFUSED, detail=str(error))
         return _show_problem(request, str(error), HTTPStatus.FORBIDDEN)
+    _succeed(attempts)
     wanted = request.session.pop(_NEXT, "")
     login(request, user)
     return HttpResponseRedirect(wanted or resolve_url(settings.LOGIN_REDIRECT_URL))
@@ -141,6 +150,11 @@ def _provider() -> Oidc:
     if provider is None:
         raise Http404
     return provider
+
+
+def _show_wait(request: HttpRequest, seconds: float) -> HttpResponse:
+    sentence = f"That was too often. Try again in {ceil(seconds)} s."
+    return _show_problem(request, sentence, HTTPStatus.TOO_MANY_REQUESTS)
 
 
 def _show_problem(request: HttpRequest, sentence: str, status: int) -> HttpResponse:

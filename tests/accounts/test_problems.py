@@ -148,6 +148,7 @@ def test_a_path_without_its_slash_is_told_so(client: Client) -> None:
 def test_a_host_that_is_not_ours_is_refused_in_the_words_of_the_api(client: Client) -> None:
     response = client.get("/api/v1/me/", headers={"host": "evil.example"})
     assert (response.status_code, response["Content-Type"]) == (400, "application/problem+json")
+    assert "default-src 'none'" in response["Content-Security-Policy"]
 
 
 def test_pages_keep_their_own_errors(client: Client) -> None:

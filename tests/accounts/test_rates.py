@@ -22,11 +22,33 @@ def test_a_bucket_gives_what_the_rate_says_and_no_more(redis: Redis) -> None:
     assert rates.take("another", A_FEW) == 0
 
 
-def test_looking_takes_nothing(redis: Redis) -> None:
-    assert [rates.look("one", A_FEW) for _ in range(9)] == [0] * 9
+def test_what_is_put_back_can_be_taken_again(redis: Redis) -> None:
     for _ in range(3):
         rates.take("one", A_FEW)
-    assert rates.look("one", A_FEW) > 0
+    rates.put_back("one", A_FEW)
+    assert rates.take("one", A_FEW) == 0
+    assert rates.take("one", A_FEW) > 0
+
+
+def test_a_bucket_is_never_more_than_full(redis: Redis) -> None:
+    for _ in range(9):
+        rates.put_back("one", A_FEW)
+    assert redis.keys("grove:rate:*") == []
+    assert [rates.take("one", A_FEW) > 0 for _ in range(4)] == [False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("2001:db8::1", "2001:db8::ffff:2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("192.0.2.1", "192.0.2.1", True),
+        ("192.0.2.1", "192.0.2.2", False),
+        (None, None, True),
+    ],
+)
+def test_addresses_that_one_person_has_share_a_bucket(one: str | None, other: str | None, is_same: bool) -> None:
+    assert (rates.bucket_of_address("x", one) == rates.bucket_of_address("x", other)) is is_same
 
 
 def test_a_bucket_fills_again_evenly(redis: Redis) -> None:

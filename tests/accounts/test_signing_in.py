@@ -1,8 +1,10 @@
 """Signing in by name and password: on record, not to be guessed, and telling nothing about accounts."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from django.db import connection
 from django.test import Client
 from pytest_django.fixtures import Settings
 
@@ -52,6 +54,21 @@ def test_guessing_ends_soon_even_with_the_right_password(client: Client, ana: Us
     assert len(on_record()) == 3
     elsewhere = Client(REMOTE_ADDR="198.51.100.9")
     assert sign_in(elsewhere, "ana", PASSWORD) == 302
+
+
+@pytest.mark.django_db(transaction=True)
+def test_guessing_many_at_once_gains_nothing(ana: User, settings: Settings) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, sign_in_rate=Rate(3, 3600))
+
+    def guess(_: int) -> int:
+        try:
+            return sign_in(Client(), "ana", "wrong")
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(12) as pool:
+        statuses = list(pool.map(guess, range(12)))
+    assert sorted(statuses) == [200] * 3 + [429] * 9
 
 
 def test_guessing_one_name_from_many_places_ends_too(ana: User, settings: Settings) -> None:
