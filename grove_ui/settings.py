@@ -117,7 +117,11 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "rollouts.web.shell.shell",
             ],
-            "libraries": {"grove": "rollouts.web.words", "grove_admin": "rollouts.admin.tags"},
+            "libraries": {
+                "cells": "rollouts.web.cells",
+                "grove": "rollouts.web.words",
+                "grove_admin": "rollouts.admin.tags",
+            },
         },
     }
 ]

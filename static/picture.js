@@ -149,6 +149,8 @@ function hide() {
 /* What is pinned stands in the address, so that it can be sent to somebody. */
 function pin(isPinned) {
   pinned = isPinned;
+  // Who hears the page is told the label of a cell anyway; the rest is read out when it is asked for.
+  peek.ariaLive = pinned ? "polite" : "off";
   const url = new URL(location.href);
   if (pinned) url.searchParams.set("pod", shown);
   else url.searchParams.delete("pod");

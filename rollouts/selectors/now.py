@@ -4,7 +4,7 @@ Everything is said by others: the numbers by `headcount`, the waits and their re
 by the mirror. Here they are put into the order in which somebody wants to know them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,9 +21,11 @@ from rollouts.selectors.standing import State
 from rollouts.selectors.strategies import StrategyDetail, strategy_in
 from rollouts.selectors.tree import WorkloadTree
 
-# So many waits are told at once, so many when somebody asks for more; of the rest there is a number.
-WAITS_TOLD: Final = 3
-MOST_WAITS: Final = 40
+# So many notes are told at once, so many when somebody asks for more; of the rest there is a number.
+NOTES_TOLD: Final = 4
+MOST_NOTES: Final = 40
+# Of waits that are alike, as many are told in words.
+SENTENCES_TOLD: Final = 3
 
 TITLES: Final[Mapping[str, str]] = {
     Code.WAITING_FOR_READY: "Waiting for pods to become ready",
@@ -54,13 +56,14 @@ REMEDIES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class WaitNote:
-    """Something that is waited for."""
+    """Something that is waited for; waits that are alike and no problem are one."""
 
     code: str
     title: str
-    text: str
-    component: str
-    units: tuple[str, ...]
+    sentences: tuple[str, ...]
+    untold: int  # how many alike there are besides
+    component: str  # empty when several wait alike
+    unit: str  # the first of what is waited for; empty when nothing has a name
     is_problem: bool
     remedies: tuple[tuple[str, str], ...]  # code and label
 
@@ -91,6 +94,7 @@ def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree)
     diagnosis = diagnosis_in(place, look)
     counts = None if look.workload is None else count_pods(look.workload, look.seen.observed)
     waits = sorted(diagnosis.waits, key=_pressure)
+    notes = tuple(map(_note, _alike(waits)))
     return Now(
         state=detail.state,
         title=_title(detail, waits),
@@ -99,9 +103,9 @@ def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree)
         diagnosis=diagnosis,
         counts=counts,
         meters=measure(tree),
-        waits=tuple(map(_note, waits[:WAITS_TOLD])),
-        more=tuple(map(_note, waits[WAITS_TOLD:MOST_WAITS])),
-        untold=max(0, len(waits) - MOST_WAITS),
+        waits=notes[:NOTES_TOLD],
+        more=notes[NOTES_TOLD:MOST_NOTES],
+        untold=max(0, len(notes) - MOST_NOTES),
     )
 
 
@@ -135,13 +139,24 @@ def _sentence(detail: WorkloadDetail, diagnosis: Diagnosis, counts: Counts | Non
     )
 
 
-def _note(wait: Wait) -> WaitNote:
+def _alike(waits: Iterable[Wait]) -> Iterable[Sequence[Wait]]:
+    """Put waits for the same thing together, unless one is a problem: that has a remedy of its own."""
+    found: dict[tuple[str, str], list[Wait]] = {}
+    for wait in waits:
+        found.setdefault((wait.code, wait.component if wait.is_problem else ""), []).append(wait)
+    return found.values()
+
+
+def _note(waits: Sequence[Wait]) -> WaitNote:
+    first = waits[0]
+    remedies = dict.fromkeys(code for wait in waits for code in wait.remedies)
     return WaitNote(
-        code=wait.code,
-        title=TITLES.get(wait.code, wait.code),
-        text=wait.text,
-        component=wait.component,
-        units=wait.units,
-        is_problem=wait.is_problem,
-        remedies=tuple((code, REMEDIES.get(code, code)) for code in wait.remedies),
+        code=first.code,
+        title=TITLES.get(first.code, first.code),
+        sentences=tuple(wait.text for wait in waits[:SENTENCES_TOLD]),
+        untold=max(0, len(waits) - SENTENCES_TOLD),
+        component=first.component if len({wait.component for wait in waits}) == 1 else "",
+        unit=next((unit for wait in waits for unit in wait.units), ""),
+        is_problem=first.is_problem,
+        remedies=tuple((code, REMEDIES.get(code, code)) for code in remedies),
     )

@@ -170,11 +170,11 @@ class Button:
 
 
 _BUTTONS: Final = (
-    ("Change image", "workload-images", Command.SET_IMAGES),
-    ("Strategy and surge", "workload-strategy", Command.EDIT_STRATEGY),
-    ("Scale", "workload-scale", Command.SCALE_WORKLOAD),
-    ("Restart", "workload-restart", Command.RESTART_WORKLOAD),
-    ("Delete pods", "workload-pods", Command.DELETE_OUTDATED_PODS),
+    ("Change image", "steer-images", Command.SET_IMAGES),
+    ("Strategy and surge", "steer-strategy", Command.EDIT_STRATEGY),
+    ("Scale", "steer-scale", Command.SCALE_WORKLOAD),
+    ("Restart", "steer-restart", Command.RESTART_WORKLOAD),
+    ("Delete pods", "steer-pods", Command.DELETE_OUTDATED_PODS),
 )
 
 
