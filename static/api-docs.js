@@ -7,7 +7,7 @@ SwaggerUIBundle({
   url: place.dataset.schema,
   dom_id: "#docs",
   deepLinking: true,
-  docExpansion: "none",
+  docExpansion: "list",
   defaultModelsExpandDepth: 0,
   displayOperationId: true,
   filter: true,
