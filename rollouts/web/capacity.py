@@ -19,7 +19,7 @@ HEIGHT: Final = 140
 _COLUMNS: Final = 400
 # Between two labels at the right edge; nearer they would cover each other.
 _LINE_HEIGHT: Final = 14
-_ROWS_SHOWN: Final = 60
+_ROWS_SHOWN: Final = 20
 _TICKS: Final = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400, 604800)
 _MOST_TICKS: Final = 6
 
