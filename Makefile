@@ -55,6 +55,7 @@ deploy-check: $(TOOLS) ## Django's deployment checks under production settings
 bench: $(TOOLS) ## Measure, and print figures and ratios
 	@$(BIN)/python -m tests.engine.bench
 	@$(BIN)/python -m tests.mirror.bench
+	@$(BIN)/python -m tests.bench.api
 	@$(BIN)/python -m tests.bench
 
 lock: ## Resolve requirements*.in into the pinned requirements*.txt
