@@ -6,7 +6,21 @@ from django.urls import include, path, re_path
 from rollouts.admin.site import site
 from rollouts.api import problems
 from rollouts.api.paths import WORKLOAD
-from rollouts.web import clusters, manifests, metrics, revisions, shell, sign_in, workload, workloads
+from rollouts.web import (
+    audit,
+    clusters,
+    guide,
+    manifests,
+    metrics,
+    nodes,
+    overrides,
+    revisions,
+    shell,
+    sign_in,
+    tokens,
+    workload,
+    workloads,
+)
 
 urlpatterns = [
     path("", workloads.page, name="home"),
@@ -14,6 +28,14 @@ urlpatterns = [
     path("live/clusters/", shell.live_clusters, name="live-clusters"),
     path("live/clusters/page/", clusters.live, name="live-clusters-page"),
     path("clusters/", clusters.page, name="page-clusters"),
+    path("nodes/", nodes.page, name="page-nodes"),
+    path("live/nodes/", nodes.live, name="live-nodes"),
+    path("overrides/", overrides.page, name="page-overrides"),
+    path("live/overrides/", overrides.live, name="live-overrides"),
+    path("audit/", audit.page, name="page-audit"),
+    path("tokens/", tokens.page, name="page-tokens"),
+    path("tokens/<number:number>/revoke/", tokens.revoke, name="page-token-revoke"),
+    path("help/", guide.page, name="page-help"),
     path(WORKLOAD, workload.page, name="workload"),
     path(f"{WORKLOAD}parts/<slug:part>/", workload.part, name="workload-part"),
     path(f"{WORKLOAD}pod/<object:pod>/", workload.pod, name="workload-pod"),

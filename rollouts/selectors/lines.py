@@ -9,18 +9,18 @@ count.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from django.db.models import Count
 
 from rollouts import models
+from rollouts.selectors.ages import Age
 from rollouts.selectors.revisions import template_hashes_of
 from rollouts.selectors.workloads import WorkloadSummary
 
-Age: TypeAlias = Literal["current", "previous", "older"]
 _Place: TypeAlias = tuple[str, str, str]  # cluster, namespace, name
 
 
@@ -80,12 +80,24 @@ def workload_lines(workloads: Sequence[WorkloadSummary]) -> list[WorkloadLine]:
 # ---- what is read
 
 
+@dataclass(frozen=True, slots=True)
+class _Clique:
+    """What counting needs to know of a clique."""
+
+    template: str  # its name in the template
+    template_hash: str  # what it promises
+    wanted: int
+    is_surge: bool  # all of it
+
+
+_NO_CLIQUE: Final = _Clique("", "", 0, is_surge=False)
+
+
 @dataclass(slots=True)
 class _Crowd:
     """What there is of one workload."""
 
-    # By name: its name in the template, how many pods are wanted, and whether all of it is surge.
-    cliques: dict[str, tuple[str, int, bool]] = field(default_factory=dict)
+    cliques: dict[str, _Clique] = field(default_factory=dict)  # by name
     # How many pods, by clique, template hash and whether they serve.
     pods: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
 
@@ -110,19 +122,19 @@ def _read_crowds(workloads: Sequence[WorkloadSummary]) -> Mapping[_Place, _Crowd
             "cluster__name", "namespace", "name", "replicas"
         )
     }
-    columns = ("name", "template", "replica", "group", "group_replica", "replicas")
+    columns = ("name", "template", "template_hash", "replica", "group", "group_replica", "replicas")
     for cluster, namespace, workload, *rest in _of(models.Clique, workloads).values_list(*_PLACE, *columns):
-        name, template, replica, group, group_replica, wanted = rest
+        name, template, template_hash, replica, group, group_replica, wanted = rest
         is_surge = replica >= replicas.get((cluster, namespace, workload), 0) or (
             bool(group) and group_replica >= groups.get((cluster, namespace, group), 0)
         )
-        crowds[cluster, namespace, workload].cliques[name] = (template, wanted, is_surge)
+        crowds[cluster, namespace, workload].cliques[name] = _Clique(template, template_hash, wanted, is_surge)
     for cluster, namespace, workload, clique, template_hash, ready, number in _count_pods(workloads):
         crowds[cluster, namespace, workload].pods[clique, template_hash, ready] += number
     return crowds
 
 
-_PLACE = ("cluster__name", "namespace", "workload")
+_PLACE: Final = ("cluster__name", "namespace", "workload")
 
 
 def _of(model: Any, workloads: Iterable[WorkloadSummary]) -> Any:
@@ -150,56 +162,67 @@ def _read_records(workloads: Sequence[WorkloadSummary]) -> Mapping[str, _Record]
 
 # ---- what is made of it
 
+_CURRENT: Final = 0  # stands for the current revision, whatever its number
+_UNKNOWN: Final = -1  # for one that is not on record; both come before all that are
+
 
 def _line(workload: WorkloadSummary, crowd: _Crowd, record: _Record) -> WorkloadLine:
-    current = next(
-        (number for number, (generation, _) in record.revisions.items() if generation == workload.generation_hash), None
-    )
-    numbers = {
-        (clique, template_hash): number
-        for number, (_, hashes) in record.revisions.items()
-        for clique, template_hash in hashes.items()
-    }
-    # What has not changed since is of the current revision too.
-    if current is not None:
-        numbers |= dict.fromkeys(record.revisions[current][1].items(), current)
-    by_revision: Counter[int | None] = Counter()
+    find = _finder(workload, crowd, record)
+    by_revision: Counter[int] = Counter()
     available = updated = 0
     for (clique, template_hash, ready), pods in crowd.pods.items():
-        template = crowd.cliques.get(clique, ("", 0, False))[0]
-        number = numbers.get((template, template_hash))
+        number = find(clique, template_hash)
         by_revision[number] += pods
         available += pods if ready else 0
-        updated += pods if ready and number == current else 0
+        updated += pods if ready and number == _CURRENT else 0
     figures = PodFigures(
-        desired=sum(wanted for _, wanted, is_surge in crowd.cliques.values() if not is_surge),
+        desired=sum(one.wanted for one in crowd.cliques.values() if not one.is_surge),
         available=available,
         updated=updated,
-        outdated=sum(pods for number, pods in by_revision.items() if number != current),
+        outdated=by_revision.total() - by_revision[_CURRENT],
         surge=_count_surge(crowd),
     )
-    return WorkloadLine(workload, figures, _templates(workload, record, by_revision, current))
+    return WorkloadLine(workload, figures, _templates(workload, record, by_revision))
+
+
+def _finder(workload: WorkloadSummary, crowd: _Crowd, record: _Record) -> Callable[[str, str], int]:
+    """Return what says which revision a pod of a clique with a template hash is of."""
+    numbers: dict[tuple[str, str], int] = {}
+    current: Mapping[str, str] | None = None
+    for number, (generation, hashes) in record.revisions.items():
+        numbers |= dict.fromkeys(hashes.items(), number)
+        if generation == workload.generation_hash:
+            current = hashes
+
+    def find(clique: str, template_hash: str) -> int:
+        known = crowd.cliques.get(clique, _NO_CLIQUE)
+        # Until the current revision is on record, what the clique promises is the best that is known.
+        newest = known.template_hash if current is None else current.get(known.template)
+        return _CURRENT if template_hash == newest else numbers.get((known.template, template_hash), _UNKNOWN)
+
+    return find
 
 
 def _count_surge(crowd: _Crowd) -> int:
     there: Counter[str] = Counter()
     for (clique, _, _), pods in crowd.pods.items():
         there[clique] += pods
-    return sum(
-        number if is_surge else max(0, number - wanted)
-        for clique, number in there.items()
-        for _, wanted, is_surge in (crowd.cliques.get(clique, ("", number, False)),)
-    )
+    surge = 0
+    for clique, pods in there.items():
+        known = crowd.cliques.get(clique)
+        if known is not None:
+            surge += pods if known.is_surge else max(0, pods - known.wanted)
+    return surge
 
 
-def _templates(
-    workload: WorkloadSummary, record: _Record, by_revision: Mapping[int | None, int], current: int | None
-) -> tuple[TemplateInUse, ...]:
-    others = sorted((number for number in by_revision if number is not None and number != current), reverse=True)
-    found = [TemplateInUse(workload.generation_hash, current, "current", by_revision.get(current, 0))]
+def _templates(workload: WorkloadSummary, record: _Record, by_revision: Mapping[int, int]) -> tuple[TemplateInUse, ...]:
+    known = {generation: number for number, (generation, _) in record.revisions.items()}
+    now = workload.generation_hash
+    found = [TemplateInUse(now, known.get(now), "current", by_revision.get(_CURRENT, 0))] if now else []
+    others = sorted((number for number in by_revision if number > _CURRENT), reverse=True)
     for rank, number in enumerate(others):
         age: Age = "older" if rank else "previous"
         found.append(TemplateInUse(record.revisions[number][0], number, age, by_revision[number]))
-    if current is not None and None in by_revision:
-        found.append(TemplateInUse("", None, "older", by_revision[None]))
-    return tuple(found if workload.generation_hash else found[1:])
+    if _UNKNOWN in by_revision:
+        found.append(TemplateInUse("", None, "older", by_revision[_UNKNOWN]))
+    return tuple(found)

@@ -3,6 +3,7 @@
 `age` has a twin in static/live.js, which lets ages grow while a page is shown: both say the same.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,6 +11,8 @@ from typing import Any, Final
 
 from django import template
 from django.utils import timezone
+
+from rollouts.commands import Command
 
 register = template.Library()
 
@@ -106,3 +109,26 @@ def plural(number: int, word: str) -> str:
     ('1 pod', '1,200 pods')
     """
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+@register.filter
+def split(words: str) -> list[str]:
+    """Part a list that a template has written down."""
+    return words.split(",")
+
+
+@register.filter
+def command_words(command: str) -> str:
+    """Say what a command does; one that this version does not know is said as it is.
+
+    >>> command_words("set_images"), command_words("juggle")
+    ('change images', 'juggle')
+    """
+    known = {str(one): one.label for one in Command}
+    return known.get(command, command)
+
+
+@register.filter
+def as_json(value: Any) -> str:
+    """Write a value down as people read it."""
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)

@@ -5,9 +5,8 @@ workload changes or while somebody types into the search. Rows keep their places
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
@@ -23,14 +22,13 @@ from rollouts.selectors.paging import Window
 from rollouts.selectors.places import configured_names, visible_clusters
 from rollouts.selectors.standing import STATES, State
 from rollouts.selectors.workloads import ORDERINGS, WorkloadFilters, WorkloadPage, workload_list
+from rollouts.web.addresses import read_number, read_text, read_word, render_query
 from rollouts.web.fragments import answer_fragment
 from rollouts.web.shell import for_readers
 from rollouts.web.words import state_words
 
 Context: TypeAlias = dict[str, Any]
 
-_LONGEST: Final = 200  # characters of a value in the address
-_LAST_PAGE: Final = 100_000
 _PRESSING_FIRST: Final = "state"
 _CARDS: Final = "cards"
 
@@ -55,8 +53,7 @@ class Choice:
     @property
     def query(self) -> str:
         """What an address ends with to mean this."""
-        given = {name: value for name, value in asdict(self).items() if value != getattr(_BARE, name)}
-        return f"?{urlencode(given)}" if given else ""
+        return render_query(self, _BARE)
 
     @property
     def is_narrowed(self) -> bool:
@@ -79,29 +76,18 @@ _BARE: Final = Choice()
 
 
 def parse_choice(given: QueryDict) -> Choice:
-    """Read an address; what it cannot mean is taken for the default, as whoever mistyped it wants to see something."""
-    page = given.get("page", "")
+    """Read an address."""
     ordering = given.get("ordering", "")
     return Choice(
-        search=_text(given, "search"),
-        state=_one_of(given, "state", [str(state) for state in STATES]),
-        cluster=_text(given, "cluster"),
-        namespace=_text(given, "namespace"),
-        strategy=_one_of(given, "strategy", [str(strategy) for strategy in Strategy]),
+        search=read_text(given, "search"),
+        state=read_word(given, "state", STATES),
+        cluster=read_text(given, "cluster"),
+        namespace=read_text(given, "namespace"),
+        strategy=read_word(given, "strategy", Strategy),
         ordering=ordering if ordering.removeprefix("-") in ORDERINGS else _PRESSING_FIRST,
-        view=_one_of(given, "view", [_CARDS]),
-        page=min(int(page), _LAST_PAGE) if page.isascii() and page.isdecimal() and int(page[:9]) else 1,
+        view=read_word(given, "view", [_CARDS]),
+        page=read_number(given, "page"),
     )
-
-
-def _text(given: QueryDict, name: str) -> str:
-    value = given.get(name, "").strip()[:_LONGEST]
-    return value if value.isprintable() else ""
-
-
-def _one_of(given: QueryDict, name: str, known: list[str]) -> str:
-    value = given.get(name, "")
-    return value if value in known else ""
 
 
 @require_safe

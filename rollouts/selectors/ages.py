@@ -1,0 +1,59 @@
+"""Which of the templates that pods run are current, for pods of many workloads at once.
+
+A node, an event or a list of pods names workloads and template hashes; here is whether each of those is the template
+that its workload has now, the one before, or an older one. Two queries for all of them, and one more when a revision is
+met for the first time.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+from rollouts import models
+from rollouts.selectors.revisions import template_hashes_of
+
+Age: TypeAlias = Literal["current", "previous", "older"]
+_UNKNOWN: Final = 0  # comes before every revision
+
+
+class TemplateAges:
+    """How old the templates of some workloads are."""
+
+    def __init__(self, cluster: models.Cluster, workloads: Iterable[tuple[str, str]]) -> None:
+        """Read what is on record of workloads, each named by namespace and name."""
+        wanted = set(workloads)
+        rows = models.Workload.objects.filter(
+            cluster=cluster, namespace__in={one for one, _ in wanted}, name__in={other for _, other in wanted}
+        )
+        self._current: dict[tuple[str, str], str] = {}
+        uids: dict[str, tuple[str, str]] = {}
+        for namespace, name, uid, generation in rows.values_list("namespace", "name", "uid", "generation_hash"):
+            self._current[namespace, name] = generation
+            uids[uid] = (namespace, name)
+        self._revisions: defaultdict[tuple[str, str], dict[str, tuple[int, str]]] = defaultdict(dict)
+        self._read_revisions(cluster.name, uids)
+
+    def _read_revisions(self, cluster: str, uids: dict[str, tuple[str, str]]) -> None:
+        rows = models.Revision.objects.filter(cluster=cluster, workload_uid__in=uids).order_by("number")
+        known = list(rows.values_list("id", "workload_uid", "number", "generation_hash"))
+        hashes = template_hashes_of([(row, generation) for row, _, _, generation in known])
+        for row, uid, number, generation in known:
+            for template_hash in hashes.get((row, generation), {}).values():
+                # The newest revision that has it, but the current one before all: parts of it may be old.
+                found = self._revisions[uids[uid]].get(template_hash)
+                if found is None or found[1] != self._current[uids[uid]]:
+                    self._revisions[uids[uid]][template_hash] = (number, generation)
+
+    def of(self, namespace: str, workload: str, template_hash: str, among: Iterable[str]) -> Age:
+        """Return how old a template is among those that pods of its workload run here."""
+        number, generation = self._find(namespace, workload, template_hash)
+        if generation and generation == self._current.get((namespace, workload)):
+            return "current"
+        others = [self._find(namespace, workload, one) for one in among]
+        newest = max(
+            (one for one, other in others if other != self._current.get((namespace, workload))), default=number
+        )
+        return "previous" if number != _UNKNOWN and number == newest else "older"
+
+    def _find(self, namespace: str, workload: str, template_hash: str) -> tuple[int, str]:
+        return self._revisions[namespace, workload].get(template_hash, (_UNKNOWN, ""))

@@ -1,0 +1,133 @@
+"""/nodes/: the nodes of a cluster, and which pods of which workload and template each of them holds."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Final, TypeAlias
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from rollouts.selectors.ages import Age, TemplateAges
+from rollouts.selectors.clusters import NodeDetail, node_list
+from rollouts.selectors.paging import Window
+from rollouts.selectors.places import configured_names, find_cluster
+from rollouts.web.addresses import read_number, read_text, render_query
+from rollouts.web.fragments import answer_fragment
+from rollouts.web.shell import for_readers
+
+Context: TypeAlias = dict[str, Any]
+
+# What people ask a node for, with how it is called on the page.
+_RESOURCES: Final = (("nvidia.com/gpu", "GPU"), ("cpu", "CPU"), ("memory", "memory"), ("pods", "pods at most"))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which nodes are to be seen."""
+
+    cluster: str = ""  # empty: the first one of the settings
+    search: str = ""
+    page: int = 1
+
+    def address(self, **changes: Any) -> str:
+        """Return the address of this choice with some of it changed."""
+        return f"{reverse('page-nodes')}{replace(self, **{'page': 1, **changes}).query}"
+
+    @property
+    def query(self) -> str:
+        """What an address ends with to mean this."""
+        return render_query(self, Choice())
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Pods of one workload and one template on a node."""
+
+    template_hash: str
+    age: Age
+    pods: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """A node as it is shown."""
+
+    node: NodeDetail
+    pods: int
+    resources: Sequence[tuple[str, str]]
+    workloads: Sequence[tuple[str, str, Sequence[Held]]]  # namespace, name, what of it is here
+
+
+@require_safe
+@for_readers
+def page(request: HttpRequest) -> HttpResponse:
+    """Show the nodes of a cluster."""
+    choice = _parse(request.GET)
+    return render(request, "nodes/page.html", {**_describe(choice), "all_clusters": configured_names()})
+
+
+@require_safe
+@for_readers
+def live(request: HttpRequest) -> HttpResponse:
+    """Answer with the nodes alone."""
+    choice = _parse(request.GET)
+    return answer_fragment(request, ("nodes", choice), lambda: render_to_string("nodes/_list.html", _describe(choice)))
+
+
+def _parse(given: QueryDict) -> Choice:
+    return Choice(read_text(given, "cluster"), read_text(given, "search"), read_number(given, "page"))
+
+
+def _describe(choice: Choice) -> Context:
+    cluster = choice.cluster or next(iter(configured_names()), "")
+    found = node_list(cluster, choice.search, Window(choice.page))
+    named = {(one.namespace, one.workload) for node in found.items for one in node.pods}
+    ages = TemplateAges(find_cluster(cluster), named)
+    running = _templates_of(found.items)
+    return {
+        "choice": choice,
+        "cluster": cluster,
+        "lines": [_line(node, ages, running) for node in found.items],
+        "count": found.count,
+        "previous": choice.address(page=choice.page - 1) if choice.page > 1 else "",
+        "next": choice.address(page=choice.page + 1) if found.has_next else "",
+    }
+
+
+def _templates_of(nodes: Sequence[NodeDetail]) -> Mapping[tuple[str, str], set[str]]:
+    running: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for node in nodes:
+        for one in node.pods:
+            running[one.namespace, one.workload].add(one.template_hash)
+    return running
+
+
+def _line(node: NodeDetail, ages: TemplateAges, running: Mapping[tuple[str, str], set[str]]) -> NodeLine:
+    return NodeLine(
+        node,
+        sum(one.pods for one in node.pods),
+        [(words, str(node.allocatable[name])) for name, words in _RESOURCES if name in node.allocatable],
+        list(_workloads(node, ages, running)),
+    )
+
+
+def _workloads(
+    node: NodeDetail, ages: TemplateAges, running: Mapping[tuple[str, str], set[str]]
+) -> Iterator[tuple[str, str, Sequence[Held]]]:
+    for (namespace, workload), pods in groupby(node.pods, key=lambda one: (one.namespace, one.workload)):
+        held = [
+            Held(
+                one.template_hash,
+                ages.of(namespace, workload, one.template_hash, running[namespace, workload]),
+                one.pods,
+                one.ready,
+            )
+            for one in pods
+        ]
+        yield namespace, workload, held

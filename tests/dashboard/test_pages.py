@@ -1,0 +1,135 @@
+"""The smaller pages: nodes, overrides, audit, tokens, help; and what every page keeps to."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import Group
+from django.test import Client
+from django.utils import timezone
+
+from rollouts import models
+from rollouts.models import ApiToken, AuditEntry, StrategyOverride, User
+from rollouts.tokens import digest_of
+from tests.api.read import fleet
+
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
+
+PAGES = ("/", "/nodes/", "/overrides/", "/clusters/", "/audit/", "/tokens/", "/help/")
+
+
+def get(client: Client, address: str) -> str:
+    """Return a page."""
+    answer = client.get(address)
+    assert answer.status_code == 200, answer.content
+    return answer.content.decode()
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_no_page_has_script_or_style_of_its_own(viewer: Client, row: models.Cluster, address: str) -> None:
+    fleet.store_parts(row, fleet.big_workload(pods=20))
+    page = get(viewer, address)
+    assert not re.search(r"<script(?![^>]*\bsrc=)", page)
+    assert not re.search(r"<style|\sstyle=|\son[a-z]+=", page)
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_every_page_has_one_heading_and_names_where_one_is(viewer: Client, row: models.Cluster, address: str) -> None:
+    page = get(viewer, address)
+    assert page.count("<h1") == 1
+    if address not in ("/tokens/", "/help/"):
+        assert page.count('aria-current="page"') == 1
+
+
+def test_the_theme_is_rendered_by_the_server(viewer: Client, row: models.Cluster) -> None:
+    assert "data-theme" not in get(viewer, "/").split("<head>")[0]
+    viewer.cookies["theme"] = "dark"
+    assert '<html lang="en" data-theme="dark">' in get(viewer, "/")
+    viewer.cookies["theme"] = '"><script>'
+    assert '<html lang="en">' in get(viewer, "/")
+
+
+# ---- nodes
+
+
+def test_a_node_shows_the_workloads_and_templates_that_it_holds(viewer: Client, row: models.Cluster) -> None:
+    fleet.store_nodes(row, 2)
+    manifest = fleet.podcliqueset("chat", cliques=[fleet.clique("main", 1)], replicas=2)
+    fleet.store_parts(row, manifest, outdated=[1])
+    page = get(viewer, "/nodes/?search=node-0000")
+    assert "node-0001" not in page
+    assert re.search(r'hash older"[^>]*>old ×1', page)
+    assert "chat" in page
+
+
+def test_an_unknown_cluster_is_a_page_that_says_so(viewer: Client, row: models.Cluster) -> None:
+    answer = viewer.get("/nodes/?cluster=nowhere")
+    assert answer.status_code == 404
+    assert "There is no cluster" in answer.content.decode()
+
+
+# ---- overrides
+
+
+def test_overrides_in_force_and_ended_are_told_apart(viewer: Client, row: models.Cluster) -> None:
+    now = timezone.now()
+    StrategyOverride.objects.create(name="chat", strategy="OnDelete", reason="launch", expires_at=now + timedelta(1))
+    StrategyOverride.objects.create(name="old", max_surge="1", reason="past", expires_at=now - timedelta(1))
+    in_force, ended = get(viewer, "/overrides/"), get(viewer, "/overrides/?state=ended")
+    assert ("launch" in in_force, "past" in in_force) == (True, False)
+    assert ("launch" in ended, "past" in ended) == (False, True)
+
+
+def test_who_may_not_override_is_told_why_and_who_may_gets_the_button(viewer: Client, row: models.Cluster) -> None:
+    assert "lacks the permission create_override" in get(viewer, "/overrides/")
+    User.objects.get(username="vera").groups.add(Group.objects.get(name="admin"))
+    page = get(viewer, "/overrides/")
+    assert "lacks the permission" not in page
+    assert "/admin/rollouts/strategyoverride/add/" in page
+
+
+# ---- audit
+
+
+def test_the_audit_is_narrowed_by_the_address(viewer: Client, row: models.Cluster) -> None:
+    for actor, command in (("ana", "set_images"), ("bea", "scale_workload")):
+        AuditEntry.objects.create(actor=actor, command=command, result="Done", after={"replicas": 3}, name="chat")
+    page = get(viewer, "/audit/?actor=ana")
+    assert "change images</td>" in page or "change images<details" in page
+    assert "<b>bea</b>" not in page
+    assert "<b>bea</b>" in get(viewer, "/audit/?command=scale_workload&since=2020-01-01&until=2999-01-01")
+    assert "No command like that" in get(viewer, "/audit/?until=2020-01-01")
+    get(viewer, "/audit/?since=2020-02-31")
+
+
+# ---- tokens
+
+
+def test_a_token_is_shown_once_and_works(viewer: Client, row: models.Cluster) -> None:
+    answer = viewer.post("/tokens/", {"name": "pipeline", "days": "30", "read_only": "on"})
+    text = re.search(r'id="new-token">([^<]+)<', answer.content.decode())
+    assert text
+    assert "no-store" in answer["Cache-Control"]
+    made = ApiToken.objects.get(digest=digest_of(text[1]))
+    assert (made.name, made.read_only, made.user.username) == ("pipeline", True, "vera")
+    assert text[1] not in get(viewer, "/tokens/")
+    told = Client().get("/api/v1/workloads/", headers={"Authorization": f"Bearer {text[1]}"})
+    assert told.status_code == 200
+
+
+def test_a_token_without_a_name_is_refused_with_a_sentence(viewer: Client) -> None:
+    answer = viewer.post("/tokens/", {"name": " "})
+    assert answer.status_code == 400
+    assert 'role="alert"' in answer.content.decode()
+    assert not ApiToken.objects.exists()
+
+
+def test_one_revokes_ones_own_token_and_nobody_elses(viewer: Client) -> None:
+    viewer.post("/tokens/", {"name": "mine"})
+    mine = ApiToken.objects.get()
+    other = ApiToken.objects.create(user=User.objects.create_user("olaf"), name="theirs", prefix="grove_x", digest="d")
+    assert viewer.post(f"/tokens/{mine.pk}/revoke/").status_code == 302
+    assert viewer.post(f"/tokens/{other.pk}/revoke/").status_code == 400
+    mine.refresh_from_db()
+    other.refresh_from_db()
+    assert (mine.revoked_at is not None, other.revoked_at) == (True, None)
