@@ -15,20 +15,21 @@ from rest_framework.views import APIView
 
 from rollouts import access
 from rollouts.api.access import SignedIn
+from rollouts.api.bodies import Body, Flag, Text
 from rollouts.audit import Via, caller_of
 from rollouts.commands import Command
 from rollouts.models import ApiToken
 from rollouts.services.accounts import DAYS_TO_LIVE, token_create, token_revoke
 
 
-class GrantShape(serializers.Serializer[Any]):
+class GrantAnswer(serializers.Serializer[Any]):
     """Where somebody may command."""
 
     cluster = serializers.CharField(help_text="Empty: any.", allow_blank=True)
     namespace = serializers.CharField(help_text="Empty: any.", allow_blank=True)
 
 
-class MeShape(serializers.Serializer[Any]):
+class MeAnswer(serializers.Serializer[Any]):
     """An account, as itself sees it."""
 
     username = serializers.CharField()
@@ -39,44 +40,40 @@ class MeShape(serializers.Serializer[Any]):
     )
     may_see = serializers.BooleanField(help_text="Whether you may read anything but this.")
     needs_grants = serializers.BooleanField(help_text="Whether commands also need a grant for the namespace.")
-    grants = GrantShape(many=True)
-    read_only = serializers.BooleanField(  # type: ignore[assignment]  # a word of the framework, too
-        help_text="Whether nobody may command now: READ_ONLY is set."
-    )
+    grants = GrantAnswer(many=True)
+    # A word of the framework's own, too, which only those who write into answers would miss.
+    read_only = serializers.BooleanField(help_text="Whether READ_ONLY is set.")  # type: ignore[assignment]
     token = serializers.CharField(allow_null=True, help_text="The name of the token that was sent; null: a session.")
     token_read_only = serializers.BooleanField(help_text="Whether that token only reads.")
 
 
-class TokenShape(serializers.Serializer[Any]):
+class TokenAnswer(serializers.Serializer[Any]):
     """A token without its text."""
 
     id = serializers.IntegerField()
     name = serializers.CharField()
     prefix = serializers.CharField(help_text="How its text begins.", allow_blank=True)
-    read_only = serializers.BooleanField(  # type: ignore[assignment]  # a word of the framework, too
-    )
+    read_only = serializers.BooleanField()  # type: ignore[assignment]
     created = serializers.DateTimeField()
     expires_at = serializers.DateTimeField(allow_null=True, help_text="Null: never.")
     last_used_at = serializers.DateTimeField(allow_null=True, help_text="At most a minute behind. Null: not used yet.")
     revoked_at = serializers.DateTimeField(allow_null=True)
 
 
-class NewTokenShape(TokenShape):
+class NewTokenAnswer(TokenAnswer):
     """A token that was just made."""
 
     token = serializers.CharField(help_text="Send it as Authorization: Bearer …; it is shown this once.")
 
 
-class TokenRequest(serializers.Serializer[Any]):
+class TokenBody(Body):
     """What a new token is to be."""
 
-    name = serializers.CharField(max_length=100, help_text="What it is for.")
+    name = Text(max_length=100, help_text="What it is for.")
     expires_at = serializers.DateTimeField(
         required=False, allow_null=True, help_text=f"Null: never. Left out: in {DAYS_TO_LIVE} days."
     )
-    read_only = serializers.BooleanField(  # type: ignore[assignment]  # a word of the framework, too
-        default=False, help_text="Whether it only reads."
-    )
+    read_only = Flag(default=False, help_text="Whether it only reads.")  # type: ignore[assignment]
 
 
 class MeView(APIView):
@@ -84,10 +81,10 @@ class MeView(APIView):
 
     permission_classes = (SignedIn,)
 
-    @extend_schema(operation_id="me", summary="Who you are and what you may", tags=["accounts"], responses=MeShape)
+    @extend_schema(operation_id="me", summary="Who you are and what you may", tags=["accounts"], responses=MeAnswer)
     def get(self, request: Request) -> Response:
         """Tell the account that a token or session belongs to, its roles, permissions and grants."""
-        return Response(MeShape(_describe(request)).data)
+        return Response(MeAnswer(_describe(request)).data)
 
 
 class TokensView(APIView):
@@ -96,25 +93,25 @@ class TokensView(APIView):
     permission_classes = (SignedIn,)
 
     @extend_schema(
-        operation_id="tokens_list", summary="Your tokens", tags=["accounts"], responses=TokenShape(many=True)
+        operation_id="tokens_list", summary="Your tokens", tags=["accounts"], responses=TokenAnswer(many=True)
     )
     def get(self, request: Request) -> Response:
         """List your tokens, the newest first, also those that have expired or were revoked."""
-        return Response(TokenShape(_own_tokens(request)[:500], many=True).data)
+        return Response(TokenAnswer(_own_tokens(request)[:500], many=True).data)
 
     @extend_schema(
         operation_id="tokens_create",
         summary="Make a token",
         tags=["accounts"],
-        request=TokenRequest,
-        responses={201: NewTokenShape},
+        request=TokenBody,
+        responses={201: NewTokenAnswer},
     )
     def post(self, request: Request) -> Response:
         """Make a token for yourself. Its text is in this answer and never to be had again.
 
         A token that is made with another one expires no later than that; one that only reads makes none.
         """
-        wish = TokenRequest(data=request.data)
+        wish = TokenBody(data=request.data)
         wish.is_valid(raise_exception=True)
         values = wish.validated_data
         made = token_create(
@@ -124,8 +121,8 @@ class TokensView(APIView):
             read_only=values["read_only"],
             at_latest=_end_of_shown_token(request),
         )
-        made.token.token = made.text  # type: ignore[attr-defined]
-        return Response(NewTokenShape(made.token).data, status=status.HTTP_201_CREATED)
+        answer = {**TokenAnswer(made.token).data, "token": made.text}
+        return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
 
 
 class TokenView(APIView):

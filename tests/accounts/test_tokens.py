@@ -139,6 +139,11 @@ def test_a_read_only_token_makes_no_token(ana: User) -> None:
         ({"name": "ci", "expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
         ({"name": "ci", "expires_at": "soon"}, "expires_at"),
         ({"name": "ci", "read_only": "maybe"}, "read_only"),
+        ({"name": "ci", "read_only": None}, "read_only"),
+        ({"name": 7}, "name"),
+        ({"name": "ci", "readonly": True}, "readonly"),
+        ({"name": "ci", "expires_at": "0001-01-01T00:00:00+14:00"}, "expires_at"),
+        ({"name": "ci", "expires_at": "9999-12-31T23:59:59-14:00"}, "expires_at"),
     ],
 )
 def test_a_wish_that_cannot_be_met_names_the_field(ana: User, wish: dict[str, Any], field: str) -> None:
