@@ -9,7 +9,7 @@ in.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rollouts.engine.conditions import BREACHED, SCHEDULED, find_condition
+from rollouts.engine.conditions import BREACHED, SCHEDULED, TERMINATING, find_condition
 from rollouts.engine.observed import Group
 from rollouts.engine.steps import ReplicaStep, SetStep
 from rollouts.engine.times import parse_time
@@ -107,7 +107,12 @@ def _breached_since(view: CliqueView) -> float | None:
 
 
 def _group_breached_since(group: Group) -> float | None:
-    """Return since when a scaling group that was fine once is below its minimum."""
+    """Return since when a scaling group that was fine once is below its minimum.
+
+    One that was terminated keeps its flag until it has its minimum again, and is not terminated again before that.
+    """
+    if find_condition(group.status, TERMINATING):
+        return None
     since = _true_since(find_condition(group.status, BREACHED))
     return since if since is not None and since > group.created + GRACE else None
 

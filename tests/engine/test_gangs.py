@@ -146,6 +146,15 @@ def test_what_was_recreated_and_finds_no_room_is_not_recreated_again() -> None:
     assert {pod.uid for pod in cluster.live_pods()} == waiting
 
 
+def test_a_group_that_was_recreated_and_finds_no_room_is_not_recreated_again() -> None:
+    cluster = breaking(clique("l", 1), group("g", ("l",), 2, 2))
+    kill(cluster, "w-0-g-1-l")
+    cluster.run_for(DELAY + 100.0)
+    waiting = {pod.uid for pod in cluster.live_pods()}
+    cluster.run_for(3 * DELAY)
+    assert {pod.uid for pod in cluster.live_pods()} == waiting
+
+
 def test_a_group_replica_is_recreated_alone_when_enough_others_stay() -> None:
     cluster = breaking(clique("l", 1), clique("k", 2), group("g", ("l", "k"), 3, 2), clique("a", 1))
     before = kill(cluster, "w-0-g-2-k")
