@@ -1,6 +1,7 @@
 """Strategy overrides by HTTP: what is on record, what one would do, and putting it in force, changing and ending it."""
 
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -203,7 +204,7 @@ class OverridesView(CommandView):
         """Put an override in force: parts of the strategy count instead of what workloads say, until it ends."""
         draft = _draft(self.read(OverrideBody))
 
-        def carry_out() -> HttpResponse:
+        def carry_out(_: datetime) -> HttpResponse:
             made = overrides.override_create(caller_of(request, Via.API), draft)
             return _changed(request, made, HTTPStatus.CREATED)
 
@@ -239,7 +240,7 @@ class OverrideView(CommandView):
         """Have an override that is in force say this from now on; what is left out is as if it had never been."""
         draft, expected = _draft(self.read(OverrideBody)), read_expected(request)
 
-        def carry_out() -> HttpResponse:
+        def carry_out(_: datetime) -> HttpResponse:
             return _changed(request, overrides.override_change(caller_of(request, Via.API), id, draft, expected))
 
         return answer_once(request, carry_out)
@@ -255,7 +256,7 @@ class OverrideView(CommandView):
         """End an override now; the record stays, as history."""
         expected = read_expected(request)
 
-        def carry_out() -> HttpResponse:
+        def carry_out(_: datetime) -> HttpResponse:
             row = overrides.override_end(caller_of(request, Via.API), id, expected)
             return _json(make_item(row), headers={"ETag": render_etag(row.version)})
 

@@ -7,6 +7,7 @@ import hashlib
 from datetime import datetime
 from typing import Any, ClassVar
 
+import orjson
 from django.conf import settings
 from django.db import models
 
@@ -57,7 +58,9 @@ class StrategyOverride(models.Model):
     def version(self) -> str:
         """What tells this state of the override from every other, as ETags do."""
         said = (self.cluster, self.namespace, self.name, self.selector, self.settings, self.reason, self.expires_at)
-        return f"{self.pk}.{hashlib.sha256(repr(said).encode()).hexdigest()[:16]}"
+        # Databases keep neither the order of names in JSON nor the way in which a time zone was written.
+        text = orjson.dumps(said, option=orjson.OPT_SORT_KEYS | orjson.OPT_UTC_Z)
+        return f"{self.pk}.{hashlib.sha256(text).hexdigest()[:16]}"
 
     def is_in_force(self, now: datetime) -> bool:
         """Whether it counts at a moment."""
