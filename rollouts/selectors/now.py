@@ -53,10 +53,13 @@ REMEDIES: Final[Mapping[str, str]] = {
 }
 """What would help, as buttons say it."""
 
+# These look the same whichever component waits.
+_ELSEWHERE: Final = frozenset({Remedy.ADD_CAPACITY, Remedy.LOOK_AT_PODS, Remedy.ROLL_BACK, Remedy.DELETE_OUTDATED_PODS})
+
 
 @dataclass(frozen=True, slots=True)
 class WaitNote:
-    """Something that is waited for; waits that are alike and no problem are one."""
+    """Something that is waited for; waits that are alike are one."""
 
     code: str
     title: str
@@ -140,10 +143,11 @@ def _sentence(detail: WorkloadDetail, diagnosis: Diagnosis, counts: Counts | Non
 
 
 def _alike(waits: Iterable[Wait]) -> Iterable[Sequence[Wait]]:
-    """Put waits for the same thing together, unless one is a problem: that has a remedy of its own."""
-    found: dict[tuple[str, str], list[Wait]] = {}
+    """Put waits for the same thing together, but for problems with a remedy that is the component's own."""
+    found: dict[tuple[str, bool, str], list[Wait]] = {}
     for wait in waits:
-        found.setdefault((wait.code, wait.component if wait.is_problem else ""), []).append(wait)
+        is_own = wait.is_problem and not _ELSEWHERE.issuperset(wait.remedies)
+        found.setdefault((wait.code, wait.is_problem, wait.component if is_own else ""), []).append(wait)
     return found.values()
 
 
