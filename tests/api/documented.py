@@ -4,7 +4,7 @@ A fenced `sh` block is an example; a `json` or `text` block right behind it show
 written down twice: the document is the only place where an example stands. What is shown may leave things out:
 
 - an object may have more members than are shown, and "…" stands for any value;
-- a list shows its first items, and may go on when it ends with "…";
+- in a list "…" stands for any number of items, also none;
 - of text the shown lines must come in this order, and "…" stands for anything within a line.
 
 All examples are one shell script, as for a reader who goes through the page in one terminal: later ones use the
@@ -119,14 +119,27 @@ def _difference_of_members(shown: dict[str, Any], real: dict[str, Any], path: st
 
 
 def _difference_of_items(shown: list[Any], real: list[Any], path: str) -> str | None:
-    goes_on = bool(shown) and shown[-1] == ANYTHING
-    items = shown[:-1] if goes_on else shown
-    if len(real) < len(items) or (len(real) > len(items) and not goes_on):
-        return f"{path} has {len(real)} items: {json.dumps(real, ensure_ascii=False)}"
-    for index, (one, other) in enumerate(zip(items, real, strict=False)):
-        if found := difference_of_values(one, other, f"{path}[{index}]"):
-            return found
-    return None
+    if ANYTHING not in shown:
+        if len(shown) != len(real):
+            return f"{path} has {len(real)} items: {json.dumps(real, ensure_ascii=False)}"
+        pairs = enumerate(zip(shown, real, strict=True))
+        return next(
+            (found for index, (one, other) in pairs if (found := _difference_at(one, other, path, index))), None
+        )
+    return None if _has_run(shown, real) else f"{path} has no such items: {json.dumps(real, ensure_ascii=False)}"
+
+
+def _difference_at(shown: Any, real: Any, path: str, index: int) -> str | None:
+    return difference_of_values(shown, real, f"{path}[{index}]")
+
+
+def _has_run(shown: list[Any], real: list[Any]) -> bool:
+    """Whether items come as they are shown, with any number of others where "…" stands."""
+    if not shown:
+        return not real
+    if shown[0] == ANYTHING:
+        return any(_has_run(shown[1:], real[start:]) for start in range(len(real) + 1))
+    return bool(real) and difference_of_values(shown[0], real[0]) is None and _has_run(shown[1:], real[1:])
 
 
 def _matches(pattern: str, text: str) -> bool:
