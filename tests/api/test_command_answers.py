@@ -1,13 +1,15 @@
 """Commands by HTTP: what they answer, on what they depend, and that a repeated one is carried out once."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from rollouts.cluster import Cluster, Unavailable
-from rollouts.models import AuditEntry, Call, Workload
+from rollouts.models import AuditEntry, Call, User, Workload
 from tests.api.calling import HERE, Api, make_api
 from tests.api.scene import Scene
 
@@ -212,3 +214,32 @@ def test_a_parameter_that_nobody_knows_is_refused(api: Api, scene: Scene) -> Non
 def test_only_post_is_a_command(api: Api) -> None:
     for method in ("GET", "PUT", "DELETE", "PATCH"):
         assert api.call(method, f"{HERE}/images/").status == 405
+
+
+# ---- by the session of a browser
+
+
+def test_a_browser_that_is_signed_in_gives_commands_with_its_csrf_token(scene: Scene) -> None:
+    client = Client(raise_request_exception=False, enforce_csrf_checks=True)
+    user = User.objects.create_superuser("ada", password="correct horse")
+    client.force_login(user)
+    token = "a" * 32
+    client.cookies["csrftoken"] = token
+    headers = {"X-CSRFToken": token, "Idempotency-Key": "one"}
+    body = json.dumps(images())
+    for replayed in (None, "true"):
+        answer = client.post(f"{HERE}/images/", body, "application/json", headers=headers)
+        assert answer.status_code == 200, answer.content
+        assert answer.headers.get("Idempotent-Replayed") == replayed
+    too_large = client.post(f"{HERE}/images/", "x" * 2_000_000, "application/json", headers=headers)
+    assert too_large.status_code == 413
+    assert client.post(f"{HERE}/images/", "{", "application/json", headers=headers).status_code == 400
+
+
+def test_a_browser_without_its_csrf_token_gives_none(scene: Scene) -> None:
+    client = Client(raise_request_exception=False, enforce_csrf_checks=True)
+    client.force_login(User.objects.create_superuser("ada"))
+    before = scene.stored()
+    answer = client.post(f"{HERE}/images/", json.dumps(images()), "application/json")
+    assert answer.status_code == 403
+    assert scene.stored() == before
