@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
+from unfold.contrib.filters.admin import FieldTextFilter
 
 from rollouts.admin.filters import ValueFilter
 from rollouts.admin.rendering import show_document, show_mono, show_pill, show_time
@@ -23,6 +24,18 @@ from rollouts.selectors.audit import audit_csv
 Shown = str | SafeString
 
 
+class _ResultFilter(ValueFilter):
+    fixed = tuple(AuditEntry.Result.values)
+
+
+class _CommandFilter(ValueFilter):
+    fixed = tuple(command.value for command in Command)
+
+
+class _DoorFilter(ValueFilter):
+    fixed = tuple(str(door) for door in Via)
+
+
 @admin.register(AuditEntry, site=site)
 class AuditEntryAdmin(ReadOnlyTable):
     """Commands, one entry each."""
@@ -31,8 +44,8 @@ class AuditEntryAdmin(ReadOnlyTable):
     list_display = ("moment", "actor", "what", "where", "came_out", "detail", "door", "origin")
     list_select_related = ("begun",)
     list_filter = (
-        *(("result", ValueFilter), ("command", ValueFilter), ("actor", ValueFilter), ("via", ValueFilter)),
-        *(("cluster", ValueFilter), ("namespace", ValueFilter)),
+        *(("result", _ResultFilter), ("command", _CommandFilter), ("via", _DoorFilter)),
+        *(("actor", FieldTextFilter), ("cluster", FieldTextFilter), ("namespace", FieldTextFilter)),
     )
     search_fields = ("actor", "name", "namespace", "request_id", "detail")
     search_help_text = "Part of a name, a namespace, a request id or a sentence"

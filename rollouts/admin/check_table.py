@@ -7,7 +7,11 @@ from rollouts.engine.findings import Finding
 from rollouts.engine.levels import Level, LevelKind
 from rollouts.services.drafts import Hit, InForce, OverrideCheck
 
-_KINDS = {LevelKind.SET: "replicas of the set", LevelKind.CLIQUE: "pods", LevelKind.GROUP: "groups"}
+_KINDS = {
+    LevelKind.SET: ("replica", "replicas"),
+    LevelKind.CLIQUE: ("pod", "pods"),
+    LevelKind.GROUP: ("group", "groups"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,8 @@ def _levels(before: InForce, after: InForce) -> Iterator[LevelRow]:
     for old, new in zip(before.levels, after.levels, strict=True):
         if old.budget == new.budget and not new.is_used:
             continue
-        yield LevelRow(old.component or "set", f"{old.replicas} {_KINDS[old.kind]}", _words(old), _words(new))
+        units = f"{old.replicas} {_KINDS[old.kind][old.replicas != 1]}"
+        yield LevelRow(old.component or "set", units, _words(old), _words(new))
 
 
 def _words(level: Level) -> str:

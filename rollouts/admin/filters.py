@@ -1,11 +1,11 @@
 """Filters of lists that Django and the theme do not have."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from unfold.contrib.filters.forms import DropdownForm
 
@@ -15,6 +15,8 @@ MOST_CHOICES = 200
 class ValueFilter(admin.FieldListFilter):
     """One of the values that a column has, chosen from a list; with a great many, the first of them."""
 
+    # What can be chosen, where that is known; a long table need not be searched for it then.
+    fixed: ClassVar[tuple[str, ...]] = ()
     template = "unfold/filters/filters_field.html"
     form_class = DropdownForm
 
@@ -29,10 +31,13 @@ class ValueFilter(admin.FieldListFilter):
     ) -> None:
         self.lookup_kwarg = field_path
         super().__init__(field, request, params, model, model_admin, field_path)
-        rows = model_admin.get_queryset(request).order_by(field_path).values_list(field_path, flat=True).distinct()
-        self._values = [value for value in rows[:MOST_CHOICES] if value]
+        self._values = [*self.fixed] or self._find_values(model_admin.get_queryset(request))
         chosen: Any = self.used_parameters.get(self.lookup_kwarg) or [""]
         self._chosen: str = chosen[-1]
+
+    def _find_values(self, rows: QuerySet[Any]) -> list[str]:
+        values = rows.order_by(self.lookup_kwarg).values_list(self.lookup_kwarg, flat=True).distinct()
+        return [value for value in values[:MOST_CHOICES] if value]
 
     def expected_parameters(self) -> list[str | None]:
         """The parameters of the address that belong to this filter."""

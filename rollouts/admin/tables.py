@@ -21,6 +21,7 @@ class Table(ModelAdmin):
     show_facets = ShowFacets.NEVER
     list_fullwidth = True
     list_filter_sheet = True
+    list_filter_submit = True
     empty_value_display = "–"
     search_fields: ClassVar[tuple[str, ...]] = ()
     # Columns that are large and shown on the page of a row only.

@@ -337,7 +337,7 @@ def _warn(draft: Override, was: Effective, will: Effective) -> Iterator[Finding]
         winner = will.sources.get(part)
         if isinstance(winner, int) and winner != draft.id:
             what = " ".join(filter(None, part))
-            yield Finding(_path(part), Code.OUTRANKED, f"{what} stays as the more specific override {winner} says")
+            yield Finding(_path(part), Code.OUTRANKED, f"the more specific override {winner} sets {what}, and wins")
     ignored_before = {number for number, _ in was.ignored}
     for number, finding in will.ignored:
         if number not in ignored_before:

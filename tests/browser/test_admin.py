@@ -125,6 +125,20 @@ def test_an_override_is_put_in_force_and_ended_by_keyboard_alone(page: Page) -> 
     expect(page.get_by_role("row", name=re.compile("interrupted"))).to_contain_text("ended")
 
 
+def test_a_list_is_filtered_by_keyboard(page: Page) -> None:
+    page.goto("/admin/rollouts/auditentry/")
+    page.get_by_role("button", name="Filters").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("By result")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.type("sign_in")
+    page.get_by_role("button", name="Apply Filters").focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("command=sign_in"))
+    expect(page.locator("#result_list tbody")).to_contain_text("sign_in")
+    expect(page.locator("#result_list tbody")).not_to_contain_text("change_account")
+
+
 def test_components_are_added_suggested_and_removed(page: Page) -> None:
     page.goto(ADD)
     page.get_by_label("Workload", exact=True).fill("agg-multi")
