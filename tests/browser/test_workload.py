@@ -1,0 +1,181 @@
+"""The page of a workload while it rolls: seen live to its end, by pointer, by keys and without scripts."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.browser.visiting import Sandbox, find_barriers, note_complaints, sign_in
+from tests.project.running import Product
+
+expect.set_options(timeout=30_000)
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
+
+ROLLED = 120_000  # milliseconds, only reached when something is broken
+
+# Notes after each change of the picture how many pods it shows as ready, and how many as surge.
+WATCH = """() => {
+    window.seen = [];
+    const note = () => window.seen.push([
+        document.querySelectorAll("#picture .replicas .cell.ready").length,
+        document.querySelectorAll("#picture .replicas .cell.surge").length,
+    ]);
+    document.addEventListener("live:refreshed", (event) => event.target.id === "picture" && note());
+    note();
+}"""
+
+
+def clique(name: str, replicas: int, **fields: Any) -> dict[str, Any]:
+    """Return a clique of a template."""
+    pod = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": f"example/{name}:v1"}]}
+    spec = {"roleName": name, "replicas": replicas, "minAvailable": 1, "podSpec": pod}
+    return {"name": name, "spec": spec, **fields}
+
+
+@pytest.fixture(scope="module")
+def context(browser: Browser, site: Product) -> Iterator[BrowserContext]:
+    """A browser in which somebody is signed in."""
+    opened = browser.new_context(base_url=site.url)
+    sign_in(opened).close()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def sandbox(site: Product) -> Iterator[Sandbox]:
+    """The cluster, with a workload of all levels that is removed afterwards."""
+    cluster = Sandbox(site)
+    cluster.add(
+        "rolling",
+        updateStrategy={"type": "RollingUpdate"},
+        template={
+            "cliques": [
+                clique("web", 3, updateStrategy={"maxUnavailable": 0, "maxSurge": 1}),
+                clique("leader", 1),
+                clique("worker", 2),
+            ],
+            "podCliqueScalingGroups": [
+                {"name": "decode", "cliqueNames": ["leader", "worker"], "replicas": 2, "minAvailable": 1}
+            ],
+        },
+    )
+    yield cluster
+    cluster.remove("rolling")
+
+
+def open_page(context: BrowserContext) -> Page:
+    """Open the workload's page and wait until all of its pods are ready."""
+    page = context.new_page()
+    page.set_default_timeout(ROLLED)
+    page.goto("/?search=rolling")
+    page.locator("#workload-rows").get_by_role("link", name="rolling").click()
+    page.locator('#live[data-state="live"]').wait_for()
+    expect(page.locator("#picture .replicas .cell.ready")).to_have_count(9, timeout=ROLLED)
+    return page
+
+
+def test_a_rolling_update_with_surge_is_seen_live_to_its_end_and_never_below_what_is_desired(
+    context: BrowserContext, sandbox: Sandbox
+) -> None:
+    page = open_page(context)
+    complaints = note_complaints(page)
+    page.evaluate(WATCH)
+    sandbox.set_image("rolling", "example/web:v2")
+    expect(page.locator("#head .pill").first).to_have_text("Rolling")
+    expect(page.locator("#picture .cell.previous").first).to_be_attached()
+    expect(page.locator("#now")).to_contain_text("of 9 pods are updated")
+    expect(page.locator("#head .pill").first).to_have_text("Settled")
+    expect(page.locator("#picture .replicas .cell.current.ready")).to_have_count(9)
+    expect(page.locator("#picture .replicas .cell.surge")).to_have_count(0)
+    expect(page.locator("#timeline")).to_contain_text("UpdateEnded")
+    expect(page.locator("#revisions li").first).to_contain_text("web v1 → v2")
+    expect(page.locator("#capacity .chart")).to_have_attribute("aria-label", re.compile("9 of 9 are updated now"))
+    seen: list[tuple[int, int]] = page.evaluate("window.seen")
+    assert min(ready for ready, _ in seen) >= 9
+    assert max(surge for _, surge in seen) >= 1
+    assert complaints == []
+    page.close()
+
+
+def test_arrows_move_in_the_picture_and_say_what_a_pod_is_doing(context: BrowserContext, sandbox: Sandbox) -> None:
+    page = open_page(context)
+    cells = page.locator("#picture a.cell")
+    assert page.locator('#picture a.cell[tabindex="0"]').count() == 1
+    first, second = (cells.nth(number).get_attribute("id") for number in (0, 1))
+    cells.first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.id") == second
+    name = str(second).removeprefix("pod-")
+    expect(page.locator("#peek")).to_contain_text(name)
+    expect(page.locator("#peek")).to_contain_text("Running, ready")
+    page.keyboard.press("Home")
+    assert page.evaluate("document.activeElement.id") == first
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement.id") == cells.last.get_attribute("id")
+    page.keyboard.press("Enter")
+    assert "?pod=rolling-0-decode-1-" in page.url
+    page.keyboard.press("Escape")
+    expect(page.locator("#peek")).to_be_hidden()
+    assert "?pod=" not in page.url
+    page.close()
+
+
+def test_focus_stays_in_the_picture_when_its_pod_is_replaced(context: BrowserContext, sandbox: Sandbox) -> None:
+    page = open_page(context)
+    cell = page.locator("#picture a.cell").first
+    name = cell.get_attribute("id")
+    cell.focus()
+    sandbox.set_image("rolling", "example/web:v3")
+    expect(page.locator(f"#{name}")).to_have_count(0)
+    page.wait_for_function("document.activeElement.matches('#picture a.cell')")
+    assert page.locator('#picture a.cell[tabindex="0"]').count() == 1
+    page.close()
+
+
+def test_a_pointer_shows_a_pod_and_a_click_pins_it(context: BrowserContext, sandbox: Sandbox) -> None:
+    page = open_page(context)
+    page.locator("#picture a.cell").nth(3).hover()
+    expect(page.locator("#peek")).to_contain_text("example/leader:v1")
+    page.locator("#picture a.cell").nth(3).click()
+    page.mouse.move(2, 2)
+    page.locator("#timeline").hover()
+    expect(page.locator("#peek")).to_be_visible()
+    page.locator("h1").click()
+    expect(page.locator("#peek")).to_be_hidden()
+    page.close()
+
+
+def test_without_scripts_a_cell_leads_to_its_pod(
+    browser: Browser, site: Product, context: BrowserContext, sandbox: Sandbox
+) -> None:
+    open_page(context).close()
+    plain = browser.new_context(base_url=site.url, java_script_enabled=False, storage_state=context.storage_state())
+    page = plain.new_page()
+    page.goto("/workloads/sandbox/default/rolling/")
+    cell = page.locator("#picture a.cell").first
+    name = str(cell.get_attribute("id")).removeprefix("pod-")
+    cell.click()
+    expect(page.get_by_role("region", name="Pod")).to_contain_text(name)
+    expect(page.get_by_role("region", name="Pod")).to_contain_text("Running, ready")
+    plain.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_page_and_what_leads_on_from_it_keep_nobody_out(
+    context: BrowserContext, sandbox: Sandbox, theme: str
+) -> None:
+    page = open_page(context)
+    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+    complaints = note_complaints(page)
+    for address in ("", "?pod=none", "revisions/1/", "timeline/", "manifest/"):
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.goto(f"/workloads/sandbox/default/rolling/{address}")
+        page.locator("h1").wait_for()
+        assert find_barriers(page) == [], address
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert find_barriers(page) == [], address
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), address
+    assert complaints == []
+    page.close()
