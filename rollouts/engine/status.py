@@ -382,6 +382,9 @@ def _advance(
         if is_new or not (at_work or pen.is_on_delete):
             return former
         former = {"updateStartedAt": pen.now, **hashes}
+    elif at_work and outdated and not pen.is_on_delete and not _is_open(former):
+        # Ended by OnDelete, which leaves outdated pods behind; they are replaced now.
+        former = {"updateStartedAt": pen.now, **hashes}
     if (done or pen.is_on_delete) and _is_open(former):
         former = {**former, "updateEndedAt": pen.now}
     return former

@@ -376,6 +376,19 @@ def test_on_delete_nothing_goes_what_is_deleted_comes_back_new_and_scaling_in_ta
     assert cluster.states(a_pods) == ["0* 1*"]
 
 
+def test_leaving_on_delete_with_surge_ends_with_every_original() -> None:
+    # A second clique that is up to date: nothing else keeps the replica busy when the last original is deleted.
+    others = (clique("l", 1), group("d", ("l",), 2))
+    cluster = settled(workload(clique("a", 3, 1), *others, strategy=Strategy.ON_DELETE)).update("app:v2", "a")
+    assert cluster.states(a_pods) == ["0* 1* 2*"]
+    template, *rest = cluster.workload.cliques
+    cliques = (replace(template, budget=BudgetSpec(0, 1)), *rest)
+    cluster.edit(strategy=Strategy.ROLLING_UPDATE, cliques=cliques)
+    assert cluster.states(a_pods)[-1] == "0 1 2"
+    progress = cluster.world.observed().cliques[0].status["updateProgress"]
+    assert progress["updateEndedAt"] > progress["updateStartedAt"]
+
+
 def test_on_delete_says_what_awaits_deletion_and_that_it_is_no_problem() -> None:
     cluster = on_delete().settle()
     assert [wait.code for wait in cluster.waits] == ["AwaitingDeletion"]
