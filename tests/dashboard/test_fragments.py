@@ -1,0 +1,89 @@
+"""Fragments: rendered once for all who ask, never older than the question, not sent to whoever has them."""
+
+import gzip
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+
+import pytest
+from django.http import HttpResponse
+from django.test import RequestFactory
+
+from rollouts.web.fragments import answer_fragment
+
+VIEWERS = 20
+
+
+@pytest.fixture
+def ask() -> Callable[..., HttpResponse]:
+    """Ask for a fragment."""
+
+    def ask(key: object, render: Callable[[], str], **headers: str) -> HttpResponse:
+        return answer_fragment(RequestFactory().get("/", headers=headers), key, render)
+
+    return ask
+
+
+def test_those_who_ask_while_it_is_rendered_share_the_next_rendering(ask: Callable[..., HttpResponse]) -> None:
+    numbers = count(1)
+    first_began, all_asked = threading.Event(), threading.Event()
+    waiting = threading.Barrier(VIEWERS + 1)
+
+    def render() -> str:
+        number = next(numbers)
+        if number == 1:
+            first_began.set()
+            assert all_asked.wait(10)
+        return f"rendering {number}"
+
+    def ask_after_the_first() -> bytes:
+        waiting.wait(10)
+        return ask("shared", render).content
+
+    with ThreadPoolExecutor(VIEWERS + 1) as pool:
+        first = pool.submit(lambda: ask("shared", render).content)
+        assert first_began.wait(10)
+        others = [pool.submit(ask_after_the_first) for _ in range(VIEWERS)]
+        waiting.wait(10)
+        all_asked.set()
+        assert first.result() == b"rendering 1"
+        answers = {one.result() for one in others}
+    # One rendering for all, or two where a thread came late: never one for each, and never the one that was too early.
+    assert answers <= {b"rendering 2", b"rendering 3"}
+
+
+def test_an_answer_is_never_older_than_the_question(ask: Callable[..., HttpResponse]) -> None:
+    told = ["before"]
+    assert ask("fresh", lambda: told[-1]).content == b"before"
+    told.append("after")
+    assert ask("fresh", lambda: told[-1]).content == b"after"
+
+
+def test_what_somebody_has_is_not_sent_again(ask: Callable[..., HttpResponse]) -> None:
+    first = ask("known", lambda: "the same")
+    again = ask("known", lambda: "the same", if_none_match=f'"other", {first["ETag"]}')
+    assert (again.status_code, again.content, again["ETag"]) == (304, b"", first["ETag"])
+    assert ask("known", lambda: "another", if_none_match=first["ETag"]).status_code == 200
+
+
+def test_fragments_of_other_keys_are_other_fragments(ask: Callable[..., HttpResponse]) -> None:
+    assert ask(("list", "a"), lambda: "a").content == b"a"
+    assert ask(("list", "b"), lambda: "b").content == b"b"
+
+
+def test_a_long_fragment_is_compressed_for_those_who_can_read_it(ask: Callable[..., HttpResponse]) -> None:
+    text = "row " * 1000
+    packed = ask("long", lambda: text, accept_encoding="gzip, br")
+    assert packed["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed.content).decode() == text
+    assert ask("long", lambda: text).content.decode() == text
+
+
+def test_what_fails_is_tried_again_by_the_next(ask: Callable[..., HttpResponse]) -> None:
+    def fail() -> str:
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        ask("failing", fail)
+    assert ask("failing", lambda: "well").content == b"well"
