@@ -62,6 +62,11 @@ def read_examples(document: Path = DOCUMENT) -> list[Example]:
     return examples
 
 
+def read_blocks(language: str, document: Path = DOCUMENT) -> list[str]:
+    """Return the blocks of a language, in their order."""
+    return [text for kind, _, text in _blocks(document.read_text()) if kind == language]
+
+
 def run_examples(examples: list[Example], folder: Path, environment: Mapping[str, str]) -> dict[int, Ran]:
     """Run them in one shell in an empty folder; those after one that fails are not run."""
     parts = ["set -eu", "cd work"]

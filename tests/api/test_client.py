@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import Installation
+from tests.api.documented import read_blocks
 from tests.api.visiting import Visitor
 
 pytestmark = pytest.mark.slow
@@ -59,7 +60,7 @@ def generated(installation: Installation, tmp_path_factory: pytest.TempPathFacto
 
 
 def _generate(folder: Path) -> None:
-    (folder / "config.yaml").write_text("post_hooks: []\n")  # formatting it is of no use here
+    (folder / "config.yaml").write_text("post_hooks: []\n")  # formatting the client is of no use here
     command = [
         *(
             sys.executable,
@@ -71,10 +72,13 @@ def _generate(folder: Path) -> None:
             "--config",
             "config.yaml",
         ),
-        *("--meta", "none", "--output-path", PACKAGE, "--fail-on-warning"),
+        *("--meta", "none", "--output-path", PACKAGE),
     ]
     done = subprocess.run(command, cwd=folder, text=True, capture_output=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    # It leaves the YAML body of apply out, and sends JSON. It has nothing else to say.
+    assert said.count("WARNING") == said.count("Unsupported content type application/yaml") == 1, said
 
 
 def test_every_module_of_the_client_imports(generated: Generated) -> None:
@@ -83,26 +87,34 @@ def test_every_module_of_the_client_imports(generated: Generated) -> None:
     assert len(generated._modules) > 30
 
 
-def test_the_client_lists_workloads(generated: Generated) -> None:
-    answer = generated.call("workloads_list")
-    assert answer.status_code == 200
-    assert "training-workload" in [one.name for one in answer.parsed.results]
+def test_the_example_of_the_document_lists_workloads(
+    generated: Generated,
+    installation: Installation,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GROVE_URL", installation.product.url)
+    monkeypatch.setenv("GROVE_TOKEN", installation.token)
+    (example,) = read_blocks("python")
+    exec(compile(example, "docs/api.md", "exec"), {})
+    assert "training-workload " in capsys.readouterr().out
 
 
 def test_the_client_changes_an_image(generated: Generated) -> None:
-    change = {"clique": "worker", "image": "example/trainer:v2"}
-    body = generated.model("Images").from_dict({"images": [change]})
-    answer = generated.call("workloads_images", **PLACE, body=body)
+    body = generated.model("ImagesBody").from_dict({"images": [{"clique": "worker", "image": "example/trainer:v2"}]})
+    answer = generated.call("workload_set_images", **PLACE, body=body)
     assert answer.status_code == 200, answer.content
-    detail = generated.call("workloads_retrieve", **PLACE)
-    assert "example/trainer:v2" in str(detail.parsed.to_dict())
+    (changed,) = answer.parsed.changed
+    assert changed.after == "example/trainer:v2"
+    detail = generated.call("workloads_detail", **PLACE)
+    assert [one.images for one in detail.parsed.components] == [["example/trainer:v2"]]
 
 
 def test_the_client_reads_the_problem_of_a_bad_request(generated: Generated) -> None:
-    body = generated.model("Images").from_dict({"images": [{"clique": "nobody", "image": "example/trainer:v2"}]})
-    answer = generated.call("workloads_images", **PLACE, body=body)
+    body = generated.model("ImagesBody").from_dict({"images": [{"clique": "nobody", "image": "example/trainer:v2"}]})
+    answer = generated.call("workload_set_images", **PLACE, body=body)
     assert answer.status_code == 422
     assert isinstance(answer.parsed, generated.model("Problem"))
     (finding,) = answer.parsed.findings
     assert finding.field == "images[0].clique"
-    assert "nobody" in finding.message
+    assert "nobody" in answer.parsed.detail
