@@ -127,9 +127,11 @@ def combine(earlier: Change, later: Change) -> Change:
 
 def _make_reading(answer: Any, oldest: Any, after_id: str) -> Reading:
     rows = answer[0][1] if answer else []
-    entries = tuple((row_id.decode(), _parse(fields[b"change"])) for row_id, fields in rows)
+    read = [(row_id.decode(), _parse(fields.get(b"change", b""))) for row_id, fields in rows]
+    entries = tuple((row_id, change) for row_id, change in read if change is not None)
     reaches_back = after_id == START or (oldest and _order(oldest[0][0].decode()) <= _order(after_id))
-    return Reading(entries, missed=not reaches_back)
+    # What somebody else has put there, or a later version of ours, may have been about anything.
+    return Reading(entries, missed=not reaches_back or len(entries) < len(rows))
 
 
 def _merge(changes: Iterable[Change]) -> list[Change]:
@@ -145,9 +147,13 @@ def _render(change: Change) -> str:
     return json.dumps([change.cluster, change.kind, change.key, change.what, change.deleted], separators=(",", ":"))
 
 
-def _parse(text: bytes) -> Change:
-    cluster, kind, key, what, deleted = json.loads(text)
-    return Change(cluster, kind, key, tuple(what), deleted)
+def _parse(text: bytes) -> Change | None:
+    """Return what an entry says; None for one that is not ours."""
+    try:
+        cluster, kind, key, what, deleted = json.loads(text)
+        return Change(cluster, kind, key, tuple(what), deleted)
+    except (ValueError, TypeError):
+        return None
 
 
 def _order(entry_id: str) -> tuple[int, int]:

@@ -77,6 +77,14 @@ def test_only_what_was_asked_for_is_told(server: WebServer) -> None:
         assert {event.data["key"] for event in team.events} == {"sandbox/team/x", "sandbox/team/last", "sandbox"}
 
 
+def test_an_entry_that_nobody_can_read_makes_everybody_look_again(server: WebServer) -> None:
+    with server.watch() as watch:
+        server.redis.xadd("grove:feed", {"change": "nonsense"})
+        watch.wait_for_event("reset")
+        server.publish(changed(OTHER))
+        watch.wait_for_event("change", OTHER)
+
+
 def test_while_nothing_changes_a_sign_of_life_comes(server: WebServer) -> None:
     with server.watch() as watch:
         watch.wait_for(lambda lines: sum(line == "event: heartbeat" for line in lines) > 2)
