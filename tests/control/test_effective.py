@@ -257,6 +257,9 @@ def test_overrides_are_read_from_the_record() -> None:
         expires_at=expiry,
     )
     StrategyOverride.objects.create(cluster="west", strategy="OnDelete", reason="elsewhere")
+    StrategyOverride.objects.create(
+        strategy="OnDelete", reason="over", expires_at=datetime.now(UTC) - timedelta(hours=1)
+    )
     (override,) = list_overrides("east")
     assert override.settings == {
         ("", TYPE): "RollingUpdate",
