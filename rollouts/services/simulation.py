@@ -40,7 +40,7 @@ from rollouts.services.sites import Site, open_site, refuse, version_in
 
 SECONDS: Final = 2.0
 """For the simulation itself; what it has not come to by then is left out."""
-MOST_PODS: Final = 20_000
+MOST_PODS: Final = 10_000
 MOST_STEPS: Final = 200
 """Steps that are told: the first ones and the last ones."""
 MOST_ENTRIES: Final = 20

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
+from django.db import connection
 from django.db.models import QuerySet
+from django.test.utils import CaptureQueriesContext
 
 from rollouts import mirror
 from rollouts.audit import Caller
@@ -296,3 +298,12 @@ def test_the_mirror_may_be_behind_in_everything_but_uids(outdated: Stage, caller
     assert set(fates(deleted)) <= {Fate.GONE, Fate.EVICTED}
     assert not uids(outdated, "frontend") & before
     assert mirror.read(outdated.loop.row, outdated.namespace, "chat") is not None
+
+
+def test_a_deletion_asks_the_database_as_often_for_one_pod_as_for_many(outdated: Stage, caller: Caller) -> None:
+    name = pods_of(outdated, "frontend")[0]["metadata"]["name"]
+    with CaptureQueriesContext(connection) as one:
+        pods_delete(caller, outdated.place, [NamedPod(name)])
+    with CaptureQueriesContext(connection) as many:
+        pods_delete(caller, outdated.place, EVERYTHING)
+    assert len(many) == len(one) <= 20, [query["sql"][:80] for query in many.captured_queries]
