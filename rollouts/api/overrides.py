@@ -195,6 +195,8 @@ class OverridesView(CommandView):
 
     @extend_schema(
         operation_id="override_create",
+        summary="Put an override in force",
+        summary="Put an override in force",
         tags=["overrides"],
         request=OverrideBody,
         parameters=COMMAND_HEADERS[1:],
@@ -231,6 +233,8 @@ class OverrideView(CommandView):
 
     @extend_schema(
         operation_id="override_change",
+        summary="Change an override",
+        summary="Change an override",
         tags=["overrides"],
         request=OverrideBody,
         parameters=COMMAND_HEADERS,
@@ -247,6 +251,8 @@ class OverrideView(CommandView):
 
     @extend_schema(
         operation_id="override_end",
+        summary="End an override",
+        summary="End an override",
         tags=["overrides"],
         request=None,
         parameters=COMMAND_HEADERS,
