@@ -15,11 +15,12 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.admin import TabularInline
-from unfold.contrib.filters.admin import BooleanRadioFilter, RelatedDropdownFilter
+from unfold.contrib.filters.admin import BooleanRadioFilter
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from rollouts.access import ANYWHERE, ROLES
+from rollouts.admin.filters import RelatedFilter
 from rollouts.admin.grants import GrantsOfGroup, GrantsOfUser
 from rollouts.admin.recording import RecordedTable, describe_grants
 from rollouts.admin.rendering import show_pill, show_time
@@ -68,7 +69,7 @@ class UserAdmin(DjangoUserAdmin, RecordedTable):  # type: ignore[type-arg, misc]
     inlines = (GrantsOfUser, _Identities)
     list_display = ("username", "full_name", "email", "role_names", "standing", "signed_in")
     list_filter = (
-        ("groups", RelatedDropdownFilter),
+        ("groups", RelatedFilter),
         ("is_active", BooleanRadioFilter),
         ("is_superuser", BooleanRadioFilter),
     )
@@ -110,7 +111,7 @@ class UserAdmin(DjangoUserAdmin, RecordedTable):  # type: ignore[type-arg, misc]
         """Keep people from locking themselves out, and from making themselves more than they are."""
         fields = [*super().get_readonly_fields(request, obj)]
         if obj is not None and obj == request.user:
-            fields += ["is_active", "is_staff", "is_superuser"]
+            fields += ["is_active", "groups", "is_staff", "is_superuser"]
         elif not request.user.is_superuser:
             fields += ["is_superuser"]
         return fields

@@ -3,13 +3,31 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from django import forms
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
-from unfold.contrib.filters.forms import DropdownForm
+from unfold.contrib.filters.admin import RelatedDropdownFilter
+from unfold.widgets import UnfoldAdminSelectWidget
 
 MOST_CHOICES = 200
+
+
+class PlainForm(forms.Form):
+    """One choice as a plain list, which every keyboard and reader knows."""
+
+    def __init__(self, name: str, label: str, choices: Any, *args: Any, multiple: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields[name] = forms.ChoiceField(
+            label=label, choices=choices, required=False, widget=UnfoldAdminSelectWidget()
+        )
+
+
+class RelatedFilter(RelatedDropdownFilter):
+    """One of the rows that others refer to."""
+
+    form_class = PlainForm  # type: ignore[assignment]
 
 
 class ValueFilter(admin.FieldListFilter):
@@ -18,7 +36,7 @@ class ValueFilter(admin.FieldListFilter):
     # What can be chosen, where that is known; a long table need not be searched for it then.
     fixed: ClassVar[tuple[str, ...]] = ()
     template = "unfold/filters/filters_field.html"
-    form_class = DropdownForm
+    form_class = PlainForm
 
     def __init__(  # noqa: PLR0917 (the signature is Django's)
         self,

@@ -8,10 +8,10 @@ from django.db.models import Field
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from unfold.admin import TabularInline
-from unfold.contrib.filters.admin import RelatedDropdownFilter
+from unfold.forms import PaginationInlineFormSet
 from unfold.widgets import UnfoldAdminSelectWidget
 
-from rollouts.admin.filters import ValueFilter
+from rollouts.admin.filters import RelatedFilter, ValueFilter
 from rollouts.admin.recording import RecordedTable
 from rollouts.admin.rendering import show_time
 from rollouts.admin.site import site
@@ -36,8 +36,26 @@ def make_cluster_field() -> forms.ChoiceField:
     return forms.ChoiceField(choices=choices, required=False, widget=UnfoldAdminSelectWidget())
 
 
+class _GrantForms(PaginationInlineFormSet):
+    """The grants of one person or group, each once."""
+
+    def clean(self) -> None:
+        """Say so when one is written twice; the database would refuse it without a word."""
+        super().clean()
+        seen: set[tuple[str, str]] = set()
+        for form in self.forms:
+            data = getattr(form, "cleaned_data", {})
+            if not data or data.get("DELETE"):
+                continue
+            place = (data.get("cluster", ""), data.get("namespace", ""))
+            if place in seen:
+                form.add_error("namespace", "This namespace is granted twice; remove one of the two.")
+            seen.add(place)
+
+
 class _Grants(TabularInline):
     model = NamespaceGrant
+    formset = _GrantForms
     extra = 0
     fields = ("cluster", "namespace", "author", "created")
     readonly_fields = ("author", "created")
@@ -86,7 +104,7 @@ class NamespaceGrantAdmin(RecordedTable):
     list_select_related = ("user", "group", "author")
     list_filter = (
         *(("cluster", ValueFilter), ("namespace", ValueFilter)),
-        *(("user", RelatedDropdownFilter), ("group", RelatedDropdownFilter)),
+        *(("user", RelatedFilter), ("group", RelatedFilter)),
     )
     search_fields = ("user__username", "group__name", "namespace")
     search_help_text = "Part of the name of a user, a group or a namespace"

@@ -1,7 +1,6 @@
 """What happened, to look at: revisions, rollouts and their timelines. Literal values of variables are masked."""
 
 from django.contrib import admin
-from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from rollouts.admin.filters import ValueFilter
@@ -108,11 +107,8 @@ class StepAdmin(ReadOnlyTable):
     search_help_text = "Part of a sentence, a component or the name of a workload"
     ordering = ("-at", "-id")
     date_hierarchy = "at"
+    linked_lookups = ("rollout__id__exact",)
     fields = ("of_rollout", "moment", "reason", "component", "text", "count")
-
-    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Let rollouts link to their own steps."""
-        return lookup == "rollout__id__exact" or super().lookup_allowed(lookup, value, request)
 
     @admin.display(description="When", ordering="at")
     def moment(self, row: Step) -> Shown:

@@ -4,9 +4,9 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.utils.safestring import SafeString
-from unfold.contrib.filters.admin import BooleanRadioFilter, RelatedDropdownFilter
+from unfold.contrib.filters.admin import BooleanRadioFilter
 
-from rollouts.admin.filters import ValueFilter
+from rollouts.admin.filters import RelatedFilter, ValueFilter
 from rollouts.admin.rendering import show_document, show_labels, show_list_link, show_mono, show_pill, show_time
 from rollouts.admin.site import site
 from rollouts.admin.tables import ReadOnlyTable
@@ -47,7 +47,7 @@ class _Mirrored(ReadOnlyTable):
 
 _NAMED = ("cluster", "namespace", "name", "uid", "resource_version", "age")
 _IDENTITY = (*_NAMED, "leaves")
-_PLACE_FILTERS = (("cluster", RelatedDropdownFilter), ("namespace", ValueFilter))
+_PLACE_FILTERS = (("cluster", RelatedFilter), ("namespace", ValueFilter))
 
 
 @admin.register(Workload, site=site)
@@ -222,7 +222,7 @@ class NodeAdmin(_Mirrored):
     left_out_of_lists = ("labels",)
     list_display = ("name", "cluster", "state", "capacity", "taint_text", "age")
     list_filter = (
-        ("cluster", RelatedDropdownFilter),
+        ("cluster", RelatedFilter),
         ("ready", BooleanRadioFilter),
         ("unschedulable", BooleanRadioFilter),
     )

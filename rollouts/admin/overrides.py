@@ -9,12 +9,12 @@ from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
-from unfold.contrib.filters.admin import DropdownFilter, RelatedDropdownFilter
+from unfold.contrib.filters.admin import DropdownFilter
 
 from rollouts import access
 from rollouts.admin.check_table import list_components, make_table
 from rollouts.admin.confirming import Question, confirm
-from rollouts.admin.filters import ValueFilter
+from rollouts.admin.filters import PlainForm, RelatedFilter, ValueFilter
 from rollouts.admin.override_form import OverrideForm
 from rollouts.admin.rendering import show_pill, show_time
 from rollouts.admin.site import site
@@ -35,6 +35,7 @@ _IN_FORCE, _ENDED = "in-force", "ended"
 class _StateFilter(DropdownFilter):
     title = "state"
     parameter_name = "state"
+    form_class = PlainForm  # type: ignore[assignment]
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         return [(_IN_FORCE, "in force"), (_ENDED, "ended")]
@@ -55,7 +56,7 @@ class StrategyOverrideAdmin(Table):
     list_select_related = ("author",)
     list_filter = (
         *(_StateFilter, ("cluster", ValueFilter), ("namespace", ValueFilter)),
-        ("author", RelatedDropdownFilter),
+        ("author", RelatedFilter),
     )
     search_fields = ("reason", "namespace", "name")
     search_help_text = "Part of a reason, a namespace or the name of a workload"

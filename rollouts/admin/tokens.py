@@ -8,10 +8,11 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
-from unfold.contrib.filters.admin import BooleanRadioFilter, RelatedDropdownFilter
+from unfold.contrib.filters.admin import BooleanRadioFilter
 
 from rollouts import access
 from rollouts.admin.confirming import Question, confirm
+from rollouts.admin.filters import RelatedFilter
 from rollouts.admin.rendering import show_mono, show_pill, show_time
 from rollouts.admin.site import site
 from rollouts.admin.tables import ReadOnlyTable
@@ -31,7 +32,7 @@ class ApiTokenAdmin(ReadOnlyTable):
     actions = ("revoke",)
     list_display = ("label", "user", "starts", "state", "power", "used", "ends", "since")
     list_select_related = ("user",)
-    list_filter = (("user", RelatedDropdownFilter), ("read_only", BooleanRadioFilter))
+    list_filter = (("user", RelatedFilter), ("read_only", BooleanRadioFilter))
     search_fields = ("name", "user__username", "prefix")
     search_help_text = "Part of a name, or how a token begins"
     fields = ("label", "user", "starts", "state", "power", "origin", "since", "used", "ends", "revoked")

@@ -60,7 +60,7 @@ class AuditView(APIView):
         The result Begun means that the process ended before the outcome was noted: only the cluster knows it.
         """
         query = Query(request)
-        filters, window = _read_filters(query), query.window()
+        filters, window = _read_filters(request, query), query.window()
         query.done()
         return answer(render_page(request, audit_list(filters, window)))
 
@@ -80,7 +80,7 @@ class AuditExportView(APIView):
     def get(self, request: Request) -> StreamingHttpResponse:
         """Send all commands that match as a table, the latest first."""
         query = Query(request)
-        filters = _read_filters(query)
+        filters = _read_filters(request, query)
         query.done()
         with deed(caller_of(request, Via.API), Command.EXPORT_AUDIT) as it:
             told = ", ".join(f"{name}={value}" for name, value in request.query_params.items())
@@ -132,16 +132,16 @@ urlpatterns = [
 ]
 
 
-def _read_filters(query: Query) -> AuditFilters:
+def _read_filters(request: Request, query: Query) -> AuditFilters:
     texts: dict[str, Any] = {name: query.text(name) for name in ("actor", "cluster", "namespace", "name")}
     command, result = query.words("command", _COMMANDS)[:1], query.words("result", _RESULTS)[:1]
-    since, until = _read_moment(query, "since"), _read_moment(query, "until")
+    since, until = _read_moment(request, query, "since"), _read_moment(request, query, "until")
     return AuditFilters(**texts, command="".join(command), result="".join(result), since=since, until=until)
 
 
-def _read_moment(query: Query, name: str) -> datetime | None:
+def _read_moment(request: Request, query: Query, name: str) -> datetime | None:
     text = query.text(name)
-    if not text:
+    if name not in request.query_params:
         return None
     try:
         moment = datetime.fromisoformat(text.replace(" ", "+"))

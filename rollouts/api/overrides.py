@@ -196,7 +196,6 @@ class OverridesView(CommandView):
     @extend_schema(
         operation_id="override_create",
         summary="Put an override in force",
-        summary="Put an override in force",
         tags=["overrides"],
         request=OverrideBody,
         parameters=COMMAND_HEADERS[1:],
@@ -234,7 +233,6 @@ class OverrideView(CommandView):
     @extend_schema(
         operation_id="override_change",
         summary="Change an override",
-        summary="Change an override",
         tags=["overrides"],
         request=OverrideBody,
         parameters=COMMAND_HEADERS,
@@ -251,7 +249,6 @@ class OverrideView(CommandView):
 
     @extend_schema(
         operation_id="override_end",
-        summary="End an override",
         summary="End an override",
         tags=["overrides"],
         request=None,

@@ -182,7 +182,7 @@ def test_a_phone_needs_no_sideways_scrolling(page: Page, path: str) -> None:
     expect(page.locator("#main")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     page.get_by_role("button", name="Menu").click()
-    expect(page.get_by_role("link", name="Strategy overrides", exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="Strategy overrides", exact=True).first).to_be_visible()
 
 
 def test_the_connection_to_a_cluster_is_tested_line_by_line(page: Page) -> None:
