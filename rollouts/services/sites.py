@@ -187,4 +187,4 @@ def refuse(findings: Sequence[Finding]) -> InvalidCommand:
     sentences = [f"{finding.field}: {finding.message}".removeprefix(": ") for finding in findings]
     more = len(sentences) - _SENTENCES_SHOWN
     text = "; ".join(sentences[:_SENTENCES_SHOWN]) + (f"; and {more} more" if more > 0 else "")
-    return InvalidCommand(f"{text[:1].upper()}{text[1:]}.", findings)
+    return InvalidCommand(f"{text}.", findings)

@@ -9,12 +9,15 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from rollouts.audit import Caller
+from rollouts.cluster import Resource
+from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS
 from rollouts.commands import Place
 from rollouts.engine.edits import RESTARTED_AT, Image
 from rollouts.engine.findings import Code
-from rollouts.models import AuditEntry, User
+from rollouts.models import AuditEntry, Clique, ScalingGroup, User
 from rollouts.refusals import Invalid, NotAllowed, NotThere, RaceLost
 from rollouts.services import changing, sites
+from rollouts.services.scaling import LiveScale
 from rollouts.services.workloads import (
     workload_edit_strategy,
     workload_restart,
@@ -326,3 +329,45 @@ def test_a_revision_that_is_not_on_record_is_not_there(deployed: Stage, caller: 
         workload_roll_back(caller, deployed.place, 7)
     assert deployed.spec() == before
     assert AuditEntry.objects.get().result == "Refused"
+
+
+# ---- a live component, past the template
+
+
+@pytest.mark.parametrize(("component", "resource"), [("frontend", PODCLIQUES), ("decode", PODCLIQUESCALINGGROUPS)])
+def test_a_live_component_is_scaled_and_the_set_left_alone(
+    deployed: Stage, caller: Caller, component: str, resource: Resource
+) -> None:
+    before, name = deployed.stored()["spec"], f"chat-0-{component}"
+    changed = workload_scale(caller, deployed.place, 5, component, replica=0, expected=deployed.version())
+    assert [(one.field, one.after) for one in changed.changes] == [(f"{resource.kind} {name}: spec.replicas", 5)]
+    assert deployed.cluster.get(resource, name, namespace=deployed.namespace)["spec"]["replicas"] == 5
+    assert deployed.spec() == before
+    model: type[Clique | ScalingGroup] = Clique if resource is PODCLIQUES else ScalingGroup
+    assert model.objects.get(name=name, namespace=deployed.namespace).replicas == 5
+    assert workload_scale(caller, deployed.place, 5, component, replica=0).changes == ()
+    assert [entry.result for entry in AuditEntry.objects.order_by("id")] == ["Begun", "Done", "Done"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "field"),
+    [
+        (LiveScale("leader", 0, 2), "component"),  # scaled with its group
+        (LiveScale("nobody", 0, 2), "component"),
+        (LiveScale("", 0, 2), "component"),
+        (LiveScale("frontend", 0, 2), "replicas"),  # below its minAvailable
+        (LiveScale("frontend", 1, 5), "replica"),
+    ],
+)
+def test_a_live_component_is_scaled_within_its_rules(
+    stage: Stage, caller: Caller, wanted: LiveScale, field: str
+) -> None:
+    with pytest.raises(Invalid) as refusal:
+        workload_scale(caller, stage.place, wanted.replicas, wanted.component, replica=wanted.replica)
+    assert [one.field for one in refusal.value.findings] == [field]
+    assert [entry.result for entry in AuditEntry.objects.all()] == ["Refused"]
+
+
+def test_a_live_component_that_is_not_there_yet_cannot_be_scaled(stage: Stage, caller: Caller) -> None:
+    with pytest.raises(NotThere):
+        workload_scale(caller, stage.place, 5, "frontend", replica=0)
