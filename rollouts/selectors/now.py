@@ -18,7 +18,7 @@ from rollouts.selectors.diagnosis import Diagnosis, diagnosis_in
 from rollouts.selectors.picture import Meter, measure
 from rollouts.selectors.places import Look
 from rollouts.selectors.standing import State
-from rollouts.selectors.strategies import StrategyDetail, strategy_in
+from rollouts.selectors.strategies import StrategyDetail
 from rollouts.selectors.tree import WorkloadTree
 
 # So many notes are told at once, so many when somebody asks for more; of the rest there is a number.
@@ -92,7 +92,7 @@ class Now:
         return 0 if self.counts is None else max(0, self.counts.available - self.counts.floor)
 
 
-def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree) -> Now:
+def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree, strategy: StrategyDetail) -> Now:
     """Return what a workload that was looked at is doing."""
     diagnosis = diagnosis_in(place, look)
     counts = None if look.workload is None else count_pods(look.workload, look.seen.observed)
@@ -102,7 +102,7 @@ def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree)
         state=detail.state,
         title=_title(detail, waits),
         sentence=_sentence(detail, diagnosis, counts),
-        strategy=strategy_in(place, look),
+        strategy=strategy,
         diagnosis=diagnosis,
         counts=counts,
         meters=measure(tree),

@@ -129,6 +129,16 @@ class ReplicaPicture:
 
 
 @dataclass(frozen=True, slots=True)
+class NodePicture:
+    """What a node holds of a workload."""
+
+    name: str  # empty: no node yet
+    ready: int
+    outdated: int
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Picture:
     """A workload as it looks now."""
 
@@ -162,6 +172,35 @@ def draw(tree: WorkloadTree, workload: Workload | None) -> Picture:
     )
 
 
+def draw_nodes(tree: WorkloadTree) -> tuple[NodePicture, ...]:
+    """Return the pods of a tree by the node that holds them; those that wait for one come first."""
+    drawing = _Drawing(None, _previous_revision(tree))
+    cells: dict[str, list[tuple[PodNode, Cell]]] = {}
+    for where, clique in _cliques_of(tree):
+        for pod in clique.pods:
+            cells.setdefault(pod.node, []).append((pod, drawing.cell(clique, pod, where)))
+    return tuple(
+        NodePicture(
+            name,
+            sum(pod.available for pod, _ in cells[name]),
+            sum(pod.outdated and not pod.leaving for pod, _ in cells[name]),
+            tuple(cell for _, cell in cells[name]),
+        )
+        for name in sorted(cells)
+    )
+
+
+def _cliques_of(tree: WorkloadTree) -> Iterator[tuple[str, CliqueNode]]:
+    """Return all cliques, each with where it is."""
+    for replica in tree.replicas:
+        for clique in replica.cliques:
+            yield f"replica {replica.index}, ", clique
+        for group in replica.groups:
+            for part in group.replicas:
+                for clique in part.cliques:
+                    yield f"replica {replica.index}, {group.template} {part.index}, ", clique
+
+
 def _previous_revision(tree: WorkloadTree) -> int | None:
     """Return the newest revision other than the current one."""
     rows = Revision.objects.filter(cluster=tree.cluster, workload_uid=tree.uid).exclude(
@@ -173,11 +212,12 @@ def _previous_revision(tree: WorkloadTree) -> int | None:
 class _Drawing:
     """Draws one workload."""
 
-    def __init__(self, workload: Workload, previous: int | None) -> None:
+    def __init__(self, workload: Workload | None, previous: int | None) -> None:
         self._previous = previous
-        self._workload = workload
-        self._sizes: Mapping[str, int] = {clique.name: clique.replicas for clique in workload.cliques}
-        self._groups: Mapping[str, GroupTemplate] = {group.name: group for group in workload.groups}
+        cliques = () if workload is None else workload.cliques
+        self._sizes: Mapping[str, int] = {clique.name: clique.replicas for clique in cliques}
+        groups = () if workload is None else workload.groups
+        self._groups: Mapping[str, GroupTemplate] = {group.name: group for group in groups}
 
     def replicas(self, tree: WorkloadTree) -> Iterator[ReplicaPicture]:
         """Draw what there is, with an empty place for each replica that is wanted and not there."""
@@ -187,9 +227,9 @@ class _Drawing:
             yield self._absent(index) if replica is None else self._replica(replica)
 
     def _absent(self, index: int) -> ReplicaPicture:
-        members = {name for group in self._workload.groups for name in group.clique_names}
+        members = {name for group in self._groups.values() for name in group.clique_names}
         pods = sum(size for name, size in self._sizes.items() if name not in members)
-        pods += sum(group.replicas * self._size_of(group.name) for group in self._workload.groups)
+        pods += sum(group.replicas * self._size_of(group.name) for group in self._groups.values())
         return ReplicaPicture(index, Standing.ABSENT, False, False, pods, 0, 0, (), ())
 
     def _size_of(self, group: str) -> int:
@@ -240,12 +280,13 @@ class _Drawing:
         taken = {pod.index for pod in node.pods if not pod.leaving}
         # What leaves keeps its place until somebody else has it: an empty one beside it would say that two are missing.
         held = taken | {pod.index for pod in node.pods}
-        cells = [(pod.index, not pod.leaving, self._cell(node, pod)) for pod in node.pods]
+        cells = [(pod.index, not pod.leaving, self.cell(node, pod)) for pod in node.pods]
         cells += [(index, True, _place(node.template, index)) for index in range(node.wanted) if index not in held]
         for _, _, cell in sorted(cells, key=_by_place):
             yield cell
 
-    def _cell(self, node: CliqueNode, pod: PodNode) -> Cell:
+    def cell(self, node: CliqueNode, pod: PodNode, where: str = "") -> Cell:
+        """Draw a pod; `where` it is, if that is not told by what stands around it."""
         age, doing = self._age(pod), _doing(pod)
         marks = [str(age), str(doing)]
         if pod.surge:
@@ -253,7 +294,7 @@ class _Drawing:
         if _LEADER in node.template:
             marks.append("lead")
         template = f"{age} template {pod.template_hash}" if pod.template_hash else "unknown template"
-        words = [f"{node.template} {pod.index}", *(["surge"] if pod.surge else []), template, _say(pod, doing)]
+        words = [f"{where}{node.template} {pod.index}", *(["surge"] if pod.surge else []), template, _say(pod, doing)]
         return Cell(pod.name, ", ".join(words), " ".join(marks))
 
     def _age(self, pod: PodNode) -> Age:

@@ -165,8 +165,13 @@ def _breaches(points: Sequence[SamplePoint]) -> list[SamplePoint]:
 def _summarise(points: Sequence[SamplePoint]) -> str:
     fewest, most = min(one.available for one in points), max(one.available for one in points)
     last = points[-1]
+    span = (
+        f"{fewest} pods were available all along"
+        if fewest == most
+        else f"Between {fewest} and {most} pods were available"
+    )
     words = [
-        f"Between {fewest} and {most} pods were available; {last.desired} are desired, and the floor is {last.floor}.",
+        f"{span}; {last.desired} are desired, and the floor is {last.floor}.",
         f"{last.updated} of {last.desired} are updated now, {last.available} available.",
     ]
     if surge := max(one.surge for one in points):

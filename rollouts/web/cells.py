@@ -9,7 +9,7 @@ from html import escape
 from django import template
 from django.utils.safestring import SafeString, mark_safe
 
-from rollouts.selectors.picture import Cell, GroupPart, ReplicaPicture
+from rollouts.selectors.picture import Cell, GroupPart, NodePicture, ReplicaPicture
 
 register = template.Library()
 
@@ -18,6 +18,12 @@ register = template.Library()
 def cells(found: Iterable[Cell]) -> SafeString:
     """Write cells, each a link to its pod in full, and the empty places between them."""
     return mark_safe(_cells(found))  # noqa: S308 (what comes from outside is escaped)
+
+
+@register.filter
+def node_rows(nodes: Iterable[NodePicture]) -> SafeString:
+    """Write nodes, each with the cells of the pods that it holds."""
+    return mark_safe("\n".join(map(_node, nodes)))  # noqa: S308 (what comes from outside is escaped)
 
 
 @register.filter
@@ -36,6 +42,16 @@ def _cell(cell: Cell) -> str:
         return f'<i class="cell {cell.marks}" role="img" aria-label="{label}"></i>'
     name = escape(cell.pod)
     return f'<a id="pod-{name}" class="cell {cell.marks}" href="?pod={name}" aria-label="{label}"></a>'
+
+
+def _node(node: NodePicture) -> str:
+    name = escape(node.name) or "no node yet"
+    outdated = f", {node.outdated} outdated" if node.outdated else ""
+    return (
+        f'<section id="node-{escape(node.name)}" class="replica" aria-label="{name}"><h3>{name} '
+        f'<span class="muted">{node.ready} of {len(node.cells)} pods ready{outdated}</span></h3>{_cells(node.cells)}'
+        "</section>"
+    )
 
 
 def _tile(replica: ReplicaPicture) -> str:

@@ -25,10 +25,11 @@ from rollouts.selectors.audit import audit_list, place_filters
 from rollouts.selectors.details import WorkloadDetail, workload_detail
 from rollouts.selectors.now import now_in
 from rollouts.selectors.paging import Window
-from rollouts.selectors.picture import draw
+from rollouts.selectors.picture import draw, draw_nodes
 from rollouts.selectors.places import Look, look_at
 from rollouts.selectors.revisions import revision_list
 from rollouts.selectors.rollouts import rollout_detail, workload_timeline
+from rollouts.selectors.strategies import StrategyDetail, StrategyLevel, strategy_in
 from rollouts.selectors.tree import PodNode, WorkloadTree, pods_of, tree_in
 from rollouts.web.capacity import draw_capacity
 from rollouts.web.fragments import answer_fragment
@@ -36,12 +37,15 @@ from rollouts.web.revisions import list_lines
 from rollouts.web.shell import for_readers
 from rollouts.web.steps import fold
 
+BY_NODE: Final = "node"
+
 
 class Scene:
     """A workload as one answer shows it, looked at once and only as far as is asked for."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, by: str = "") -> None:
         self.place = place
+        self.by = BY_NODE if by == BY_NODE else ""  # what the pods are shown by; else by replica
 
     @cached_property
     def look(self) -> Look:
@@ -54,17 +58,36 @@ class Scene:
         return tree_in(self.place, self.look)
 
     @cached_property
+    def strategy(self) -> StrategyDetail:
+        """The strategy in force."""
+        return strategy_in(self.place, self.look)
+
+    @cached_property
     def detail(self) -> WorkloadDetail:
         """What it is, and how it stands."""
         return workload_detail(self.place)
 
 
 def _head(scene: Scene) -> dict[str, Any]:
-    return {"workload": scene.detail, "now": now_in(scene.place, scene.look, scene.detail, scene.tree)}
+    return {"workload": scene.detail, "now": now_in(scene.place, scene.look, scene.detail, scene.tree, scene.strategy)}
 
 
 def _picture(scene: Scene) -> dict[str, Any]:
-    return {"picture": draw(scene.tree, scene.look.workload), "tree": scene.tree}
+    return {
+        "picture": draw(scene.tree, scene.look.workload),
+        "nodes": draw_nodes(scene.tree) if scene.by == BY_NODE else (),
+        "by": scene.by,
+        "tree": scene.tree,
+        "budgets": {level.component: _say_budget(level) for level in scene.strategy.levels},
+    }
+
+
+def _say_budget(level: StrategyLevel) -> str:
+    if level.resolved_max_unavailable is None:
+        return ""
+    if (level.resolved_max_unavailable, level.resolved_max_surge) == (1, 0):
+        return "one at a time"
+    return f"unavailable {level.resolved_max_unavailable}, surge {level.resolved_max_surge}"
 
 
 def _capacity(scene: Scene) -> dict[str, Any]:
@@ -103,8 +126,8 @@ _PARTS: Final[Mapping[str, Callable[[Scene], dict[str, Any]]]] = {
 @require_safe
 @for_readers
 def page(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
-    """Show a workload; `?pod=` shows one of its pods in full."""
-    scene = Scene(Place(cluster, namespace, name))
+    """Show a workload; `?pod=` shows one of its pods in full, `?by=node` its pods by the nodes that hold them."""
+    scene = Scene(Place(cluster, namespace, name), request.GET.get("by", ""))
     context: dict[str, Any] = {"place": scene.place, "buttons": _buttons(request, scene.place)}
     for read in dict.fromkeys(_PARTS.values()):
         context |= read(scene)
@@ -119,12 +142,12 @@ def part(request: HttpRequest, cluster: str, namespace: str, name: str, part: st
     read = _PARTS.get(part)
     if read is None:
         raise Http404
-    place = Place(cluster, namespace, name)
+    scene = Scene(Place(cluster, namespace, name), request.GET.get("by", ""))
 
     def render_part() -> str:
-        return render_to_string(f"workload/_{part}.html", {"place": place, **read(Scene(place))})
+        return render_to_string(f"workload/_{part}.html", {"place": scene.place, **read(scene)})
 
-    return answer_fragment(request, ("workload", place, part), render_part)
+    return answer_fragment(request, ("workload", scene.place, part, scene.by), render_part)
 
 
 @require_safe

@@ -11,7 +11,7 @@ from rollouts import models
 from rollouts.cluster import Obj
 from rollouts.commands import Place
 from rollouts.models import Pod
-from rollouts.selectors.picture import Cell, Picture, Standing, draw, measure
+from rollouts.selectors.picture import Cell, Picture, Standing, draw, draw_nodes, measure
 from rollouts.selectors.places import look_at
 from rollouts.selectors.revisions import revision_list
 from rollouts.selectors.tree import tree_in
@@ -165,6 +165,20 @@ def test_many_replicas_become_tiles(row: models.Cluster) -> None:
     assert picture_of("big").is_dense
     fleet.store_parts(row, chat(replicas=2))
     assert not picture_of("chat").is_dense
+
+
+def test_by_node_every_pod_is_where_it_runs_and_those_without_a_node_come_first(row: models.Cluster) -> None:
+    fleet.store_parts(row, chat())
+    change_pod(row, "chat-0-decode-1-worker-00001", node="", ready=False)
+    place = Place(fleet.CLUSTER, fleet.NAMESPACE, "chat")
+    nodes = draw_nodes(tree_in(place, look_at(place)))
+    assert [(one.name, one.ready, len(one.cells)) for one in nodes] == [
+        ("", 0, 1),
+        ("node-0000", 5, 5),
+        ("node-0001", 2, 2),
+        ("node-0002", 1, 1),
+    ]
+    assert nodes[0].cells[0].label.startswith("replica 0, decode 1, worker 1, current template")
 
 
 def test_meters_count_units_of_each_component(row: models.Cluster) -> None:

@@ -129,6 +129,15 @@ def test_what_comes_from_the_cluster_is_never_run(viewer: Client, row: models.Cl
         assert "<script>alert" not in get(viewer, address)
 
 
+def test_pods_are_shown_by_node_and_stay_so_while_live(viewer: Client, row: models.Cluster) -> None:
+    fleet.store_parts(row, chat())
+    page = get(viewer, f"{CHAT}?by=node")
+    assert 'aria-label="node-0000"' in page
+    assert f'data-live-src="{CHAT}parts/picture/?by=node"' in page
+    assert 'aria-label="node-0000"' in get(viewer, f"{CHAT}parts/picture/?by=node")
+    assert 'aria-label="Replica 0"' in get(viewer, f"{CHAT}parts/picture/?by=odd")
+
+
 # ---- parts
 
 
