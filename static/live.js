@@ -27,6 +27,8 @@ let hasBeats = false; // servers before this one said nothing that a page can he
 let isStale = false; // connected, but the server itself is told nothing
 let isOver = false; // signed out
 
+const waitAfter = (times) => RETRY_MS[Math.min(times, RETRY_MS.length) - 1];
+
 /* ---- what changed, and whom it concerns */
 
 function concerns(element, change) {
@@ -47,7 +49,7 @@ function refreshAll() {
 /* ---- looking again */
 
 function ask(element) {
-  const look = looks.get(element.id) ?? { etag: "", endedAt: 0, gap: GAP_MS, isBusy: false, isWanted: false, timer: 0 };
+  const look = looks.get(element.id) ?? { etag: "", endedAt: 0, gap: GAP_MS, failures: 0, isBusy: false, isWanted: false, timer: 0 };
   looks.set(element.id, look);
   if (look.isBusy) look.isWanted = true;
   else if (!look.timer) look.timer = setTimeout(() => refresh(element.id, look), Math.max(0, look.endedAt + look.gap - performance.now()));
@@ -56,17 +58,22 @@ function ask(element) {
 async function refresh(id, look) {
   look.timer = 0;
   const element = document.getElementById(id);
-  if (!element?.dataset.liveSrc || isOver) return;
+  if (!element?.dataset.liveSrc || isOver) {
+    looks.delete(id);
+    return;
+  }
   look.isBusy = true;
   look.isWanted = false;
   const began = performance.now();
   try {
     await show(element, look, await fetchFragment(element, look));
+    look.failures = 0;
   } catch {
-    look.isWanted = true; // the connection says what is wrong; until then this element is old
+    look.failures += 1;
+    look.isWanted = true; // until then this element is old
   }
   look.endedAt = performance.now();
-  look.gap = Math.min(MOST_GAP_MS, Math.max(GAP_MS, 3 * (look.endedAt - began)));
+  look.gap = look.failures ? waitAfter(look.failures) : Math.min(MOST_GAP_MS, Math.max(GAP_MS, 3 * (look.endedAt - began)));
   look.isBusy = false;
   if (look.isWanted && source?.readyState === EventSource.OPEN) ask(element);
 }
@@ -171,8 +178,8 @@ function disconnect() {
 
 function retry() {
   disconnect();
-  setTimeout(connect, RETRY_MS[Math.min(failures, RETRY_MS.length - 1)]);
   failures += 1;
+  setTimeout(connect, waitAfter(failures));
 }
 
 function end() {
@@ -200,11 +207,12 @@ addEventListener("online", () => {
 
 /* ---- what is said of it */
 
-const WORDS = { live: "Live", stale: "The server hears nothing", lost: "Reconnecting…", paused: "Paused" };
+const WORDS = { live: "Live", stale: "The server hears nothing", old: "Cannot refresh", lost: "Reconnecting…", paused: "Paused" };
 
 function stateNow() {
-  if (source?.readyState === EventSource.OPEN) return isStale ? "stale" : "live";
-  return document.hidden ? "paused" : "lost";
+  if (source?.readyState !== EventSource.OPEN) return document.hidden ? "paused" : "lost";
+  if ([...looks.values()].some((look) => look.failures > 1)) return "old";
+  return isStale ? "stale" : "live";
 }
 
 function hear() {

@@ -1,40 +1,148 @@
-"""`python -m tests.browser.screenshots`: the pictures in docs/images, taken from the running product."""
+"""`python -m tests.browser.screenshots [name …]`: the pictures in docs/images, taken from the running product.
 
+Every page and state, in both themes and three widths, as WebP, which keeps them small. Told names, only pages whose
+name begins with one of them are taken.
+"""
+
+import base64
+import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.browser.conftest import FLAGS, PASSWORD, chromium_path
-from tests.project.running import ROOT, Product, product
+from tests.browser.visiting import Sandbox, sign_in
+from tests.project.running import ROOT, product
 
-IMAGES = ROOT / "docs" / "images"
+IMAGES: Final = ROOT / "docs" / "images"
+THEMES: Final = ("light", "dark")
+WIDTHS: Final = {"wide": 1440, "middle": 1024, "phone": 390}
+TALLEST: Final = 1300  # what is below is cut: a picture shows what a page is like
+QUALITY: Final = 65
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """A page, or a state of one."""
+
+    name: str
+    address: str
+    # What somebody does before the picture is taken.
+    act: Callable[[Page], None] = lambda _: None
+
+
+def _open_keys(page: Page) -> None:
+    page.keyboard.press("?")
+
+
+def _workload(name: str) -> str:
+    return f"/workloads/sandbox/default/{name}/"
+
+
+# Pages as they are when nothing happens, then what the changes in `_stir` make of them.
+QUIET: Final = (
+    Shot("workloads-settled", "/"),
+    Shot("workloads-none", "/?search=nothing+like+it"),
+    Shot("nodes", "/nodes/"),
+    Shot("overrides", "/overrides/"),
+    Shot("clusters", "/clusters/"),
+    Shot("audit", "/audit/"),
+    Shot("tokens", "/tokens/"),
+    Shot("help", "/help/"),
+    Shot("keyboard", "/", _open_keys),
+    Shot("workload-settled", _workload("disagg-surge")),
+)
+STIRRED: Final = (
+    Shot("workloads", "/"),
+    Shot("workloads-cards", "/?view=cards"),
+    Shot("workload-waiting", _workload("training-workload")),
+    Shot("workload-rolling", _workload("chat-single")),
+)
 
 
 def main() -> None:
-    """Start the product, sign in, and take each picture in both themes."""
+    """Start the product and take the pictures."""
+    wanted = tuple(sys.argv[1:])
+    IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, product(Path(folder), GROVE_ADMIN_PASSWORD=PASSWORD) as running:
         running.wait_until_it_answers()
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=chromium_path(), args=FLAGS)
-            for theme in ("light", "dark"):
-                _take(browser, running, theme)
-            browser.close()
+        with _browser() as browser:
+            _take_sign_in(browser, running.url, wanted)
+            contexts = [_signed_in(browser, running.url, theme) for theme in THEMES]
+            _take_all(contexts, QUIET, wanted)
+            _stir(Sandbox(running), contexts[0])
+            _take_all(contexts, STIRRED, wanted)
         running.interrupt()
 
 
-def _take(browser: Browser, running: Product, theme: str) -> None:
-    size = {"width": 1120, "height": 560}
-    context = browser.new_context(base_url=running.url, color_scheme=theme, viewport=size)  # type: ignore[arg-type]
+@contextmanager
+def _browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium_path(), args=FLAGS)
+        yield launched
+        launched.close()
+
+
+def _signed_in(browser: Browser, url: str, theme: str) -> BrowserContext:
+    context = browser.new_context(base_url=url, color_scheme=theme)  # type: ignore[arg-type]
+    sign_in(context).close()
+    return context
+
+
+def _stir(sandbox: Sandbox, context: BrowserContext) -> None:
+    """Change a workload that waits for people, and one to an image that never becomes ready."""
+    sandbox.set_image("training-workload", "example/trainer:v2")
+    sandbox.set_image("chat-single", "example/chat:broken")
     page = context.new_page()
     page.goto("/")
-    page.screenshot(path=IMAGES / f"sign-in-{theme}.png")
-    page.get_by_label("Name").fill("admin")
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
-    page.get_by_text("Everything answers.").wait_for()
-    page.screenshot(path=IMAGES / f"overview-{theme}.png", full_page=True)
-    context.close()
+    for name, words in (("training-workload", "for you"), ("chat-single", "outdated")):
+        page.locator("#workload-rows > tr", has_text=name).get_by_text(words).wait_for()
+    page.close()
+
+
+def _take_all(contexts: list[BrowserContext], shots: tuple[Shot, ...], wanted: tuple[str, ...]) -> None:
+    for shot in shots:
+        if shot.name.startswith(wanted or ("",)):
+            for context, theme in zip(contexts, THEMES, strict=True):
+                _take(context, shot, theme)
+
+
+def _take(context: BrowserContext, shot: Shot, theme: str) -> None:
+    page = context.new_page()
+    for size, width in WIDTHS.items():
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(shot.address)
+        page.locator('#live[data-state="live"]').wait_for()
+        shot.act(page)
+        _save(page, f"{shot.name}-{theme}-{size}")
+    page.close()
+
+
+def _take_sign_in(browser: Browser, url: str, wanted: tuple[str, ...]) -> None:
+    if not "sign-in".startswith(wanted or ("",)):
+        return
+    for theme in THEMES:
+        context = browser.new_context(base_url=url, color_scheme=theme)  # type: ignore[arg-type]
+        page = context.new_page()
+        for size, width in WIDTHS.items():
+            page.set_viewport_size({"width": width, "height": 560})
+            page.goto("/sign-in/")
+            _save(page, f"sign-in-{theme}-{size}")
+        context.close()
+
+
+def _save(page: Page, name: str) -> None:
+    height = min(page.evaluate("document.documentElement.scrollHeight"), TALLEST)
+    page.set_viewport_size({"width": page.viewport_size["width"], "height": height})  # type: ignore[index]
+    session = page.context.new_cdp_session(page)
+    answer = session.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
+    (IMAGES / f"{name}.webp").write_bytes(base64.b64decode(answer["data"]))
+    session.detach()
 
 
 if __name__ == "__main__":

@@ -70,6 +70,18 @@ def test_whoever_is_signed_out_meanwhile_is_told(context: BrowserContext, site: 
     page.close()
 
 
+def test_a_list_that_cannot_be_fetched_is_said_to_be_old_until_it_can(context: BrowserContext, site: Product) -> None:
+    page = sign_in(context)
+    page.route("**/live/workloads/**", lambda route: route.fulfill(status=500))
+    Sandbox(site).add("hard-to-get")
+    expect(page.locator("#live")).to_contain_text("Cannot refresh")
+    page.unroute("**/live/workloads/**")
+    expect(page.locator("#workload-rows")).to_contain_text("hard-to-get")
+    expect(page.locator("#live")).to_contain_text("Live")
+    Sandbox(site).remove("hard-to-get")
+    page.close()
+
+
 def test_what_is_open_stays_open(context: BrowserContext, site: Product) -> None:
     page = sign_in(context, "/")
     page.locator("#me > summary").click()
