@@ -158,3 +158,17 @@ def test_changing_ones_own_password_is_on_record(ada: Client) -> None:
     form = {"old_password": "correct horse battery", "new_password1": PASSWORD, "new_password2": PASSWORD}
     assert ada.post("/admin/password_change/", form).status_code == 302
     assert _last().detail == "Changed their own password."
+
+
+def test_nobody_takes_their_own_role_away(ada: Client) -> None:
+    user = User.objects.get(username="ada")
+    assert ada.post(f"/admin/rollouts/user/{user.pk}/change/", _user_form("ada")).status_code == 302
+    assert [group.name for group in user.groups.all()] == ["admin"]
+
+
+def test_a_namespace_that_is_granted_twice_is_said_beside_the_field(ada: Client) -> None:
+    olga = User.objects.create_user("olga")
+    form = _user_form("olga", grants=[("sandbox", "web"), ("sandbox", "web")])
+    answer = ada.post(f"/admin/rollouts/user/{olga.pk}/change/", form)
+    assert "is granted twice" in answer.content.decode()
+    assert not NamespaceGrant.objects.exists()

@@ -152,3 +152,29 @@ def test_the_policy_is_relaxed_for_the_admin_site_alone(ada: Client, row: models
     assert "unsafe" not in elsewhere
     assert here.replace(" 'unsafe-eval'", "") == elsewhere
     assert "style-src 'self'" in here
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "rollouts/workload/?manifest__icontains=secret",
+        "rollouts/revision/?template__icontains=secret",
+        "rollouts/apitoken/?digest__startswith=a",
+        "rollouts/apitoken/?user__password__startswith=p",
+        "rollouts/user/?password__startswith=p",
+        "rollouts/user/?tokens__digest__startswith=a",
+        "rollouts/auditentry/?before__icontains=secret",
+    ],
+)
+def test_nobody_finds_out_by_asking_for_it_what_is_not_shown(ada: Client, row: models.Cluster, question: str) -> None:
+    path, _, _ = question.partition("?")
+    assert ada.get(f"/admin/{path}").status_code == 200
+    assert ada.get(f"/admin/{question}").status_code == 400
+
+
+def test_rollouts_lead_to_their_own_steps(ada: Client, row: models.Cluster) -> None:
+    TABLES["rollouts/step"](row, 2)
+    first = models.Rollout.objects.order_by("pk").first()
+    assert first is not None
+    text = ada.get(f"/admin/rollouts/step/?rollout__id__exact={first.pk}").content.decode()
+    assert "1 of 2" in text
