@@ -127,7 +127,7 @@ def _take_sign_in(browser: Browser, url: str, wanted: tuple[str, ...]) -> None:
     if not "sign-in".startswith(wanted or ("",)):
         return
     for theme in THEMES:
-        context = browser.new_context(base_url=url, color_scheme=theme)  # type: ignore[arg-type]
+        context = browser.new_context(base_url=url, color_scheme=theme)
         page = context.new_page()
         for size, width in WIDTHS.items():
             page.set_viewport_size({"width": width, "height": 560})

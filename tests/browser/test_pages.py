@@ -43,7 +43,7 @@ def test_nobody_is_kept_out(context: BrowserContext, address: str) -> None:
 
 def test_the_sign_in_page_keeps_nobody_out(browser: Browser, site: Product) -> None:
     for theme in ("light", "dark"):
-        context = browser.new_context(base_url=site.url, color_scheme=theme)  # type: ignore[arg-type]
+        context = browser.new_context(base_url=site.url, color_scheme=theme)
         page = context.new_page()
         page.goto("/sign-in/")
         assert find_barriers(page) == []

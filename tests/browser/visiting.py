@@ -1,6 +1,6 @@
 """What visitors of every page do: sign in, see what the browser complains about, look for what axe finds."""
 
-from axe_playwright_python.sync_playwright import Axe
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page
 
 from rollouts.cluster import Cluster, kubeconfig
