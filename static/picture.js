@@ -176,7 +176,10 @@ document.addEventListener("pointerover", (event) => {
 const cellHasFocus = () => document.activeElement?.matches("#picture a.cell:focus-visible");
 
 document.addEventListener("click", (event) => {
-  const cell = cellOf(event);
+  const pod = event.target.closest?.("a[data-pod]")?.dataset.pod;
+  const named = pod && document.getElementById(`pod-${pod}`);
+  if (named) named.focus();
+  const cell = named || cellOf(event);
   if (!cell) {
     if (pinned && !peek.contains(event.target)) hide();
     return;
@@ -184,7 +187,7 @@ document.addEventListener("click", (event) => {
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   event.preventDefault();
   const again = pinned && shown === nameOf(cell);
-  if (again) return hide();
+  if (again && !named) return hide();
   shown = nameOf(cell);
   pin(true);
   show(cell);

@@ -76,7 +76,6 @@ class Now:
     """What a workload is doing."""
 
     state: State
-    title: str
     sentence: str
     strategy: StrategyDetail
     diagnosis: Diagnosis
@@ -100,7 +99,6 @@ def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree,
     notes = tuple(map(_note, _alike(waits)))
     return Now(
         state=detail.state,
-        title=_title(detail, waits),
         sentence=_sentence(detail, diagnosis, counts),
         strategy=strategy,
         diagnosis=diagnosis,
@@ -117,11 +115,12 @@ def _pressure(wait: Wait) -> tuple[bool, bool, bool]:
     return not wait.is_problem, wait.code == Code.WAITING_FOR_REPLICA, wait.code == Code.BUDGET_EXHAUSTED
 
 
-def _title(detail: WorkloadDetail, waits: Sequence[Wait]) -> str:
+def title_of(detail: WorkloadDetail) -> str:
+    """Return how a workload stands, in a word or two."""
     if detail.leaving:
         return "Being deleted"
     if detail.state is State.NEEDS_ATTENTION:
-        return TITLES.get(detail.reason) or TITLES.get(next((wait.code for wait in waits), "")) or "Needs attention"
+        return TITLES.get(detail.reason, "Needs attention")
     if detail.state is State.PROGRESSING:
         return "Rolling" if detail.rollout is not None and detail.rollout.from_hash else "Deploying"
     return "Waiting for you" if detail.state is State.WAITING else "Settled"

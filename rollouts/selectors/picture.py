@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from rollouts.engine.views import ENDED
 from rollouts.engine.workload import GroupTemplate, Workload
 from rollouts.models import Revision
 from rollouts.selectors.tree import CliqueNode, GroupNode, GroupReplicaNode, PodNode, ReplicaNode, WorkloadTree
@@ -34,7 +35,7 @@ class Doing(StrEnum):
 
     READY = "ready"
     STARTING = "starting"  # on a node, not Ready yet
-    FAILING = "failing"  # on a node, and something is wrong
+    FAILING = "failing"  # on a node, and something is wrong, or it ended
     PENDING = "pending"  # no node yet
     GATED = "gated"  # held back until its gang is complete
     LEAVING = "leaving"
@@ -319,6 +320,8 @@ def _doing(pod: PodNode) -> Doing:
         return Doing.GATED
     if pod.available:
         return Doing.READY
+    if pod.phase in ENDED:
+        return Doing.FAILING
     if not pod.node:
         return Doing.PENDING
     return Doing.FAILING if pod.restarts or (pod.reason and pod.reason not in _STILL_STARTING) else Doing.STARTING

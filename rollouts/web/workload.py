@@ -23,7 +23,7 @@ from rollouts.commands import Command, Place
 from rollouts.refusals import NotThere
 from rollouts.selectors.audit import audit_list, place_filters
 from rollouts.selectors.details import WorkloadDetail, workload_detail
-from rollouts.selectors.now import now_in
+from rollouts.selectors.now import now_in, title_of
 from rollouts.selectors.paging import Window
 from rollouts.selectors.picture import draw, draw_nodes
 from rollouts.selectors.places import Look, look_at
@@ -69,7 +69,11 @@ class Scene:
 
 
 def _head(scene: Scene) -> dict[str, Any]:
-    return {"workload": scene.detail, "now": now_in(scene.place, scene.look, scene.detail, scene.tree, scene.strategy)}
+    return {"workload": scene.detail, "title": title_of(scene.detail)}
+
+
+def _now(scene: Scene) -> dict[str, Any]:
+    return {"now": now_in(scene.place, scene.look, scene.detail, scene.tree, scene.strategy)}
 
 
 def _picture(scene: Scene) -> dict[str, Any]:
@@ -115,7 +119,7 @@ _COMMANDS_SHOWN: Final = 5
 _PARTS: Final[Mapping[str, Callable[[Scene], dict[str, Any]]]] = {
     "head": _head,
     "picture": _picture,
-    "now": _head,
+    "now": _now,
     "capacity": _capacity,
     "timeline": _timeline,
     "revisions": _revisions,

@@ -104,6 +104,7 @@ def test_a_template_of_the_revision_before_is_previous_and_one_before_that_is_ol
         ({"ready": False, "reason": "ContainersNotReady"}, "starting"),
         ({"ready": False, "reason": "CrashLoopBackOff"}, "failing"),
         ({"ready": False, "restarts": 3}, "failing"),
+        ({"ready": False, "phase": "Failed"}, "failing"),
     ],
 )
 def test_what_a_pod_is_doing_is_one_word(row: models.Cluster, fields: dict[str, Any], doing: str) -> None:
