@@ -29,6 +29,7 @@ from rollouts.selectors.rollouts import (
     rollout_detail,
     rollout_timeline,
     workload_rollouts,
+    workload_timeline,
 )
 
 _OUTCOMES = (UNDER_WAY, *Rollout.Outcome.values)
@@ -63,6 +64,24 @@ class RolloutView(APIView):
         """Tell how a rollout went, with the counts of pods over time."""
         no_parameters(request)
         return answer(rollout_detail(Place(cluster, namespace, name), rollout))
+
+
+class WorkloadTimelineView(APIView):
+    """What happened to a workload."""
+
+    @extend_schema(
+        operation_id="workloads_timeline",
+        summary="The timeline of a workload",
+        tags=["history"],
+        parameters=PAGING,
+        responses=page_of(shape_of(TimelineEntry), "TimelinePage"),
+    )
+    def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """List what happened in all rollouts of a workload, the newest first."""
+        query = Query(request)
+        window = query.window()
+        query.done()
+        return answer(render_page(request, workload_timeline(Place(cluster, namespace, name), window)))
 
 
 class TimelineView(APIView):
@@ -143,6 +162,7 @@ urlpatterns = [
     path(f"{WORKLOAD}rollouts/", RolloutsView.as_view(), name="api-rollouts"),
     path(f"{WORKLOAD}rollouts/<number:rollout>/", RolloutView.as_view(), name="api-rollout"),
     path(f"{WORKLOAD}rollouts/<number:rollout>/timeline/", TimelineView.as_view(), name="api-timeline"),
+    path(f"{WORKLOAD}timeline/", WorkloadTimelineView.as_view(), name="api-workload-timeline"),
     path(f"{WORKLOAD}revisions/", RevisionsView.as_view(), name="api-revisions"),
     path(f"{WORKLOAD}revisions/<number:revision>/", RevisionView.as_view(), name="api-revision"),
     path(f"{WORKLOAD}revisions/<number:revision>/diff/", DiffView.as_view(), name="api-revision-diff"),

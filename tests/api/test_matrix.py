@@ -122,6 +122,7 @@ ROWS = [
             f"{WORKLOAD}rollouts/",
             f"{WORKLOAD}rollouts/{{rollout}}/",
             f"{WORKLOAD}rollouts/{{rollout}}/timeline/",
+            f"{WORKLOAD}timeline/",
             f"{WORKLOAD}revisions/",
             f"{WORKLOAD}revisions/{{revision}}/",
             f"{WORKLOAD}revisions/{{revision}}/diff/",

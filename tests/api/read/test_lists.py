@@ -89,6 +89,7 @@ LISTS: dict[str, tuple[Callable[[models.Cluster, int], None], str, int]] = {
     "clusters": (fleet.store_nodes, "clusters/", 7),
     "rollouts": (_history, f"{BIG}rollouts/?page_size=500", 6),
     "timeline": (_timeline, f"{BIG}rollouts/{{rollout}}/timeline/?page_size=500", 7),
+    "timeline of the workload": (_timeline, f"{BIG}timeline/?page_size=500", 6),
     "revisions": (_history, f"{BIG}revisions/", 6),
 }
 

@@ -216,7 +216,9 @@ def test_rollouts_tell_revisions_and_how_long_they_moved(person: Client, row: mo
 def test_the_history_of_a_workload_that_is_gone_is_still_told(person: Client, row: models.Cluster) -> None:
     (made,) = fleet.make_history(row, chat(), 1, steps=3)
     assert json.loads(person.get(f"{CHAT}rollouts/").content)["count"] == 1
-    assert json.loads(person.get(f"{CHAT}rollouts/{made.pk}/timeline/").content)["count"] == 3
+    timeline = json.loads(person.get(f"{CHAT}rollouts/{made.pk}/timeline/").content)
+    assert timeline["count"] == 3
+    assert json.loads(person.get(f"{CHAT}timeline/").content)["results"] == timeline["results"][::-1]
 
 
 def test_a_rollout_of_another_workload_is_not_told_under_this_one(person: Client, row: models.Cluster) -> None:
