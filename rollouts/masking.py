@@ -60,6 +60,8 @@ _SECRET_WORDS: Final = frozenset(
         *("license", "licence", "webhook", "headers", "pat", "sas"),
     }
 )
+# Words that also end longer ones: authtoken, dbpassword.
+_SECRET_ENDINGS: Final = ("token", "password", "passwd", "passphrase", "secret", "apikey", "accesskey", "secretkey")
 # A key is one at the end of a name: an API key, but no key-value cache.
 _LAST_SECRET_WORDS: Final = frozenset({"key", "keys"})
 # Fields of Kubernetes that have such a name and hold references or settings.
@@ -81,7 +83,8 @@ _LABELS: Final = frozenset({"labels", "matchLabels", "nodeSelector"})
 
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 # Each pattern looks at a text once: it begins where a word begins, and gives back nothing of what it has taken (`++`).
-_URL_USER: Final = re.compile(r"(?<=://)[^/\s@'\"]++(?=@)")
+# Up to the last @ before the path: passwords hold some, too. Another URL can only begin behind what was looked at.
+_URL_USER: Final = re.compile(r"(?<=://)[^/\s'\"‹]+(?=@)")
 # Tokens by their form: of model hubs, clouds, code hosts and chats; signed ones; private keys.
 _TOKEN_FORMS: Final = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}+|nvapi-[\w-]{16,}+|sk-[\w-]{16,}+|gh[opsur]_[A-Za-z0-9]{20,}+|github_pat_\w{20,}+"
@@ -93,6 +96,11 @@ _TOKEN_FORMS: Final = re.compile(
 )
 _SCHEME: Final = re.compile(r"(?i)(?<=\bbearer )[\w+/.~=-]{8,}+|(?<=\bbasic )[\w+/.~=-]{8,}+")
 _SCHEMES: Final = frozenset({"bearer", "basic"})
+# What identifies somebody in a header is all of it, whatever it is made of.
+_HEADER: Final = re.compile(
+    r"""(?i)\b(?:(?:proxy-)?authorization|(?:set-)?cookie):[ \t]*+"""
+    r"""(?:(?:bearer|basic)[ \t]++)?+(?P<value>[^"'\r\n‹]++)"""
+)
 # A name and what is assigned to it, in an argument, a script, a header or a bit of JSON.
 _ASSIGNMENT: Final = re.compile(
     r"""(?<![\w.-])-{0,2}+(?P<name>[A-Za-z_][\w.-]*+)["']?+(?:\s*+=\s*+|\s*+:\s++|:)"""
@@ -101,6 +109,8 @@ _ASSIGNMENT: Final = re.compile(
 # A user with a password after it, as curl takes it.
 _USER: Final = re.compile(r"(?:(?<=--user[ =])|(?<=-u ))(?P<quote>[\"']?)[^\s\"':‹]++:[^\s\"'‹]++(?P=quote)")
 _OPTION: Final = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*+)")
+# An argument of its own that assigns: no shell reads it, so what is assigned goes on to its end.
+_ASSIGNING: Final = re.compile(r"(?s:-{1,2}+(?P<option>[A-Za-z][\w.-]*+)=.++)|(?P<name>[A-Za-z_][\w.-]*+)=\S++")
 _SPACED_OPTION: Final = re.compile(
     r"""(?:^|(?<=\s))--?(?P<name>[A-Za-z][\w.-]*+)\s++(?P<value>"[^"]*+"|'[^']*+'|[^\s"'‹-]\S*+)"""
 )
@@ -114,10 +124,12 @@ def mask_manifest(obj: Any) -> Any:
 def unmask_manifest(obj: Any, live: Any) -> tuple[Any, list[Finding]]:
     """Return what somebody sends back with what was hidden put in again, and what cannot be put back.
 
-    A mark stands for what the live object has in that very place.
+    A mark stands for what the live object has in that very place, as long as it is hidden there again.
     """
     restorer = _Restorer()
-    return restorer.value(obj, live, _Where("", "")), restorer.findings
+    restored = restorer.value(obj, live, _Where("", ""))
+    restorer.look_again(obj, mask_manifest(restored), _Where("", ""))
+    return restored, restorer.findings
 
 
 def mask_text(text: str, *manifests: Any) -> str:
@@ -144,7 +156,9 @@ def is_secret_name(name: str) -> bool:
     [False, False, False, False, False]
     """
     words = [word.lower() for word in _WORDS.findall(name)]
-    return not _SECRET_WORDS.isdisjoint(words) or (bool(words) and words[-1] in _LAST_SECRET_WORDS)
+    if not _SECRET_WORDS.isdisjoint(words) or any(word.endswith(_SECRET_ENDINGS) for word in words):
+        return True
+    return bool(words) and words[-1] in _LAST_SECRET_WORDS
 
 
 def _mark(secret: Any) -> str:
@@ -186,6 +200,7 @@ class _Masker:
 
     def text(self, text: str) -> str:
         """Hide what looks like a secret within a text."""
+        text = _HEADER.sub(self._header, text)
         text = _SCHEME.sub(lambda found: self._part(found[0]), text)
         text = _ASSIGNMENT.sub(self._assignment, text)
         for pattern in (_URL_USER, _USER):
@@ -194,6 +209,11 @@ class _Masker:
 
     def _part(self, secret: str) -> str:
         return str(self.hide(secret))
+
+    def _header(self, found: re.Match[str]) -> str:
+        value = found["value"].rstrip()
+        start, end = found.start("value") - found.start(), len(value)
+        return f"{found[0][:start]}{self._part(value)}{found[0][start + end :]}"
 
     def _assignment(self, found: re.Match[str]) -> str:
         value = found["value"]
@@ -250,6 +270,10 @@ class _Masker:
         return masked
 
     def _argument(self, argument: str) -> str:
+        whole = _ASSIGNING.fullmatch(argument)
+        if whole and is_secret_name(whole["option"] or whole["name"]):
+            name, _, value = argument.partition("=")
+            return f"{name}={self._part(value)}"
         return _SPACED_OPTION.sub(self._assignment, self.text(argument))
 
 
@@ -297,6 +321,15 @@ def _mentions_secret(text: str) -> bool:
 
 # ---- and back
 
+_NOT_HERE: Final = (
+    "This value is hidden, and the workload has another one here; write the value itself,"
+    " or leave what was shown in the place where it was shown."
+)
+_MOVED: Final = (
+    "This value is hidden, and would be shown like this; write the value itself,"
+    " or leave what was shown in the place where it was shown."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class _Where:
@@ -317,6 +350,28 @@ class _Restorer:
     """Puts hidden values back, place by place."""
 
     findings: list[Finding] = field(default_factory=list)
+    put_back: dict[str, Any] = field(default_factory=dict)  # by mark
+
+    def look_again(self, sent: Any, shown: Any, where: _Where, depth: int = 0) -> None:
+        """Find what would be shown now that it was put back: a mark was moved within its place, or out of its URL."""
+        if depth > _DEEPEST:
+            return
+        if isinstance(sent, Mapping) and isinstance(shown, Mapping):
+            for key in sent.keys() & shown.keys():
+                self.look_again(sent[key], shown[key], where.field(key), depth + 1)
+        elif isinstance(sent, list | tuple) and isinstance(shown, list):
+            for index, (one, other) in enumerate(zip(sent, shown, strict=False)):
+                self.look_again(one, other, where.entry(index), depth + 1)
+        elif isinstance(sent, str) and isinstance(shown, str) and self._gives_away(sent, shown):
+            self.findings.append(Finding(where.path, Code.UNKNOWN_VALUE, _MOVED))
+
+    def _gives_away(self, sent: str, shown: str) -> bool:
+        plain = MARK.sub("", shown)
+        return any(
+            shown.count(mark) < sent.count(mark) and str(self.put_back[mark]) in plain
+            for mark in set(MARK.findall(sent))
+            if mark in self.put_back
+        )
 
     def value(self, value: Any, live: Any, where: _Where, depth: int = 0) -> Any:
         """Put back what is hidden in a place, given what the live object has there."""
@@ -371,12 +426,9 @@ class _Restorer:
             return text
         hidden = _hidden_in(live, where.name)
         if not marks <= hidden.keys():
-            message = (
-                "This value is hidden, and the workload has another one here; write the value itself,"
-                " or leave what was shown in the place where it was shown."
-            )
-            self.findings.append(Finding(where.path, Code.UNKNOWN_VALUE, message))
+            self.findings.append(Finding(where.path, Code.UNKNOWN_VALUE, _NOT_HERE))
             return text
+        self.put_back |= {mark: hidden[mark] for mark in marks}
         if text in hidden:
             return hidden[text]  # as it was, be it a number
         return MARK.sub(lambda found: str(hidden[found[0]]), text)

@@ -32,6 +32,14 @@ HIDDEN = {
     "user with a password": container(args=[f"--user=robot:{SECRET}"]),
     "user with a password, apart": container(command=["curl", "-u", f"robot:{SECRET}", "http://x"]),
     "URL in an argument": container(args=[f"--db=postgres://me:{SECRET}@db:5432/x"]),
+    "URL with a password that holds an @": container(args=[f"--db=postgres://me:p@{SECRET}@db:5432/x"]),
+    "argument with what a shell would read": container(args=[f"--password=a,b;c&'{SECRET}|"]),
+    "argument with blanks": container(args=[f"--password=a b {SECRET}"]),
+    "argument with an open quote": container(args=[f'--secret="{SECRET}']),
+    "assignment with a comma": container(args=["--set", f"auth.token=a,{SECRET}"]),
+    "argument by a name in one word": container(args=[f"--authtoken={SECRET}", "--dbpassword", SECRET]),
+    "header in an argument": container(args=[f"--header=Authorization: Token {SECRET}"]),
+    "cookie in a script": container(command=["sh", "-c", f"curl -H 'Cookie: a=b; c={SECRET}' http://x"]),
     "script": container(command=["sh", "-c", f"export API_TOKEN={SECRET} && serve"]),
     "option in a script": container(command=["sh", "-c", f"serve --password {SECRET} --port 80"]),
     "quoted in a script": container(command=["sh", "-c", f"serve --secret '{SECRET} and more'"]),
@@ -149,6 +157,28 @@ def test_a_hidden_value_is_put_back_nowhere_but_where_it_was(change: Any, field:
     assert [value for _, value in _leaves(restored)].count(SECRET) == (field != "env[0].value")
 
 
+@pytest.mark.parametrize(
+    ("live", "change"),
+    [
+        (container(args=[f"--api-key={SECRET}"]), lambda main, mark: main["args"].append(f"--model={mark}")),
+        (container(args=[f"--api-key={SECRET}"]), lambda main, mark: main["args"].append(f"echo {mark}")),
+        (container(args=[f"--db=x://{SECRET}@h"]), lambda main, mark: main.update(args=[f"--db=x://{mark}@h {mark}"])),
+        (
+            container(env=[{"name": "VLLM_HOST", "value": f"http://{SECRET}@host/"}]),
+            lambda main, mark: main["env"][0].update(value=f"http://{mark}"),
+        ),
+    ],
+)
+def test_a_hidden_value_is_not_put_back_where_it_would_be_shown(live: dict[str, Any], change: Any) -> None:
+    sent = mask_manifest(live)
+    main = sent["spec"]["podSpec"]["containers"][0]
+    found = MARK.search(str(main))
+    assert found
+    change(main, found[0])
+    _, findings = unmask_manifest(sent, live)
+    assert [one.code for one in findings] == [Code.UNKNOWN_VALUE]
+
+
 def test_a_value_that_changed_meanwhile_is_not_taken_for_the_one_that_was_shown() -> None:
     sent = mask_manifest(container(env=[{"name": "X", "value": "old"}]))
     restored, findings = unmask_manifest(sent, container(env=[{"name": "X", "value": "new"}]))
@@ -231,7 +261,7 @@ def test_what_is_too_deep_is_hidden_whole() -> None:
     "part",
     [
         *("x", "a-", "--token ", "http://", "eyJaaaaaaaa-", 'a="', "a='\"", '"a":', "-u a:", " ", "-----BEGIN "),
-        *("TOKEN=", "bearer ", "://", "-", "a: ", "'", "sk-", "‹hidden ", '"'),
+        *("TOKEN=", "bearer ", "://", "-", "a: ", "'", "sk-", "‹hidden ", '"', "://a", "@", "cookie:", "cookie: a\n"),
     ],
 )
 def test_a_long_text_takes_no_longer_than_it_is_long(part: str) -> None:
@@ -241,7 +271,7 @@ def test_a_long_text_takes_no_longer_than_it_is_long(part: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["--api-key", "HF_TOKEN", "dbPassword", "X-Auth", "accessKey", "AWS_SECRET_ACCESS_KEY"]
+    "name", ["--api-key", "HF_TOKEN", "dbPassword", "X-Auth", "accessKey", "AWS_SECRET_ACCESS_KEY", "authtoken"]
 )
 def test_names_that_speak_of_a_secret(name: str) -> None:
     assert is_secret_name(name)
