@@ -59,13 +59,15 @@ class Viewer:
                 self._told.set()
 
     async def _look(self) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         while True:
             await self._told.wait()
             self._told.clear()
             began = time.monotonic()
-            writer.write(self._request("/live/workloads/", if_none_match=self._etag))
+            # A connection each: the server closes those that were idle for a while, as it may.
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            writer.write(self._request("/live/workloads/", if_none_match=self._etag, connection="close"))
             self._take(*await _read_answer(reader))
+            writer.close()
             await asyncio.sleep(max(GAP, 3 * (time.monotonic() - began)))
 
     def _take(self, head: str, body: bytes) -> None:
@@ -122,15 +124,18 @@ async def _measure(running: Product, cookie: str, count: int) -> list[str]:
     while time.monotonic() < deadline and any(len(viewer.seen) < PROBES for viewer in viewers):
         await asyncio.sleep(0.2)
     after = _web_megabytes(running)
-    ended = [task for task in tasks if task.done()]
+    ended = {repr(task.exception()) for task in tasks if task.done()}
     for task in tasks:
         task.cancel()
-    return list(_report(viewers, began, before, after, len(ended)))
+    return list(_report(viewers, began, before, after, ended))
 
 
-def _report(viewers: list[Viewer], began: dict[str, float], before: float, after: float, ended: int) -> Iterator[str]:
+def _report(
+    viewers: list[Viewer], began: dict[str, float], before: float, after: float, ended: set[str]
+) -> Iterator[str]:
     waits = sorted(at - began[name] for viewer in viewers for name, at in viewer.seen.items())
-    yield f"{len(viewers)} viewers, {PROBES} changes; {len(waits)} of {len(viewers) * PROBES} seen, {ended} broke off"
+    yield f"{len(viewers)} viewers, {PROBES} changes; {len(waits)} of {len(viewers) * PROBES} seen"
+    yield from (f"a viewer broke off: {why}" for why in sorted(ended))
     if waits:
         late = waits[int(len(waits) * 0.95)]
         yield f"seen after: median {statistics.median(waits):.2f} s, 95 % {late:.2f} s, last {waits[-1]:.2f} s"

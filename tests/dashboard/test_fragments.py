@@ -64,6 +64,7 @@ def test_what_somebody_has_is_not_sent_again(ask: Callable[..., HttpResponse]) -
     first = ask("known", lambda: "the same")
     again = ask("known", lambda: "the same", if_none_match=f'"other", {first["ETag"]}')
     assert (again.status_code, again.content, again["ETag"]) == (304, b"", first["ETag"])
+    assert ask("known", lambda: "the same", if_none_match=f"W/{first['ETag']}").status_code == 304
     assert ask("known", lambda: "another", if_none_match=first["ETag"]).status_code == 200
 
 
