@@ -10,7 +10,7 @@ from rollouts.admin.filters import RelatedFilter, ValueFilter
 from rollouts.admin.rendering import show_document, show_labels, show_list_link, show_mono, show_pill, show_time
 from rollouts.admin.site import site
 from rollouts.admin.tables import ReadOnlyTable
-from rollouts.masking import mask_manifest
+from rollouts.masking import mask_manifest, mask_text
 from rollouts.models import Clique, Gang, Node, Pod, ScalingGroup, Service, Workload
 
 Shown = str | SafeString
@@ -185,7 +185,7 @@ class PodAdmin(_Mirrored):
     @admin.display(description="Images")
     def image_list(self, row: Pod) -> Shown:
         """What its containers run."""
-        return show_mono(row.images)
+        return show_mono(mask_text(row.images))
 
 
 @admin.register(Gang, site=site)

@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 import yaml
@@ -14,7 +15,7 @@ import yaml
 from rollouts.commands import Place
 from rollouts.engine.hashing import compute_template_hash
 from rollouts.engine.spec import Unreadable, parse_workload
-from rollouts.masking import mask_manifest
+from rollouts.masking import mask_manifest, mask_text
 from rollouts.models import Revision
 from rollouts.refusals import NotThere
 from rollouts.selectors.places import find_workload
@@ -129,10 +130,16 @@ def _images(template: Any) -> dict[str, tuple[str, ...]]:
 
 
 def images_of(clique_spec: Any) -> tuple[str, ...]:
-    """Return the images of a clique's containers, in their order."""
+    """Return the images of a clique's containers as they may be shown, in their order."""
     pod = clique_spec.get("podSpec") if isinstance(clique_spec, Mapping) else None
     containers = pod.get("containers") if isinstance(pod, Mapping) else None
-    return tuple(str(one.get("image") or "") for one in _mappings(containers))
+    return tuple(shown_image(str(one.get("image") or "")) for one in _mappings(containers))
+
+
+@lru_cache(maxsize=4096)
+def shown_image(image: str) -> str:
+    """Return the name of an image as it may be shown: people write the password of a registry into it."""
+    return mask_text(image)
 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:

@@ -21,7 +21,7 @@ from rollouts.engine.views import ENDED, CliqueView, GroupReplica, GroupView, Re
 from rollouts.masking import mask_text
 from rollouts.selectors.moments import moment
 from rollouts.selectors.places import Look, look_at
-from rollouts.selectors.revisions import RevisionNumbers
+from rollouts.selectors.revisions import RevisionNumbers, shown_image
 
 _UNREADABLE: Final = "The workload's manifest cannot be read, so nothing has a place in it."
 
@@ -309,7 +309,7 @@ class _Builder:
             reason=reason,
             message=mask_text(pod.message) if pod.message else "",
             restarts=restarts,
-            images=tuple(images.split()),
+            images=tuple(map(shown_image, images.split())),
             created=moment(pod.created),
             ready_since=None if since is None else moment(since),
         )

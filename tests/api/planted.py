@@ -82,9 +82,10 @@ def careless_workload(planted: Planted) -> dict[str, Any]:
         "lifecycle": {"preStop": {"exec": {"command": ["curl", f"--user=robot:{at('hook')}", "localhost"]}}},
     }
     first = {"name": "fetch", "image": "example/fetch:v1", "env": [{"name": "AWS_SECRET", "value": at("init")}]}
+    sidecar = {"name": "proxy", "image": f"https://robot:{at('image')}@registry.example.com/proxy:v1"}
     pod_spec = {
         "initContainers": [first],
-        "containers": [container],
+        "containers": [container, sidecar],
         "imagePullSecrets": [{"name": "registry"}],
         "volumes": [
             {"name": "models", "csi": {"driver": "models", "volumeAttributes": {"secretKey": at("volume attribute")}}}
