@@ -44,8 +44,11 @@ class Table(ModelAdmin):
         """
         if lookup in self.linked_lookups:
             return True
-        filters = (one[0] for one in self.get_list_filter(request) if isinstance(one, tuple))
-        allowed = {*filters, *filter(None, [self.date_hierarchy])}
+        filters = (
+            one[0] if isinstance(one, tuple) else getattr(one, "parameter_name", "")
+            for one in self.get_list_filter(request)
+        )
+        allowed = {*filter(None, [*filters, self.date_hierarchy])}
         is_filter = any(lookup == name or lookup.startswith(f"{name}__") for name in allowed)
         # Django's own look keeps a filter by a person from reaching into that person's row.
         return is_filter and super().lookup_allowed(lookup, value, request)
