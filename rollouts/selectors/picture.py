@@ -18,6 +18,8 @@ from rollouts.selectors.tree import CliqueNode, GroupNode, GroupReplicaNode, Pod
 
 # With more replicas than this each is a small tile without headings; details are a step away.
 MOST_AT_LENGTH: Final = 12
+# Cells that fit into a tile.
+_TILES: Final[Mapping[str, int]] = {"narrow": 3, "middle": 9}
 # Of a name that says who of a group speaks for it.
 _LEADER: Final = "leader"
 
@@ -121,6 +123,12 @@ class ReplicaPicture:
     groups: tuple[GroupPart, ...]
 
     @property
+    def places(self) -> int:
+        """How many cells it has."""
+        boxes = (len(box.cells) for part in self.groups for box in part.boxes)
+        return sum(len(part.cells) for part in self.cliques) + sum(boxes)
+
+    @property
     def sentence(self) -> str:
         """How its pods are."""
         if self.standing is Standing.ABSENT:
@@ -153,6 +161,12 @@ class Picture:
     is_dense: bool
     replicas: tuple[ReplicaPicture, ...]
     strangers: tuple[tuple[str, str], ...]  # names of what has no place, and why
+
+    @property
+    def tile(self) -> str:
+        """How wide a tile has to be: narrow, middle or wide."""
+        most = max((replica.places for replica in self.replicas), default=0)
+        return next((name for name, places in _TILES.items() if most <= places), "wide")
 
 
 def draw(tree: WorkloadTree, workload: Workload | None) -> Picture:

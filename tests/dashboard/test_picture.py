@@ -164,6 +164,7 @@ def test_surge_is_marked_and_counted_apart(row: models.Cluster) -> None:
 def test_many_replicas_become_tiles(row: models.Cluster) -> None:
     fleet.store_parts(row, fleet.big_workload(pods=400))
     assert picture_of("big").is_dense
+    assert picture_of("big").tile == "wide"
     fleet.store_parts(row, chat(replicas=2))
     assert not picture_of("chat").is_dense
 
