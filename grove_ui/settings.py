@@ -167,7 +167,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["rollouts.api.access.MaySee"],
     "DEFAULT_THROTTLE_CLASSES": ["rollouts.api.throttling.CallerThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rollouts.api.rendering.OrjsonRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["rollouts.api.parsers.StrictJSONParser"],
     "DEFAULT_METADATA_CLASS": None,
     "EXCEPTION_HANDLER": "rollouts.api.problems.handle",
     "URL_FORMAT_OVERRIDE": None,

@@ -1,6 +1,6 @@
 """/me/: who you are and what you may. /tokens/: the tokens by which your programs call."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
@@ -109,7 +109,7 @@ class TokensView(APIView):
     def post(self, request: Request) -> Response:
         """Make a token for yourself. Its text is in this answer and never to be had again.
 
-        A token that is made with another one expires no later than that; one that only reads makes none.
+        A token that is made with another one ends with that, at the latest; one that only reads makes none.
         """
         wish = TokenBody(data=request.data)
         wish.is_valid(raise_exception=True)
@@ -119,7 +119,7 @@ class TokensView(APIView):
             values["name"],
             values.get("expires_at", timezone.now() + timedelta(days=DAYS_TO_LIVE)),
             read_only=values["read_only"],
-            at_latest=_end_of_shown_token(request),
+            made_with=request.auth if isinstance(request.auth, ApiToken) else None,
         )
         answer = {**TokenAnswer(made.token).data, "token": made.text}
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
@@ -138,7 +138,10 @@ class TokenView(APIView):
         responses={204: OpenApiResponse(description="It opens nothing any more.")},
     )
     def delete(self, request: Request, number: int) -> Response:
-        """End a token at once. It stays in the list; revoking it again does nothing."""
+        """End a token at once, and those that were made with it.
+
+        They stay in the list; revoking one again does nothing.
+        """
         token_revoke(caller_of(request, Via.API), number)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -172,7 +175,3 @@ def _holds(command: Command, held: set[str]) -> bool:
 
 def _own_tokens(request: Request) -> QuerySet[ApiToken]:
     return ApiToken.objects.filter(user=request.user.pk)
-
-
-def _end_of_shown_token(request: Request) -> datetime | None:
-    return request.auth.expires_at if isinstance(request.auth, ApiToken) else None

@@ -1,6 +1,6 @@
 """The audit by HTTP: who commanded what, filtered and paged, for all or for one workload, and all of it as CSV."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.http import HttpResponse, StreamingHttpResponse
@@ -145,7 +145,8 @@ def _read_moment(request: Request, query: Query, name: str) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(text.replace(" ", "+"))
-    except ValueError:
+        moment.astimezone(UTC)  # as databases keep it; at the ends of the calendar there is no such moment
+    except (ValueError, OverflowError):
         moment = None
     if moment is None or moment.tzinfo is None:
         raise BadQuery(Flaw(name, "WrongType", f"{name} must be a moment like 2026-01-31T12:00:00Z."))

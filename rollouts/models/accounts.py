@@ -36,6 +36,8 @@ class ApiToken(models.Model):
     prefix = models.CharField(max_length=PREFIX_LENGTH)  # its first letters, to tell it from others; no secret
     digest = models.CharField(max_length=DIGEST_LENGTH, unique=True)
     read_only = models.BooleanField(default=False)
+    # The token that was shown to make it, with which it ends; None: its owner was signed in.
+    made_with = models.ForeignKey("self", on_delete=models.CASCADE, null=True, blank=True, related_name="+")
     # Named by the setting GROVE_ADMIN_TOKEN, and replaced or revoked when that says otherwise.
     is_from_settings = models.BooleanField(default=False)
     created = models.DateTimeField(auto_now_add=True)

@@ -68,7 +68,9 @@ def _ensure_token(user: User, text: str | None) -> None:
     digest = digest_of(text) if text else ""
     with transaction.atomic():
         known = ApiToken.objects.filter(is_from_settings=True, revoked_at=None)
-        if known.exclude(user=user, digest=digest).update(revoked_at=now):
+        former = list(known.exclude(user=user, digest=digest).values_list("pk", flat=True))
+        if known.filter(pk__in=former).update(revoked_at=now):
+            _revoke_made_with(former)
             _record_start(user, f"Revoked the token of an earlier {_SETTING}.")
         if text is None or known.filter(user=user, digest=digest).exists():
             return
@@ -109,15 +111,15 @@ def token_create(
     expires_at: datetime | None,
     *,
     read_only: bool = False,
-    at_latest: datetime | None = None,
+    made_with: ApiToken | None = None,
 ) -> NewToken:
-    """Make a token for the caller. None: it never expires, unless the token that they show does (`at_latest`)."""
+    """Make a token for the caller. None: it never expires, unless the token that they show does (`made_with`)."""
     with deed(caller, Command.CREATE_TOKEN, Place(name=caller.name)) as it:
         user = _account_of(caller)
         _check_token(user, name, expires_at)
-        if at_latest is not None:
+        if made_with is not None and made_with.expires_at is not None:
             # Otherwise somebody who found a token could keep what it opens for longer than its owner meant.
-            expires_at = min(expires_at or at_latest, at_latest)
+            expires_at = min(expires_at or made_with.expires_at, made_with.expires_at)
         text = make_secret()
         with transaction.atomic():
             token = ApiToken.objects.create(
@@ -127,20 +129,43 @@ def token_create(
                 digest=digest_of(text),
                 expires_at=expires_at,
                 read_only=read_only,
+                made_with=made_with,
             )
+            if made_with is not None and not _hold_valid(made_with):
+                raise NotAllowed("The token that you show was revoked just now.")
             it.done(after=_shown(token))
     return NewToken(token, text)
 
 
 def token_revoke(caller: Caller, number: int) -> None:
-    """End a token of the caller's, or anybody's for those who may change accounts. Revoking it again does nothing."""
+    """End a token of the caller's, or anybody's for those who may change accounts, with those that were made with it.
+
+    Revoking it again does nothing.
+    """
     with deed(caller, Command.REVOKE_TOKEN, Place(name=caller.name)) as it:
         token = ApiToken.objects.select_related("user").filter(pk=number).first()
         if token is None or (token.user != caller.user and not _may_change_accounts(caller)):
             raise NotThere(f"You have no token with the number {number}.")
         with transaction.atomic():
             if ApiToken.objects.filter(pk=number, revoked_at=None).update(revoked_at=timezone.now()):
-                it.done(before=_shown(token), detail=f"Token of {token.user.get_username()}.")
+                others = _revoke_made_with([number])
+                more = f" {others} made with it ended, too." if others else ""
+                it.done(before=_shown(token), detail=f"Token of {token.user.get_username()}.{more}")
+
+
+def _revoke_made_with(tokens: Collection[int]) -> int:
+    """Revoke what was made with tokens, and with that in turn; return how many that were."""
+    count = 0
+    while tokens:
+        made = ApiToken.objects.filter(made_with__in=tokens)
+        count += made.filter(revoked_at=None).update(revoked_at=timezone.now())
+        tokens = list(made.values_list("pk", flat=True))
+    return count
+
+
+def _hold_valid(token: ApiToken) -> bool:
+    """Say whether a token is not revoked, and let nobody revoke it before the transaction ends."""
+    return ApiToken.objects.select_for_update().filter(pk=token.pk, revoked_at=None).first() is not None
 
 
 def _check_token(user: User, name: str, expires_at: datetime | None) -> None:

@@ -172,6 +172,30 @@ def test_a_revoked_token_opens_nothing_and_stays_in_the_list(ana: User) -> None:
     assert client.get("/api/v1/tokens/").json()[0]["revoked_at"] is not None
 
 
+def make_with(text: str, name: str = "made with another") -> str:
+    """Make a token with a token, and return its text."""
+    response = bearing(text).post("/api/v1/tokens/", {"name": name, "expires_at": None}, JSON)
+    made: str = response.json()["token"]
+    return made
+
+
+def test_a_revoked_token_takes_those_along_that_were_made_with_it(ana: User) -> None:
+    (_, other), (first, text) = give_token(ana), give_token(ana)
+    made, kept = make_with(text), make_with(other)
+    made_in_turn = make_with(made)
+    assert bearing(other).delete(f"/api/v1/tokens/{first.pk}/").status_code == 204
+    assert [answers(one) for one in (text, made, made_in_turn)] == [401, 401, 401]
+    assert [answers(one) for one in (other, kept)] == [200, 200]
+    entry = AuditEntry.objects.get(command="revoke_token")
+    assert entry.detail == "Token of ana. 2 made with it ended, too."
+
+
+def test_a_body_that_nests_without_end_is_refused(ana: User) -> None:
+    _, text = give_token(ana)
+    for body in ('{"name":' * 100_000, "[" * 100_000):
+        assert bearing(text).post("/api/v1/tokens/", body, JSON).status_code == 400
+
+
 def test_somebody_elses_token_is_as_if_it_were_not_there(ana: User, make_person: MakePerson) -> None:
     token, text = give_token(ana)
     theirs = bearing(give_token(make_person("bea", "operator"))[1])
@@ -239,6 +263,15 @@ def test_another_first_account_takes_the_token_over() -> None:
     account_ensure_first("admin", "given password", FIRST)
     account_ensure_first("root", "given password", FIRST)
     assert bearing(FIRST).get("/api/v1/me/").json()["username"] == "root"
+
+
+def test_what_was_made_with_the_token_of_the_settings_ends_with_it() -> None:
+    account_ensure_first("admin", "given password", FIRST)
+    made = make_with(FIRST)
+    account_ensure_first("admin", "given password", FIRST)
+    assert answers(made) == 200
+    account_ensure_first("admin", "given password", SECOND)
+    assert answers(made) == 401
 
 
 def test_starting_again_with_the_same_token_changes_nothing() -> None:

@@ -176,7 +176,11 @@ def test_the_audit_is_filtered_and_joins_what_belongs_together(send: Callable[..
     (entry,) = send("GET", "/api/v1/audit/?actor=ada").json()["results"]
     assert (entry["before"], entry["after"]) == (1, 2)
     assert [one["actor"] for one in send("GET", "/api/v1/workloads/c/n/w/audit/").json()["results"]] == ["olga"]
-    for query in ("since=yesterday", "until=2026-01-01T00:00:00", "command=fly", "result=Fine", "who=ada"):
+    ends_of_time = ("since=0001-01-01T00:00:00%2B14:00", "until=9999-12-31T23:59:59-14:00")
+    for query in (
+        *ends_of_time,
+        *("since=yesterday", "until=2026-01-01T00:00:00", "command=fly", "result=Fine", "who=ada"),
+    ):
         assert send("GET", f"/api/v1/audit/?{query}").status_code == 400
 
 
