@@ -1,5 +1,7 @@
 """Tokens, grants and single sign-on; calls that may be repeated; beginnings and outcomes in the audit."""
 
+from typing import Any
+
 import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
@@ -19,12 +21,12 @@ _ALLOW = """
 """
 
 
-def refuse_changes(_apps, schema_editor):
+def refuse_changes(_apps: Any, schema_editor: Any) -> None:
     if schema_editor.connection.vendor == "postgresql":
         schema_editor.execute(_REFUSE)
 
 
-def allow_changes(_apps, schema_editor):
+def allow_changes(_apps: Any, schema_editor: Any) -> None:
     if schema_editor.connection.vendor == "postgresql":
         schema_editor.execute(_ALLOW)
 
