@@ -10,7 +10,7 @@ The invariant: reading takes time and memory in proportion to what was sent, how
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any, Final, Never
 
@@ -176,11 +176,20 @@ def _unreadable(why: str) -> exceptions.ParseError:
 
 def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     obj = dict(pairs)
-    if len(obj) < len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+    twice = _find_twice([name for name, _ in pairs])
+    if twice is not None:
         raise ValueError(f"the name {twice[:100]!r} is written twice in one object")
     return obj
+
+
+def _find_twice(names: Iterable[str]) -> str | None:
+    """Return the first name that was there before."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def _no_number(name: str) -> Never:
@@ -208,9 +217,7 @@ class _Loader(yaml.CSafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         if isinstance(node, yaml.MappingNode):
             names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-            twice = (
-                next((name for name in names if names.count(name) > 1), None) if len({*names}) < len(names) else None
-            )
+            twice = _find_twice(names)
             if twice is not None:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the name {twice[:100]!r} is written twice in one object", node.start_mark

@@ -203,6 +203,17 @@ def test_values_that_json_has_not_are_refused_with_their_field(api: Api, text: s
     assert answer.fields == [field]
 
 
+def test_a_name_twice_among_many_is_found_in_one_look() -> None:
+    # Comparing each with each would take minutes here, and be ended by the time limit of the tests.
+    names = [f"n{number}" for number in range(50_000)]
+    for text in (
+        "\n".join(f"{name}: 1" for name in (*names, names[-1])),
+        "{" + ",".join(f'"{name}":1' for name in (*names, names[-1])) + "}",
+    ):
+        with pytest.raises(ParseError, match="'n49999' is written twice"):
+            parse_yaml(text.encode())
+
+
 def test_yaml_is_read_as_programs_of_kubernetes_read_it() -> None:
     text = "{a: 2001-01-01, b: 1:30, c: 0644, d: yes, e: 1.5, f: &f {x: 1}, g: {<<: *f, y: 2}, h: 0x1F, i: -7, j: '1'}"
     plain = {"a": "2001-01-01", "b": "1:30", "c": 420, "d": True, "e": 1.5, "h": 31, "i": -7, "j": "1"}
