@@ -64,7 +64,8 @@ class Row:
 
 
 def _pods(scene: Scene) -> dict[str, Any]:
-    pod = next(pod["metadata"] for pod in scene.pods() if "frontend" in pod["metadata"]["name"])
+    outdated_first = sorted(scene.pods(), key=lambda pod: "frontend" not in pod["metadata"]["name"])
+    pod = outdated_first[0]["metadata"]
     return {"pods": [{"name": pod["name"], "uid": pod["uid"]}]}
 
 
