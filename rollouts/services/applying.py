@@ -7,16 +7,25 @@ takes it over. What our own commands have written is no such conflict: it was wr
 The cluster is asked twice. First without effect: that tells what the workload would be, which the rules of the engine
 look at and the audit keeps; then in earnest, for the very object and state that was read. Writes of a status change
 that state too, so the second call is repeated on what is there then, as long as nobody has written what people write.
+
+An API server cannot be told that what is applied must not be there yet. So manifests are applied to one workload one
+after the other: of two that would create it, the second finds it there.
 """
 
+import contextlib
 import re
+from collections.abc import Iterator
 from typing import Any, Final
+
+from redis import RedisError
+from redis.lock import Lock
 
 from rollouts.audit import Caller, Deed, deed
 from rollouts.cluster import Conflict, NotFound, Obj, Unavailable
 from rollouts.cluster.client import FIELD_MANAGER
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.commands import Command, Place
+from rollouts.connections import redis_client
 from rollouts.engine.findings import Code, Finding, Report
 from rollouts.engine.validation import validate_create, validate_update
 from rollouts.masking import unmask_manifest
@@ -28,6 +37,9 @@ from rollouts.versions import version_of
 # What of metadata people write; the rest is the API server's, and comes along when what was read is sent back.
 _WRITTEN: Final = ("labels", "annotations", "finalizers", "ownerReferences")
 _NOTHING: Final[Obj] = {"metadata": {}}
+# Longer than applying takes; so long a workload is held by a process that was killed meanwhile.
+_SECONDS_HELD: Final = 60
+_SECONDS_TO_WAIT: Final = 10
 _HOLDER: Final = re.compile(r'conflict with "([^"]*)"')
 
 
@@ -46,7 +58,28 @@ def workload_apply(
         wanted = _prepare(manifest, place)
         site = open_site(place)
         application = _Application(site, wanted, force=force, must_be_new=must_be_new)
-        return application.carry_out(it, expected or _version_named(manifest), dry_run=dry_run)
+        with contextlib.nullcontext() if dry_run else _one_after_the_other(place):
+            return application.carry_out(it, expected or _version_named(manifest), dry_run=dry_run)
+
+
+@contextlib.contextmanager
+def _one_after_the_other(place: Place) -> Iterator[None]:
+    """Wait for others of this installation who apply to the same workload; without Redis nobody waits."""
+    lock = redis_client().lock(f"grove:apply:{place.key}", timeout=_SECONDS_HELD, blocking_timeout=_SECONDS_TO_WAIT)
+    if not _acquire(lock):
+        raise Contradiction(f"Somebody else applies a manifest to {place.name} just now; try again.")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(RedisError):  # it may have run out, or Redis be away
+            lock.release()
+
+
+def _acquire(lock: Lock) -> bool:
+    try:
+        return bool(lock.acquire())
+    except RedisError:
+        return True
 
 
 def preview_apply(site: Site, manifest: Any) -> tuple[Obj | None, Obj]:

@@ -1,9 +1,12 @@
 """Manifests applied: fields of ours and of others, what was hidden, what is new, and lost races."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.db import connections
+from redis import Redis
 
 from rollouts.audit import Caller
 from rollouts.cluster import NotFound, Obj
@@ -167,6 +170,32 @@ def test_what_our_own_commands_wrote_is_no_conflict(stage: Stage, caller: Caller
 
 
 # ---- races
+
+
+@pytest.mark.parametrize("must_be_new", [True, False])
+def test_of_many_who_create_it_at_once_one_does(
+    stage: Stage, caller: Caller, place: Place, must_be_new: bool, redis: Redis
+) -> None:
+    def create(number: int) -> bool | None:
+        wanted = manifest({"metadata.name": "fresh", "metadata.annotations": {"example.com/by": str(number)}})
+        try:
+            return workload_apply(caller, place, wanted, must_be_new=must_be_new).is_new
+        except RaceLost:
+            return None
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as people:
+        outcomes = [*people.map(create, range(4))]
+    assert sorted(outcomes, key=str) == ([None] * 3 if must_be_new else [False] * 3) + [True]
+
+
+def test_who_finds_it_held_is_told_so(
+    stage: Stage, caller: Caller, place: Place, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applying, "_SECONDS_TO_WAIT", 0.1)
+    with redis.lock(f"grove:apply:{place.key}", timeout=60), pytest.raises(Contradiction, match="just now"):
+        workload_apply(caller, place, manifest({"metadata.name": "fresh"}))
 
 
 def test_it_must_be_new_when_the_caller_says_so(stage: Stage, caller: Caller, place: Place) -> None:
