@@ -34,6 +34,7 @@ from rollouts.selectors.rollouts import (
 
 _OUTCOMES = (UNDER_WAY, *Rollout.Outcome.values)
 _LARGEST_NUMBER = 999_999_999
+_TIMELINE = page_of(shape_of(TimelineEntry), "TimelinePage")
 
 
 class RolloutsView(APIView):
@@ -74,7 +75,7 @@ class WorkloadTimelineView(APIView):
         summary="The timeline of a workload",
         tags=["history"],
         parameters=PAGING,
-        responses=page_of(shape_of(TimelineEntry), "TimelinePage"),
+        responses=_TIMELINE,
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """List what happened in all rollouts of a workload, the newest first."""
@@ -92,7 +93,7 @@ class TimelineView(APIView):
         summary="The timeline of a rollout",
         tags=["history"],
         parameters=PAGING,
-        responses=page_of(shape_of(TimelineEntry), "TimelinePage"),
+        responses=_TIMELINE,
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str, rollout: int) -> HttpResponse:
         """List what happened in a rollout, in its order."""
