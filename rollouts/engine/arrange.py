@@ -10,11 +10,12 @@ builds anew where an old pod still runs.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Set
+from functools import partial
 
 from rollouts.engine.observed import Clique, Gang, Group, Observed, Pod, Service
-from rollouts.engine.quiet import is_quiet
+from rollouts.engine.quiet import is_quiet, is_settled
 from rollouts.engine.shape import Found, Shape
-from rollouts.engine.views import ENDED, Complete, Replica, Tree
+from rollouts.engine.views import ENDED, Complete, Replica, Replicas, Tree
 
 Stranger = tuple[str, str]
 """The name of an object, and why it fits nowhere."""
@@ -78,7 +79,8 @@ def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> 
 
     All there is to say about a replica is said while it is at hand: to come back to each of thousands takes longer.
     """
-    replicas: dict[int, Replica] = {}
+    replicas: dict[int, Replica | None] = {}
+    settled: set[int] = set()
     unavailable: list[int] = []
     outdated: list[int] = []
     incomplete: list[int] = []
@@ -87,6 +89,10 @@ def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> 
     frameless: list[int] = []
     restless: list[int] = []
     for index in sorted(found.indices):
+        if is_settled(shape, index, found):
+            replicas[index] = None
+            settled.add(index)
+            continue
         replicas[index] = replica = shape.replica(index, found)
         if not replica.is_available:
             unavailable.append(index)
@@ -102,10 +108,11 @@ def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> 
             frameless.append(index)
         if not is_quiet(shape, replica):
             restless.append(index)
+    known = Replicas(replicas, partial(shape.replica, found=found))
     return Tree(
-        replicas=replicas,
+        replicas=known,
         strangers=strangers,
-        complete=Complete(replicas, shape.workload.replicas),
+        complete=Complete(known, shape.workload.replicas, settled, shape.name_cliques),
         unavailable=frozenset(unavailable),
         outdated=frozenset(outdated),
         incomplete=frozenset(incomplete),

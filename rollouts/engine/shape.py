@@ -109,6 +109,10 @@ class Shape:
                 return Place(int(match[1]), group, int(inner[1]), clique)
         return None
 
+    def name_cliques(self, index: int) -> list[str]:
+        """Return the names of the PodCliques in no scaling group of a replica of the set."""
+        return [f"{self.prefixes[index]}-{template.name}" for template in self.standalone]
+
     # Views of what is found, and of what is not there yet.
 
     def replica(self, index: int, found: Found = NOTHING) -> Replica:

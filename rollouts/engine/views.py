@@ -10,7 +10,7 @@ workload of a thousand pods costs little more than looking at each pod.
                     the PodCliques of its groups, and by PodCliques in no group while anything is in it
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import takewhile
 from typing import Final
@@ -22,6 +22,8 @@ from rollouts.engine.workload import CliqueTemplate, GroupTemplate
 
 ENDED = frozenset({"Failed", "Succeeded"})
 """Phases of pods that will never serve again."""
+
+_NONE: Final[frozenset[int]] = frozenset()
 
 
 @value
@@ -251,23 +253,69 @@ def _has_contents(cliques: Iterable[CliqueView], groups: Iterable[GroupView]) ->
     )
 
 
+class Replicas(Mapping[int, Replica]):
+    """Replicas of the set by index, in its order; those that are settled are put together only when one is asked for.
+
+    A settled replica has no scaling groups, and all its cliques are complete.
+    """
+
+    def __init__(self, built: dict[int, Replica | None], build: Callable[[int], Replica]) -> None:
+        """Take the replicas, None for each that is settled, and what puts such a one together."""
+        self._built = built
+        self._build = build
+
+    def __getitem__(self, index: int) -> Replica:
+        """Return a replica."""
+        replica = self._built[index]
+        if replica is None:
+            replica = self._built[index] = self._build(index)
+        return replica
+
+    def __iter__(self) -> Iterator[int]:
+        """Go through the indices."""
+        return iter(self._built)
+
+    def __reversed__(self) -> Iterator[int]:
+        """Go through the indices from the highest."""
+        return reversed(self._built)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._built)
+
+
 class Complete:
     """The names of the complete components of the wanted replicas; listed when somebody asks, and only once."""
 
-    def __init__(self, replicas: Mapping[int, Replica], wanted: int) -> None:
-        """Take replicas of the set in the order in which their components are to be listed."""
+    def __init__(
+        self,
+        replicas: Mapping[int, Replica],
+        wanted: int,
+        settled: Set[int] = _NONE,
+        name_cliques: Callable[[int], list[str]] = lambda _: [],
+    ) -> None:
+        """Take replicas of the set in order; of those that are settled the names of the cliques are all there is."""
         self._replicas = replicas
         self._wanted = wanted
+        self._settled = settled
+        self._name_cliques = name_cliques
 
     @cached_property
     def cliques(self) -> list[str]:
         """The PodCliques in no scaling group."""
-        return [view.name for replica in self._originals() for view in replica.cliques if view.is_complete]
+        names: list[str] = []
+        for index in self._originals():
+            if index in self._settled:
+                names += self._name_cliques(index)
+            else:
+                names += [view.name for view in self._replicas[index].cliques if view.is_complete]
+        return names
 
     @cached_property
     def groups(self) -> list[str]:
         """The PodCliqueScalingGroups."""
-        return [view.name for replica in self._originals() for view in replica.groups if view.is_complete]
+        unsettled = (self._replicas[index] for index in self._originals() if index not in self._settled)
+        return [view.name for replica in unsettled for view in replica.groups if view.is_complete]
 
     def __eq__(self, other: object) -> bool:
         """Whether the same components are complete."""
@@ -275,18 +323,15 @@ class Complete:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _originals(self) -> Iterator[Replica]:
-        return (replica for index, replica in self._replicas.items() if index < self._wanted)
-
-
-_NONE: Final[frozenset[int]] = frozenset()
+    def _originals(self) -> Iterator[int]:
+        return (index for index in self._replicas if index < self._wanted)
 
 
 @value
 class Tree:
     """Everything there is of a workload, in its place."""
 
-    replicas: dict[int, Replica]  # those of which anything exists, by index and in its order
+    replicas: dict[int, Replica] | Replicas  # those of which anything exists, by index and in its order
     strangers: tuple[tuple[str, str], ...]  # the name of what fits nowhere, and why
     complete: Complete  # of the wanted replicas
 

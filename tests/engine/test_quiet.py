@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollouts.engine import steps
+from rollouts.engine import arrange, steps
 from rollouts.engine.planner import plan
 from rollouts.engine.quiet import find_busy
+from rollouts.engine.shape import Found, Shape, make_shape
 from rollouts.engine.update import Update
-from rollouts.engine.views import Tree
+from rollouts.engine.views import Replica, Tree
 from rollouts.engine.workload import Strategy, Workload
 from tests.engine.chance import EVERYTHING, workloads
 from tests.engine.simulated import Cluster, clique, group, settled, workload
@@ -23,6 +24,11 @@ def assert_nothing_is_overlooked(cluster: Cluster, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patch:
         patch.setattr(steps, "find_busy", lambda tree, _: tree.replicas.keys())
         assert plan(cluster.workload, seen, cluster.world.now) == quick
+    shape = make_shape(cluster.workload)
+    tree = arrange.arrange(shape, seen)
+    with monkeypatch.context() as patch:
+        patch.setattr(arrange, "is_settled", lambda *_: False)
+        assert arrange.arrange(shape, seen) == tree
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +73,21 @@ def test_all_replicas_are_quiet_when_settled_and_most_while_one_is_updated(
     assert quiet[-1] == 5
     cluster.settle()
     assert quiet[-1] == 6
+
+
+def test_nothing_is_made_of_replicas_that_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = settled(workload(clique("a", 2), clique("b", 1), replicas=3))
+    cluster.update().settle()
+    cluster.world.set_ready(cluster.live_pods("w-1-b")[0].name, ready=False)
+    made: list[int] = []
+    make = Shape.replica
+
+    def watched(shape: Shape, index: int, found: Found) -> Replica:
+        made.append(index)
+        return make(shape, index, found)
+
+    monkeypatch.setattr(Shape, "replica", watched)
+    tree = arrange.arrange(make_shape(cluster.workload), cluster.world.observed())
+    assert tree.complete.cliques == ["w-0-a", "w-0-b", "w-1-a", "w-2-a", "w-2-b"]
+    assert made == [1]
+    assert [tree.replicas[index].is_complete for index in range(3)] == [True, False, True]
