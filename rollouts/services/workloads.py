@@ -6,6 +6,7 @@ and None for whoever does not care. A dry run asks the cluster too, and changes 
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,6 @@ from rollouts.engine.edits import Image, Unfit
 from rollouts.engine.findings import Code, Finding
 from rollouts.engine.hashing import compute_generation_hash
 from rollouts.engine.spec import Unreadable, parse_workload
-from rollouts.engine.times import render_time
 from rollouts.models import Revision
 from rollouts.refusals import NotThere
 from rollouts.services.changing import Changed, change_workload
@@ -77,10 +77,11 @@ def workload_restart(
 ) -> Changed:
     """Have all pods replaced, or those of some components, as the strategy says.
 
-    A restart that is asked for again with the same moment is the same restart.
+    A restart that is asked for again with the same moment is the same restart; two within a second are two.
     """
-    moment = render_time(timezone.now().timestamp() if at is None else at)
-    edit = partial(edits.restart, at=moment, components=components)
+    moment = timezone.now() if at is None else datetime.fromtimestamp(at, UTC)
+    stamp = moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    edit = partial(edits.restart, at=stamp, components=components)
     return change_workload(caller, Command.RESTART_WORKLOAD, place, edit, expected=expected, dry_run=dry_run)
 
 

@@ -157,6 +157,10 @@ def test_the_key_of_a_process_that_was_killed_is_free_after_a_while(api: Api, sc
     assert api.post("images/", wanted, Idempotency_Key="one").headers["Idempotent-Replayed"] == "true"
 
 
+def test_two_restarts_within_a_second_are_two(api: Api) -> None:
+    assert api.post("restart/", {}).body["version"] != api.post("restart/", {}).body["version"]
+
+
 def test_a_restart_whose_process_was_killed_is_not_done_twice(api: Api, scene: Scene) -> None:
     api.post("restart/", {}, Idempotency_Key="one")
     before = scene.stored()

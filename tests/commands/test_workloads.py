@@ -54,7 +54,7 @@ COMMANDS: dict[str, tuple[Command, dict[str, Any], dict[str, Any]]] = {
     "restart": (
         workload_restart,
         {"components": ["frontend"], "at": 0.0},
-        {"spec.template.cliques[0].annotations": {RESTARTED_AT: "1970-01-01T00:00:00Z"}},
+        {"spec.template.cliques[0].annotations": {RESTARTED_AT: "1970-01-01T00:00:00.000000Z"}},
     ),
 }
 EACH = pytest.mark.parametrize("name", COMMANDS)
