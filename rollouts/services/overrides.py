@@ -40,11 +40,14 @@ class OverrideResult:
 
 
 def override_create(caller: Caller, draft: OverrideDraft) -> OverrideResult:
-    """Put an override in force."""
+    """Put an override in force; the same one by the same author again is the one that is in force already."""
     with deed(caller, Command.CREATE_OVERRIDE, draft.place) as it:
         check = _require_sound(override_check(draft))
         row = record_of(draft, None, timezone.now())
         row.pk, row.author = None, caller.user
+        if (twin := _find_twin(row)) is not None:
+            # Whoever heard no answer sends it again; two of the same would have to be ended twice.
+            return OverrideResult(twin, check)
         with transaction.atomic():
             row.save(force_insert=True)
             it.done(after=describe(row), detail=f"Override {row.pk}: {row.reason}")
@@ -113,6 +116,15 @@ def describe(row: StrategyOverride) -> dict[str, Any]:
         "reason": row.reason,
         "expires_at": row.expires_at.isoformat() if row.expires_at else None,
     }
+
+
+def _find_twin(row: StrategyOverride) -> StrategyOverride | None:
+    """Return an override on record that says just the same."""
+    alike = StrategyOverride.objects.select_related("author").filter(
+        author=row.author, cluster=row.cluster, namespace=row.namespace, name=row.name, expires_at=row.expires_at
+    )
+    said = [getattr(row, name) for name in _SETTABLE]
+    return next((one for one in alike if [getattr(one, name) for name in _SETTABLE] == said), None)
 
 
 def _require_as_expected(seen: StrategyOverride, expected: str | None) -> None:

@@ -49,6 +49,16 @@ def test_an_override_is_put_in_force_with_its_author_and_an_entry(admin: Caller,
     assert (entry.after["id"], entry.after["strategy"]) == (row.pk, {"type": "OnDelete"})
 
 
+def test_the_same_override_again_is_the_one_that_is_in_force(admin: Caller, add_workload: AddWorkload) -> None:
+    add_workload()
+    wanted = draft(namespace="web")
+    first, again = override_create(admin, wanted).override, override_create(admin, wanted).override
+    other = override_create(admin, replace(wanted, reason="another reason")).override
+    assert first.pk == again.pk != other.pk
+    override_end(admin, first.pk)
+    assert override_create(admin, wanted).override.pk not in (first.pk, other.pk)
+
+
 def test_workloads_that_it_hits_are_woken_and_pages_are_told(
     admin: Caller, add_workload: AddWorkload, redis: Redis
 ) -> None:
