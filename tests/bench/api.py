@@ -6,18 +6,13 @@ through Django's models, so that the ratio can be compared between machines. The
 else SQLite; what PostgreSQL does itself is not counted.
 """
 
-import os
 import sys
-import tempfile
 import tracemalloc
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import django
-
+from tests.bench.ground import empty_installation
 from tests.mirror.bench import best
-from tests.redis_process import running_redis
 
 ROWS = 1000
 VIEWERS = 200
@@ -25,21 +20,9 @@ VIEWERS = 200
 
 def main() -> None:
     """Measure and print."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        running_redis(Path(folder) / "r.sock", Path(folder) / "redis") as redis,
-    ):
-        os.environ |= {"DATA_DIR": folder, "REDIS_URL": redis.url, "DJANGO_SETTINGS_MODULE": "grove_ui.settings"}
-        os.environ |= {"API_RATE": "off", "ALLOWED_HOSTS": "testserver"}
-        django.setup()
-        from django.test.utils import setup_databases, teardown_databases
-
-        databases = setup_databases(verbosity=0, interactive=False)
-        try:
-            for what, figure in measure():
-                sys.stdout.write(f"{what:<70}{figure:>12}\n")
-        finally:
-            teardown_databases(databases, verbosity=0)
+    with empty_installation():
+        for what, figure in measure():
+            sys.stdout.write(f"{what:<70}{figure:>12}\n")
 
 
 def measure() -> Iterator[tuple[str, str]]:

@@ -6,18 +6,13 @@ the change feed tells everybody of the same change: it is rendered once for all 
 """
 
 import gzip
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import django
-
+from tests.bench.ground import empty_installation
 from tests.mirror.bench import best
-from tests.redis_process import running_redis
 
 ROWS = 1000
 VIEWERS = 200
@@ -34,23 +29,9 @@ PAGES = (
 
 def main() -> None:
     """Measure and print."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        running_redis(Path(folder) / "r.sock", Path(folder) / "redis") as redis,
-    ):
-        os.environ |= {"DATA_DIR": folder, "REDIS_URL": redis.url, "DJANGO_SETTINGS_MODULE": "grove_ui.settings"}
-        os.environ |= {"API_RATE": "off", "ALLOWED_HOSTS": "testserver"}
-        django.setup()
-        from django.core.management import call_command
-        from django.test.utils import setup_databases, teardown_databases
-
-        call_command("collectstatic", verbosity=0, interactive=False)
-        databases = setup_databases(verbosity=0, interactive=False)
-        try:
-            for what, figure in measure():
-                sys.stdout.write(f"{what:<64}{figure:>24}\n")
-        finally:
-            teardown_databases(databases, verbosity=0)
+    with empty_installation():
+        for what, figure in measure():
+            sys.stdout.write(f"{what:<64}{figure:>24}\n")
 
 
 def measure() -> Iterator[tuple[str, str]]:
