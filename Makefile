@@ -56,6 +56,7 @@ bench: $(TOOLS) ## Measure, and print figures and ratios
 	@$(BIN)/python -m tests.engine.bench
 	@$(BIN)/python -m tests.mirror.bench
 	@$(BIN)/python -m tests.bench.api
+	@$(BIN)/python -m tests.bench.pages
 	@$(BIN)/python -m tests.bench
 
 lock: ## Resolve requirements*.in into the pinned requirements*.txt
