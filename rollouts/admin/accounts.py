@@ -124,6 +124,11 @@ class UserAdmin(DjangoUserAdmin, RecordedTable):  # type: ignore[type-arg, misc]
         """Leave superusers to superusers, and nobody deletes themselves."""
         return super().has_delete_permission(request, obj) and _is_reach_of(request, obj) and obj != request.user
 
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Let tokens, grants and calls go with their account: by themselves they are kept, which is not in its way."""
+        shown, counts, missing, protected = super().get_deleted_objects(objs, request)
+        return shown, counts, missing & {self.opts.verbose_name}, protected
+
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002 (Django's name)
         """Set somebody's password, and put that on record."""
         with transaction.atomic():

@@ -66,6 +66,7 @@ def test_setting_a_password_is_on_record_without_it(ada: Client) -> None:
 
 def test_deleting_an_account_is_on_record(ada: Client) -> None:
     olga = User.objects.create_user("olga")
+    ApiToken.objects.create(user=olga, name="laptop", prefix="grove_", digest="1")
     assert ada.post(f"/admin/rollouts/user/{olga.pk}/delete/", {"post": "yes"}).status_code == 302
     assert not User.objects.filter(username="olga").exists()
     assert _last().before is not None
@@ -86,6 +87,8 @@ def test_only_superusers_touch_superusers(ada: Client, sign_in: SignIn) -> None:
     root = User.objects.create_superuser("root")
     paths = [f"/admin/rollouts/user/{root.pk}/{page}/" for page in ("change", "password", "delete")]
     assert [ada.post(path, {}).status_code for path in paths] == [403, 403, 403]
+    ada.post("/admin/rollouts/user/", {"action": "delete_selected", "_selected_action": [str(root.pk)], "post": "yes"})
+    assert User.objects.filter(pk=root.pk).exists()
     other = sign_in("boss", "", is_staff=True, is_superuser=True)
     assert other.post(paths[0], _user_form("root", is_superuser="on", is_staff="on")).status_code == 302
     olga = User.objects.create_user("olga")
