@@ -9,7 +9,7 @@ builds anew where an old pod still runs.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Set
 from functools import partial
 
 from rollouts.engine.observed import Clique, Gang, Group, Observed, Pod, Service
@@ -34,7 +34,7 @@ def arrange(shape: Shape, observed: Observed) -> Tree:
     return _build_tree(shape, found, tuple(sorted(strangers)))
 
 
-def rearrange(tree: Tree, part: Tree, touched: Set[int]) -> Tree:
+def rearrange(shape: Shape, tree: Tree, part: Tree, touched: Set[int]) -> Tree:
     """Return a tree in which the replicas that were touched are as in the part, or gone if they are not in it."""
     replicas = {**tree.replicas, **part.replicas}
     for index in touched - part.replicas.keys():
@@ -44,7 +44,7 @@ def rearrange(tree: Tree, part: Tree, touched: Set[int]) -> Tree:
     return Tree(
         replicas=replicas,
         strangers=tree.strangers,
-        complete=tree.complete if _is_as_complete(tree, part, touched) else tree.complete.renew(replicas, touched),
+        complete=tree.complete if _is_as_complete(tree, part, touched) else Complete(replicas, shape.workload.replicas),
         unavailable=_renew(tree.unavailable, part.unavailable, touched),
         outdated=_renew(tree.outdated, part.outdated, touched),
         incomplete=_renew(tree.incomplete, part.incomplete, touched),
@@ -52,7 +52,6 @@ def rearrange(tree: Tree, part: Tree, touched: Set[int]) -> Tree:
         begun=_renew(tree.begun, part.begun, touched),
         frameless=_renew(tree.frameless, part.frameless, touched),
         restless=_renew(tree.restless, part.restless, touched),
-        unplaced=_renew(tree.unplaced, part.unplaced, touched),
     )
 
 
@@ -121,13 +120,7 @@ def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> 
         begun=frozenset(begun),
         frameless=frozenset(frameless),
         restless=frozenset(restless),
-        unplaced=_find_unplaced(replicas),
     )
-
-
-def _find_unplaced(replicas: Mapping[int, Replica | None]) -> frozenset[int]:
-    """Return the replicas that are not settled and have no pod with a node."""
-    return frozenset([index for index, one in replicas.items() if one is not None and not one.is_anything_scheduled])
 
 
 # Each puts what belongs to the workload among what is found, and yields the rest.

@@ -49,5 +49,5 @@ class Sight:
 
     def _look_at(self, touched: Set[int]) -> None:
         part = arrange(self.shape, self._world.observed_replicas(touched))
-        self._tree = rearrange(self._tree, part, touched)
+        self._tree = rearrange(self.shape, self._tree, part, touched)
         self._changed.update(touched)

@@ -6,11 +6,12 @@ forgets all progress (DESIGN 6.7); a selected replica stays selected until it is
 meanwhile.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
 from rollouts.engine.shape import Shape
+from rollouts.engine.units import compute_replica_order
 from rollouts.engine.values import value
 from rollouts.engine.views import Replica, Tree
 from rollouts.engine.workload import Strategy
@@ -118,17 +119,12 @@ def _select(shape: Shape, tree: Tree, former: Progress) -> tuple[int | None, tup
     candidates = (due & down) or begun or due | ((tree.outdated & tree.incomplete) - beyond)
     if not candidates:
         return None, ()
-    first = _first(candidates & begun or candidates, tree, missing)
+    replicas = [tree.replicas.get(index) or shape.replica(index) for index in candidates & begun or candidates]
+    first = min(replicas, key=compute_replica_order).index
     if first in down:
         return first, ()
     held_by = tuple(sorted(down - due))
     return (None if held_by and first not in begun else first), held_by
-
-
-def _first(candidates: Set[int], tree: Tree, missing: Set[int]) -> int:
-    """Return who is first in the order of replicas (`order`), told from what stands out: hundreds may be candidates."""
-    unplaced = candidates & (tree.unplaced | missing)
-    return min(unplaced or candidates & tree.unavailable or candidates)
 
 
 def _is_due(replica: Replica, shape: Shape) -> bool:

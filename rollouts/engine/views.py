@@ -10,9 +10,9 @@ workload of a thousand pods costs little more than looking at each pod.
                     the PodCliques of its groups, and by PodCliques in no group while anything is in it
 """
 
-from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
-from itertools import chain, takewhile
+from itertools import takewhile
 from typing import Final
 
 from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
@@ -283,10 +283,6 @@ class Replicas(Mapping[int, Replica]):
         """Return how many there are."""
         return len(self._built)
 
-    def keys(self) -> KeysView[int]:
-        """Return the indices as a set."""
-        return self._built.keys()
-
 
 class Complete:
     """The names of the complete components of the wanted replicas; listed when somebody asks, and only once."""
@@ -304,40 +300,22 @@ class Complete:
         self._settled = settled
         self._name_cliques = name_cliques
 
-    def renew(self, replicas: Mapping[int, Replica], touched: Set[int]) -> "Complete":
-        """Return the names once replicas that were touched have changed, all others being the same."""
-        renewed = Complete(replicas, self._wanted)
-        if touched <= self._of_cliques.keys() and touched <= replicas.keys():
-            changed = [replicas[index] for index in touched]
-            renewed._of_cliques = self._of_cliques | _name_cliques(changed)
-            renewed._of_groups = self._of_groups | _name_groups(changed)
-        return renewed
-
     @cached_property
     def cliques(self) -> list[str]:
         """The PodCliques in no scaling group."""
-        return [*chain.from_iterable(self._of_cliques.values())]
+        names: list[str] = []
+        for index in self._originals():
+            if index in self._settled:
+                names += self._name_cliques(index)
+            else:
+                names += [view.name for view in self._replicas[index].cliques if view.is_complete]
+        return names
 
     @cached_property
     def groups(self) -> list[str]:
         """The PodCliqueScalingGroups."""
-        return [*chain.from_iterable(self._of_groups.values())]
-
-    @cached_property
-    def _of_cliques(self) -> dict[int, list[str]]:
-        """The names of cliques by replica, in order."""
-        found = _name_cliques(self._unsettled())
-        originals = (index for index in self._replicas if index < self._wanted)
-        return {index: found[index] if index in found else self._name_cliques(index) for index in originals}
-
-    @cached_property
-    def _of_groups(self) -> dict[int, list[str]]:
-        """The names of groups by replica, in order."""
-        return _name_groups(self._unsettled())
-
-    def _unsettled(self) -> Iterable[Replica]:
-        indices = (index for index in self._replicas if index < self._wanted and index not in self._settled)
-        return map(self._replicas.__getitem__, indices)
+        unsettled = (self._replicas[index] for index in self._originals() if index not in self._settled)
+        return [view.name for replica in unsettled for view in replica.groups if view.is_complete]
 
     def __eq__(self, other: object) -> bool:
         """Whether the same components are complete."""
@@ -345,15 +323,8 @@ class Complete:
 
     __hash__ = None  # type: ignore[assignment]
 
-
-def _name_cliques(replicas: Iterable[Replica]) -> dict[int, list[str]]:
-    """Return the names of the complete cliques in no scaling group, by replica."""
-    return {one.index: [view.name for view in one.cliques if view.is_complete] for one in replicas}
-
-
-def _name_groups(replicas: Iterable[Replica]) -> dict[int, list[str]]:
-    """Return the names of the complete scaling groups, by replica, of replicas that have any."""
-    return {one.index: [view.name for view in one.groups if view.is_complete] for one in replicas if one.groups}
+    def _originals(self) -> Iterator[int]:
+        return (index for index in self._replicas if index < self._wanted)
 
 
 @value
@@ -372,7 +343,6 @@ class Tree:
     begun: frozenset[int]
     frameless: frozenset[int]  # have no live frame
     restless: frozenset[int]  # are not quiet
-    unplaced: frozenset[int]  # have no pod with a node, nor are settled
 
     def beyond(self, wanted: int) -> frozenset[int]:
         """Return the replicas with an index beyond the wanted number."""
