@@ -29,21 +29,21 @@ ONE_REPLICA = {"spec.replicas": 1, "spec.template.podCliqueScalingGroups.0.repli
     params=[pytest.param("sandbox"), pytest.param("kube-apiserver", marks=pytest.mark.apiserver)],
 )
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """One of the two clusters, with nodes; the settings name it."""
+    """One of the two clusters, with nodes."""
     running = real_site() if request.param == "kube-apiserver" else sandbox_site(tmp_path_factory.mktemp("sandbox"))
     with running as opened:
-        environment = replace(settings.ENVIRONMENT, clusters=("kubeconfig",), kubeconfig=opened.kubeconfig)
-        with override_settings(ENVIRONMENT=environment):
-            connections._shared_cluster.cache_clear()
-            make_nodes(opened.cluster, [f"node-{number}" for number in range(4)])
-            yield opened
-        connections._shared_cluster.cache_clear()
+        make_nodes(opened.cluster, [f"node-{number}" for number in range(4)])
+        yield opened
 
 
 @pytest.fixture
-def cluster(site: Site) -> Cluster:
-    """The cluster's API."""
-    return site.cluster
+def cluster(site: Site) -> Iterator[Cluster]:
+    """The cluster's API; the settings name it, for this test alone."""
+    environment = replace(settings.ENVIRONMENT, clusters=("kubeconfig",), kubeconfig=site.kubeconfig)
+    with override_settings(ENVIRONMENT=environment):
+        connections._shared_cluster.cache_clear()
+        yield site.cluster
+    connections._shared_cluster.cache_clear()
 
 
 _numbers = itertools.count(1)
