@@ -57,6 +57,7 @@ function ask(element) {
 
 async function refresh(id, look) {
   look.timer = 0;
+  if (document.hidden) return; // everything is fetched anew when the tab is shown
   const element = document.getElementById(id);
   if (!element?.dataset.liveSrc || isOver) {
     looks.delete(id);
@@ -139,7 +140,7 @@ function keepOrder(shown, coming) {
 
 function connect() {
   const url = document.body.dataset.feed;
-  if (source || !url || isOver || !liveElements().length) return;
+  if (source || !url || isOver || document.hidden || !liveElements().length) return;
   source = new EventSource(url);
   source.onopen = () => {
     failures = 0;

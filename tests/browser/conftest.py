@@ -4,12 +4,13 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from tests.parts import missing
 from tests.project.running import Product, product
 
 PASSWORD = "correct horse battery"
+expect.set_options(timeout=30_000)  # milliseconds, only reached when something is broken
 # Quiet on a machine without the internet; --no-sandbox because CI runs as root.
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),

@@ -10,7 +10,6 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from tests.browser.visiting import Sandbox, find_barriers, note_complaints, sign_in
 from tests.project.running import Product
 
-expect.set_options(timeout=30_000)
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
 
 ROLLED = 120_000  # milliseconds, only reached when something is broken
