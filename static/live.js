@@ -67,7 +67,8 @@ async function refresh(id, look) {
   look.isWanted = false;
   const began = performance.now();
   try {
-    await show(element, look, await fetchFragment(element, look));
+    const src = element.dataset.liveSrc; // the element may show something else by the time of the answer
+    await show(element, look, src, await fetchFragment(src, look));
     look.failures = 0;
   } catch {
     look.failures += 1;
@@ -79,23 +80,23 @@ async function refresh(id, look) {
   if (look.isWanted && source?.readyState === EventSource.OPEN) ask(element);
 }
 
-function fetchFragment(element, look) {
+function fetchFragment(src, look) {
   const headers = { "X-Live": "1" };
   // Another source is another thing, whatever it looked like before.
-  if (look.etag && look.src === element.dataset.liveSrc) headers["If-None-Match"] = look.etag;
-  return fetch(element.dataset.liveSrc, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(20_000) });
+  if (look.etag && look.src === src) headers["If-None-Match"] = look.etag;
+  return fetch(src, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(20_000) });
 }
 
-async function show(element, look, response) {
+async function show(element, look, src, response) {
   if (response.type === "opaqueredirect" || response.status === 401 || response.status === 403) return end();
   if (response.status === 404 || response.status === 410) return element.setAttribute("data-gone", "");
   if (response.status === 304 || response.status === 204) return undefined;
   if (!response.ok) throw new Error(response.status);
   const text = await response.text();
   const now = document.getElementById(element.id);
-  if (!now || now.dataset.liveSrc !== element.dataset.liveSrc) return undefined; // moved on meanwhile
+  if (now?.dataset.liveSrc !== src) return undefined; // moved on meanwhile
   look.etag = response.headers.get("ETag") ?? "";
-  look.src = element.dataset.liveSrc;
+  look.src = src;
   await htmx.swap({ text, target: now, sourceElement: now, swap: "outerMorph", isLive: true });
   showAges();
   now.dispatchEvent(new CustomEvent("live:refreshed", { bubbles: true }));

@@ -201,6 +201,7 @@ def interrupted_pods(stage: Stage) -> None:
     interrupted = stage.witness.wait(
         lambda scene: generation_seen(scene, name) and not scene.progress(name).get("updateEndedAt"),
         "the update starts over",
+        since=again,
     )
     assert interrupted.progress(name)["updateStartedAt"] >= started
     stage.settle_updated(name)
@@ -235,7 +236,7 @@ def interrupted_set(stage: Stage) -> None:
     stage.witness.wait(lambda scene: selected(scene, name) == [1], "replica 1 is at work")
     again = stage.witness.mark()
     stage.change(name)
-    stage.witness.wait(lambda scene: selected(scene, name) == [0], "replica 0 is at work again")
+    stage.witness.wait(lambda scene: selected(scene, name) == [0], "replica 0 is at work again", since=again)
     stage.settle_updated(name)
     assert "+0" in stage.witness.deeds(name, "w-0-a", again)
     stage.witness.assert_rules(name, mark)

@@ -122,17 +122,26 @@ class Witness:
     def _scene(self) -> Scene:
         return Scene({kind: dict(table) for kind, table in self._now.items()})
 
-    def wait(self, true: Callable[[Scene], object], what: str, seconds: float = DEADLINE) -> Scene:
-        """Wait until something is so, looking at each event; fail by saying what was waited for and what is there."""
+    def wait(
+        self, true: Callable[[Scene], object], what: str, seconds: float = DEADLINE, since: int | None = None
+    ) -> Scene:
+        """Wait until something is so, if only from one write to the next; fail by saying what is there instead.
+
+        What was so at any time after the moment `since` counts as well.
+        """
         deadline = time.monotonic() + seconds
         with self._heard:
-            while True:
-                scene = self._scene()
-                if _holds(true, scene):
-                    return scene
-                left = deadline - time.monotonic()
-                if left <= 0 or not self._heard.wait(left):
+            if since is not None:
+                for step in replay(self._events):
+                    if step.event.version > since and _holds(true, step.after):
+                        return step.after
+            scene, looked_at = self._scene(), len(self._events)
+            while not _holds(true, scene):
+                if not self._heard.wait_for(lambda: len(self._events) > looked_at, deadline - time.monotonic()):  # noqa: B023
                     raise AssertionError(f"not within {seconds:g} s: {what}\n{describe(scene)}")
+                scene = _after(scene, self._events[looked_at])
+                looked_at += 1
+            return scene
 
     def never(self, true: Callable[[Scene], object], seconds: float, what: str) -> None:
         """Look on for a while, and fail if something comes to be so."""
@@ -192,14 +201,18 @@ def replay(events: list[Event]) -> Iterator[Step]:
     """Go through writes in the order in which they were made."""
     scene = Scene({kind: {} for kind in WATCHED})
     for event in sorted(events, key=lambda event: event.version):
-        table = {**scene.tables[event.resource]}
-        if event.gone:
-            table.pop(event.obj["metadata"]["name"], None)
-        else:
-            table[event.obj["metadata"]["name"]] = event.obj
-        after = Scene({**scene.tables, event.resource: table})
+        after = _after(scene, event)
         yield Step(event, scene, after)
         scene = after
+
+
+def _after(scene: Scene, event: Event) -> Scene:
+    table = {**scene.tables[event.resource]}
+    if event.gone:
+        table.pop(event.obj["metadata"]["name"], None)
+    else:
+        table[event.obj["metadata"]["name"]] = event.obj
+    return Scene({**scene.tables, event.resource: table})
 
 
 def tell_deeds(steps: Iterable[Step], name: str, component: str) -> Iterator[str]:
