@@ -18,7 +18,6 @@ from django.db.models import QuerySet
 
 from rollouts.commands import Place
 from rollouts.models import AuditEntry
-from rollouts.refusals import NotThere
 from rollouts.selectors.paging import Page, Window
 
 _EXPORTED_AT_ONCE: Final = 1_000
@@ -68,15 +67,6 @@ def audit_list(filters: AuditFilters, window: Window) -> Page[AuditItem]:
     """Return a part of what was commanded, the latest first."""
     rows = audit_rows(filters)
     return Page([_item(row) for row in rows[window.span]], rows.count(), window)
-
-
-def audit_detail(number: int) -> AuditItem:
-    """Return one command; the number of its beginning leads to it too."""
-    row = AuditEntry.objects.select_related("begun", "outcome").filter(pk=number).first()
-    if row is None:
-        raise NotThere(f"There is no audit entry {number}.")
-    outcome: AuditEntry | None = getattr(row, "outcome", None)
-    return _item(outcome or row)
 
 
 def audit_of_override(number: int) -> list[AuditItem]:

@@ -6,15 +6,17 @@ and a sentence for whoever hears the picture. Pages draw it and add nothing. The
 cell, and every wanted pod that is not there is one empty place, so that nothing jumps while pods are replaced.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from rollouts.engine.views import ENDED
 from rollouts.engine.workload import GroupTemplate, Workload
 from rollouts.models import Revision
 from rollouts.selectors.tree import CliqueNode, GroupNode, GroupReplicaNode, PodNode, ReplicaNode, WorkloadTree
+
+_Component = TypeVar("_Component", CliqueNode, GroupNode)
 
 # With more replicas than this each is a small tile without headings; details are a step away.
 MOST_AT_LENGTH: Final = 12
@@ -377,35 +379,31 @@ class Meter:
 def measure(tree: WorkloadTree) -> tuple[Meter, ...]:
     """Return how far the set and each of its components are."""
     originals = [replica for replica in tree.replicas if not replica.surge]
-    updated = sum(replica.available and not replica.outdated for replica in originals)
-    outdated = sum(replica.outdated for replica in originals)
-    set_meter = Meter("", "replicas", tree.wanted, updated, outdated, len(tree.replicas) - len(originals))
+    set_meter = _meter("", "replicas", tree.wanted, tree.replicas)
     return set_meter, *_measure_cliques(originals), *_measure_groups(originals)
 
 
 def _measure_cliques(replicas: Iterable[ReplicaNode]) -> Iterator[Meter]:
-    by_name: dict[str, list[CliqueNode]] = {}
-    for replica in replicas:
-        for clique in replica.cliques:
-            by_name.setdefault(clique.template, []).append(clique)
-    for name, cliques in by_name.items():
+    for name, cliques in _by_template(clique for replica in replicas for clique in replica.cliques).items():
         pods = [pod for clique in cliques for pod in clique.pods if not pod.leaving]
-        originals = [pod for pod in pods if not pod.surge]
-        updated = sum(pod.available and not pod.outdated for pod in originals)
-        outdated = sum(pod.outdated for pod in originals)
-        wanted = sum(clique.wanted for clique in cliques)
-        yield Meter(name, "pods", wanted, updated, outdated, len(pods) - len(originals))
+        yield _meter(name, "pods", sum(clique.wanted for clique in cliques), pods)
 
 
 def _measure_groups(replicas: Iterable[ReplicaNode]) -> Iterator[Meter]:
-    by_name: dict[str, list[GroupNode]] = {}
-    for replica in replicas:
-        for group in replica.groups:
-            by_name.setdefault(group.template, []).append(group)
-    for name, groups in by_name.items():
+    for name, groups in _by_template(group for replica in replicas for group in replica.groups).items():
         parts = [part for group in groups for part in group.replicas if not part.leaving]
-        originals = [part for part in parts if not part.surge]
-        updated = sum(part.available and not part.outdated for part in originals)
-        outdated = sum(part.outdated for part in originals)
-        wanted = sum(group.wanted for group in groups)
-        yield Meter(name, "replicas", wanted, updated, outdated, len(parts) - len(originals))
+        yield _meter(name, "replicas", sum(group.wanted for group in groups), parts)
+
+
+def _by_template(components: Iterable[_Component]) -> dict[str, list[_Component]]:
+    found: dict[str, list[_Component]] = {}
+    for one in components:
+        found.setdefault(one.template, []).append(one)
+    return found
+
+
+def _meter(name: str, what: str, wanted: int, units: Sequence[PodNode | GroupReplicaNode | ReplicaNode]) -> Meter:
+    originals = [unit for unit in units if not unit.surge]
+    updated = sum(unit.available and not unit.outdated for unit in originals)
+    outdated = sum(unit.outdated for unit in originals)
+    return Meter(name, what, wanted, updated, outdated, len(units) - len(originals))

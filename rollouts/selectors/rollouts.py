@@ -19,17 +19,6 @@ from rollouts.selectors.paging import Page, Window, read_page
 from rollouts.selectors.places import configured_names, find_cluster, find_workload
 from rollouts.selectors.revisions import RevisionNumbers
 
-
-@dataclass(frozen=True, slots=True)
-class RolloutFilters:
-    """Which rollouts are asked for; what is empty asks for all."""
-
-    clusters: tuple[str, ...] = ()
-    namespaces: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    outcomes: tuple[str, ...] = ()  # UNDER_WAY asks for those without one
-
-
 UNDER_WAY = "UnderWay"
 
 
@@ -86,26 +75,19 @@ class TimelineEntry:
     count: int  # how often, or how many of the kind
 
 
-def rollout_list(filters: RolloutFilters, window: Window) -> Page[RolloutSummary]:
-    """Return rollouts, the newest first."""
-    rows = Rollout.objects.filter(cluster__in=configured_names()).order_by("-started", "-id")
-    equal = {
-        "cluster__in": filters.clusters,
-        "namespace__in": filters.namespaces,
-        "name__in": filters.names,
-        "outcome__in": ["" if word == UNDER_WAY else word for word in filters.outcomes],
-    }
-    page = read_page(rows.filter(**{lookup: wanted for lookup, wanted in equal.items() if wanted}), window)
-    return Page(_summaries(page.items), page.count, window)
-
-
 def workload_rollouts(place: Place, outcomes: tuple[str, ...], window: Window) -> Page[RolloutSummary]:
-    """Return the rollouts of a workload, also of one that is gone; raises NotThere if there never was any."""
-    filters = RolloutFilters((place.cluster,), (place.namespace,), (place.name,), outcomes)
-    page = rollout_list(filters, window)
+    """Return the rollouts of a workload, the newest first, also of one that is gone; raises NotThere if it had none.
+
+    With outcomes only those that ended so; UNDER_WAY stands for those that have not.
+    """
+    rows = Rollout.objects.filter(cluster__in=configured_names())
+    rows = rows.filter(cluster=place.cluster, namespace=place.namespace, name=place.name)
+    if outcomes:
+        rows = rows.filter(outcome__in=["" if word == UNDER_WAY else word for word in outcomes])
+    page = read_page(rows.order_by("-started", "-id"), window)
     if not page.count:
         _ensure_known(place)
-    return page
+    return Page(_summaries(page.items), page.count, window)
 
 
 def rollout_detail(place: Place, number: int) -> RolloutDetail:

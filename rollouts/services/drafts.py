@@ -160,22 +160,6 @@ def find_keys(row: StrategyOverride) -> list[str]:
     return [place.key for _, place in _find_hit(read_override(row))]
 
 
-def draft_of(row: StrategyOverride) -> OverrideDraft:
-    """Return what is on record as a draft, to be changed."""
-    return OverrideDraft(
-        cluster=row.cluster,
-        namespace=row.namespace,
-        name=row.name,
-        labels=row.selector or {},
-        strategy=row.strategy,
-        max_unavailable=parse_budget(row.max_unavailable),
-        max_surge=parse_budget(row.max_surge),
-        components=row.components or {},
-        reason=row.reason,
-        expires_at=row.expires_at,
-    )
-
-
 # ---- what is wrong with it by itself
 
 

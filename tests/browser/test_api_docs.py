@@ -1,23 +1,17 @@
 """The page of the REST API: Swagger UI without an inline script, sending requests by the session of its reader."""
 
 import pytest
-from playwright.sync_api import BrowserContext, ConsoleMessage, expect
+from playwright.sync_api import BrowserContext, expect
 
 from tests.browser.conftest import PASSWORD
+from tests.browser.visiting import note_complaints
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
 
 
 def test_operations_are_shown_and_can_be_tried_under_the_strict_policy(visitor: BrowserContext) -> None:
     page = visitor.new_page()
-    complaints: list[str] = []
-
-    def note(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            complaints.append(message.text)
-
-    page.on("console", note)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
+    complaints = note_complaints(page)
     page.goto("/")
     page.get_by_label("Name").fill("admin")
     page.get_by_label("Password").fill(PASSWORD)

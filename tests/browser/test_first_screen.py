@@ -1,9 +1,10 @@
 """What somebody sees who has just typed `make run`."""
 
 import pytest
-from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser.conftest import PASSWORD
+from tests.browser.visiting import note_complaints
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
 
@@ -11,14 +12,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
 def _open(visitor: BrowserContext) -> tuple[Page, list[str]]:
     """Open the site and collect what the browser complains about."""
     page = visitor.new_page()
-    complaints: list[str] = []
-
-    def note(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            complaints.append(message.text)
-
-    page.on("console", note)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
+    complaints = note_complaints(page)
     page.goto("/")
     return page, complaints
 

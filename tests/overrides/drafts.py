@@ -5,6 +5,8 @@ from typing import Any
 
 from django.utils import timezone
 
+from rollouts.engine.budget import parse_budget
+from rollouts.models import StrategyOverride
 from rollouts.services.drafts import OverrideDraft
 
 
@@ -14,3 +16,19 @@ def draft(**values: Any) -> OverrideDraft:
     sets = {} if any(name in values for name in settings) else {"strategy": "OnDelete"}
     common = {"reason": "the night shift is alone", "expires_at": timezone.now() + timedelta(hours=1)}
     return OverrideDraft(**{**common, **sets, **values})
+
+
+def draft_of(row: StrategyOverride) -> OverrideDraft:
+    """Return what is on record as a draft, to be changed."""
+    return OverrideDraft(
+        cluster=row.cluster,
+        namespace=row.namespace,
+        name=row.name,
+        labels=row.selector or {},
+        strategy=row.strategy,
+        max_unavailable=parse_budget(row.max_unavailable),
+        max_surge=parse_budget(row.max_surge),
+        components=row.components or {},
+        reason=row.reason,
+        expires_at=row.expires_at,
+    )

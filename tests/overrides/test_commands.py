@@ -14,7 +14,6 @@ from rollouts.audit import Caller
 from rollouts.dispatch import open_queue
 from rollouts.models import AuditEntry, NamespaceGrant, StrategyOverride
 from rollouts.refusals import CommandRefused, Contradiction, Invalid, NotAllowed, NotThere, RaceLost
-from rollouts.services.drafts import draft_of
 from rollouts.services.overrides import (
     override_change,
     override_create,
@@ -22,7 +21,7 @@ from rollouts.services.overrides import (
     override_try,
 )
 from tests.overrides.conftest import AddWorkload, make_caller
-from tests.overrides.drafts import draft
+from tests.overrides.drafts import draft, draft_of
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
