@@ -1,0 +1,245 @@
+"""What every page that commands has in common: show the form, try it while somebody types, carry it out.
+
+Before it: a module for each form (`restart`, `strategy`, …), which says how the form is filled in and what it means.
+After it: the service that carries the command out, and `services.simulation`, which says beforehand what it would do.
+
+A form carries the version of the workload that it was filled in from, so that nobody overwrites what they have not
+seen: whoever was too slow gets their form back as they filled it in, with what has been changed meanwhile, and may
+look and send it once more. The invariants: what is refused changes nothing and loses nothing that was typed; a form
+that is sent twice is carried out once; and whoever may not command is told why before they begin.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, ClassVar, Final, Protocol
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.urls import URLPattern, path, reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from rollouts.access import find_refusal
+from rollouts.audit import Caller, Via, caller_of
+from rollouts.commands import Command, Place
+from rollouts.engine.findings import Finding
+from rollouts.refusals import ClusterAway, CommandRefused, Invalid, NotAllowed, NotThere, RaceLost
+from rollouts.services.changing import Changed
+from rollouts.services.simulation import Belief, Proposal, Simulated, workload_simulate
+from rollouts.web.fragments import answer_fragment
+from rollouts.web.shell import for_readers
+from rollouts.web.workload import Scene
+
+VERSION: Final = "version"
+"""The field of each form that names what it was filled in from."""
+TRY: Final = "try"
+"""The button that tries a form where no script does so while somebody types."""
+
+_LONGEST_VERSION: Final = 100
+
+
+class CarryOut(Protocol):
+    """A service, with everything filled in that a form says."""
+
+    def __call__(self, caller: Caller, *, expected: str | None, dry_run: bool) -> Changed:
+        """Carry the command out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A form as it was read: the command that it gives, and the same as something to consider."""
+
+    carry_out: CarryOut
+    proposal: Proposal
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of trying a form without carrying it out: what it would do, or why it is refused."""
+
+    simulated: Simulated | None = None
+    refusal: CommandRefused | None = None
+
+    @property
+    def can_be_sent(self) -> bool:
+        """Whether there is anything to send."""
+        return self.simulated is not None and bool(self.simulated.changed)
+
+
+class Desk(ABC):
+    """A page with a form, for one command."""
+
+    name: ClassVar[str]  # of the address below the workload's, and of its template
+    title: ClassVar[str]
+    send: ClassVar[str] = "Save to the cluster"  # what the button says
+    command: ClassVar[Command]
+    more: ClassVar[str] = ""  # of the address: what the form is about, as Django's paths write it
+
+    @abstractmethod
+    def fill_in(self, scene: Scene, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Return what the template shows the form by: as it stands at first, or as somebody has filled it in."""
+
+    @abstractmethod
+    def read(self, scene: Scene, given: QueryDict, **about: Any) -> Draft:
+        """Return what a form means; raises Invalid with a finding for each field that cannot be read."""
+
+    def say_done(self, changed: Changed) -> str:
+        """Return what is said once the command has been carried out."""
+        return f"{self.title}: {len(changed.changes)} field{'s' * (len(changed.changes) != 1)} changed."
+
+    def field_of(self, finding: Finding) -> str:
+        """Return the field of the form that a finding is about; empty: none of them alone."""
+        return finding.field
+
+    def believe(self, given: QueryDict) -> Belief:
+        """Return how the cluster behaves when the form is tried."""
+        return Belief()
+
+    # ---- views
+
+    def urlpatterns(self, below: str) -> list[URLPattern]:
+        """Return where the page and its trial hang, below the address of a workload."""
+        address = f"{below}{self.name}/{self.more}"
+        return [
+            path(address, self._make_view(self._page, ["GET", "HEAD", "POST"]), name=f"steer-{self.name}"),
+            path(f"{address}trial/", self._make_view(self._trial, ["POST"]), name=f"steer-{self.name}-trial"),
+            path(
+                f"{address}standing/",
+                self._make_view(self._standing, ["GET", "HEAD"]),
+                name=f"steer-{self.name}-standing",
+            ),
+        ]
+
+    def _make_view(self, answer: Callable[..., HttpResponse], methods: Sequence[str]) -> Callable[..., HttpResponse]:
+        @never_cache
+        @require_http_methods([*methods])
+        @for_readers
+        def view(request: HttpRequest, /, cluster: str, namespace: str, name: str, **about: Any) -> HttpResponse:
+            return answer(request, Scene(Place(cluster, namespace, name)), about)
+
+        return view
+
+    def _standing(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> HttpResponse:
+        """Answer whether the workload is still as the form was filled in from."""
+        version = request.GET.get(VERSION, "")[:_LONGEST_VERSION]
+
+        def render_standing() -> str:
+            context = {
+                "place": scene.place,
+                "version": version,
+                "now": scene.look.version,
+                **self._addresses(scene, about),
+            }
+            return render_to_string("steering/_standing.html", context)
+
+        return answer_fragment(request, ("standing", self.name, scene.place, *about.values(), version), render_standing)
+
+    def _page(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> HttpResponse:
+        if request.method != "POST":
+            return self._show(request, scene, about, Trial())
+        if TRY in request.POST:
+            return self._show(request, scene, about, self._try(request, scene, about))
+        return self._send(request, scene, about)
+
+    def _send(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> HttpResponse:
+        """Carry the command out and go back to the workload; or show the form again with what is in the way."""
+        try:
+            draft = self.read(scene, request.POST, **about)
+            changed = self._carry_out(draft, caller_of(request, Via.PAGE), request.POST.get(VERSION, ""))
+        except CommandRefused as refusal:
+            return self._show(request, scene, about, Trial(refusal=refusal))
+        said = self.say_done(changed) if changed.changes else "It was so already; nothing has been changed."
+        messages.success(request, said)
+        for warning in changed.warnings:
+            messages.warning(request, warning.message)
+        return HttpResponseRedirect(_address_of(scene.place))
+
+    def _carry_out(self, draft: Draft, caller: Caller, version: str) -> Changed:
+        try:
+            return draft.carry_out(caller, expected=f'"{version}"', dry_run=False)
+        except RaceLost:
+            # Sent twice, by whoever was in a hurry: the first one is the change that the second one lost against.
+            tried = draft.carry_out(caller, expected=None, dry_run=True)
+            if tried.changes:
+                raise
+            return tried
+
+    def _trial(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> HttpResponse:
+        """Answer what the form as it is now would do, and what is wrong with it."""
+        context = self._context(request, scene, about, self._try(request, scene, about))
+        return render(request, "steering/_trial.html", {**context, "is_update": True})
+
+    def _try(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> Trial:
+        given = request.POST
+        try:
+            draft = self.read(scene, given, **about)
+            caller, version = caller_of(request, Via.PAGE), f'"{given.get(VERSION, "")}"'
+            return Trial(workload_simulate(caller, scene.place, draft.proposal, self.believe(given), expected=version))
+        except CommandRefused as refusal:
+            return Trial(refusal=refusal)
+
+    def _show(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any], trial: Trial) -> HttpResponse:
+        context = self._context(request, scene, about, trial)
+        status = HTTPStatus.OK if trial.refusal is None else _status_of(trial.refusal)
+        return render(request, f"steering/{self.name}.html", context, status=status)
+
+    def _context(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any], trial: Trial) -> dict[str, Any]:
+        place, given = scene.place, request.POST if request.method == "POST" else None
+        is_race = isinstance(trial.refusal, RaceLost)
+        by_field, others = self._sort(trial.refusal)
+        # Whoever lost a race has been told what they had not seen, and may send the form again.
+        version = scene.look.version if given is None or is_race else given.get(VERSION, "")
+        return {
+            "place": place,
+            "desk": self,
+            "barred": find_refusal(request.user, self.command, place.cluster, place.namespace),
+            "version": version,
+            "now": scene.look.version,
+            "trial": trial,
+            "is_race": is_race,
+            "wrong": by_field,
+            "findings": others,
+            **self._addresses(scene, about),
+            **self.fill_in(scene, given, **about),
+        }
+
+    def _addresses(self, scene: Scene, about: Mapping[str, Any]) -> dict[str, str]:
+        kwargs = {**_kwargs(scene.place), **about}
+        names = {"desk_url": "", "trial_url": "-trial", "standing_url": "-standing"}
+        return {name: reverse(f"steer-{self.name}{end}", kwargs=kwargs) for name, end in names.items()}
+
+    def _sort(self, refusal: CommandRefused | None) -> tuple[dict[str, str], list[Finding]]:
+        """Return the sentences by field of the form, and the findings that are about none of them."""
+        by_field: dict[str, str] = {}
+        others: list[Finding] = []
+        for finding in refusal.findings if refusal else ():
+            field = self.field_of(finding)
+            if field and field not in by_field:
+                by_field[field] = finding.message
+            else:
+                others.append(finding)
+        return by_field, others
+
+
+_STATUSES: Final = {
+    NotAllowed: HTTPStatus.FORBIDDEN,
+    NotThere: HTTPStatus.NOT_FOUND,
+    Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
+    ClusterAway: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+
+def _status_of(refusal: CommandRefused) -> HTTPStatus:
+    return _STATUSES.get(type(refusal), HTTPStatus.CONFLICT)
+
+
+def _kwargs(place: Place) -> dict[str, str]:
+    return {"cluster": place.cluster, "namespace": place.namespace, "name": place.name}
+
+
+def _address_of(place: Place) -> str:
+    return reverse("workload", kwargs=_kwargs(place))
