@@ -21,7 +21,7 @@ from rollouts.web import (
     workload,
     workloads,
 )
-from rollouts.web.steering.restart import Restart
+from rollouts.web.steering.urls import steering_urlpatterns
 
 urlpatterns = [
     path("", workloads.page, name="home"),
@@ -43,7 +43,7 @@ urlpatterns = [
     path(f"{WORKLOAD}timeline/", workload.timeline, name="workload-timeline"),
     path(f"{WORKLOAD}manifest/", manifests.page, name="workload-manifest"),
     path(f"{WORKLOAD}revisions/<number:number>/", revisions.page, name="workload-revision"),
-    *Restart().urlpatterns(WORKLOAD),
+    *steering_urlpatterns(WORKLOAD),
     path("sign-in/", sign_in.SignInView.as_view(), name="login"),
     path("sign-in/sso/", sign_in.sso_set_out, name="sso"),
     path("sign-in/sso/done/", sign_in.sso_come_back, name="sso-done"),

@@ -1,0 +1,12 @@
+"""Where the pages hang from which people command: each below the address of the workload that it is about."""
+
+from django.urls import URLPattern
+
+from rollouts.web.steering.restart import Restart
+
+_DESKS = (Restart(),)
+
+
+def steering_urlpatterns(below: str) -> list[URLPattern]:
+    """Return the addresses of all forms, below the address of a workload."""
+    return [pattern for desk in _DESKS for pattern in desk.urlpatterns(below)]
