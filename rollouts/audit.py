@@ -91,7 +91,13 @@ class Deed:
         self.place = place
         self._is_recorded = is_recorded
         self._begun: AuditEntry | None = None
+        self._ended: AuditEntry | None = None
         self._is_over = False
+
+    @property
+    def entry(self) -> int | None:
+        """The entry that says what came of it, once there is one."""
+        return None if self._ended is None else self._ended.pk
 
     def begin(self, *, before: Any = None, after: Any = None, detail: str = "") -> None:
         """Put on record what is about to be sent. Nothing is sent when this fails."""
@@ -103,7 +109,7 @@ class Deed:
 
     def _end(self, result: Result, *, before: Any = None, after: Any = None, detail: str = "") -> None:
         if not self._is_over:
-            self._record(result, before=before, after=after, detail=detail, begun=self._begun)
+            self._ended = self._record(result, before=before, after=after, detail=detail, begun=self._begun)
             self._is_over = True
 
     def _fail(self, error: Exception) -> None:

@@ -4,22 +4,26 @@ Under OnDelete a template reaches the pods that somebody deletes, in their order
 pod that is outdated is evicted, under a strategy that does not do so by itself. Everything else is deleted only with
 force, which asks no budget and needs a permission of its own.
 
+A pod that was deleted and does not go, because nobody on its node is left to say that it has ended, is let go of by
+force as well (`pods_let_go`): it leaves the record of the cluster, whatever becomes of its containers.
+
 Which pods there are is read from the mirror, and what is outdated is decided by the template that the cluster has now.
 The invariants: a deletion carries the uid of the pod that was looked at, so a pod that has taken its name is safe; what
-becomes of each pod is told by itself; and a command is bounded in pods and in time, what is left being counted.
+becomes of each pod is told by itself, and stays on record; and a command is bounded in pods and in time, what is left
+being counted.
 """
 
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Final
+from dataclasses import asdict, dataclass, field
+from enum import Enum, StrEnum, auto
+from typing import Any, Final
 
 from rollouts import mirror
-from rollouts.audit import Caller, deed
+from rollouts.audit import Caller, Deed, deed
 from rollouts.cluster import ClusterError, Conflict, NotFound, Obj, Throttled, Unauthorized, Unavailable
 from rollouts.cluster.resources import PODS
 from rollouts.commands import Command, Place
@@ -89,6 +93,9 @@ class PodOutcome:
     uid: str
     outcome: Fate
     message: str
+    # Where it was, so that whoever takes its place can be found; empty for one that the workload does not have.
+    clique: str = ""
+    index: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +107,7 @@ class PodsDeleted:
     outcomes: tuple[PodOutcome, ...]
     left: int  # that were meant as well, and are more than one command deletes
     is_dry_run: bool
+    record: int | None = None  # the entry of the audit that has the outcomes; None for a dry run
 
 
 def pods_delete(
@@ -117,19 +125,52 @@ def pods_delete(
         site = open_site(place)
         live = fetch_expected(site, expected)
         shape = _read_shape(site, live, force=force)
-        choice = _choose(shape, _list_pods(site, live), chosen, force=force)
-        if not choice.pods:
-            return PodsDeleted(place, version_in(live), tuple(choice.outcomes), 0, dry_run)
-        pods, left = choice.pods[:MOST_PODS], len(choice.pods[MOST_PODS:])
+        choice = _choose(shape, list_pods(site, live), chosen, force=force)
+        manner = Manner.REMOVE if force else Manner.EVICT
+        return _carry_out(site, it, version_in(live), choice, manner, dry_run=dry_run)
+
+
+def pods_let_go(
+    caller: Caller,
+    place: Place,
+    chosen: Sequence[NamedPod],
+    *,
+    expected: str | None = None,
+    dry_run: bool = False,
+) -> PodsDeleted:
+    """Have pods gone at once that were deleted and do not go; those that nobody deleted stay."""
+    with deed(caller, Command.DELETE_ANY_PODS, place, dry_run=dry_run) as it:
+        site = open_site(place)
+        live = fetch_expected(site, expected)
+        choice = _choose_leaving(_read_shape(site, live, force=True), list_pods(site, live), chosen)
+        return _carry_out(site, it, version_in(live), choice, Manner.LET_GO, dry_run=dry_run)
+
+
+def _carry_out(
+    site: Site, it: Deed, version: str, choice: "_Choice", manner: "Manner", *, dry_run: bool
+) -> PodsDeleted:
+    pods, left = choice.pods[:MOST_PODS], len(choice.pods[MOST_PODS:])
+    outcomes = choice.outcomes
+    if pods:
         it.begin(after={"pods": [pod.name for pod in pods]})
-        sender = _Sender(site, force=force, dry_run=dry_run)
+        sender = Sender(site, manner, dry_run=dry_run)
         outcomes = [*choice.outcomes, *sender.send(pods)]
         if not dry_run:
             site.take_in([Changes(PODS, sender.found, sender.gone)])
-            told = Counter(str(one.outcome) for one in outcomes)
-            words = ", ".join(f"{number} {word}" for word, number in sorted(told.items()))
-            it.done(after={"pods": {one.name: str(one.outcome) for one in outcomes}}, detail=words)
-        return PodsDeleted(place, version_in(live), tuple(outcomes), left, dry_run)
+    if outcomes and not dry_run:
+        it.done(after=on_record(outcomes, left), detail=count_fates(outcomes))
+    return PodsDeleted(site.place, version, tuple(outcomes), left, dry_run, it.entry)
+
+
+def on_record(outcomes: Iterable[PodOutcome], left: int) -> dict[str, Any]:
+    """Return what became of pods as the audit keeps it; `selectors.departures` reads it."""
+    return {"pods": [asdict(one) for one in outcomes], "left": left}
+
+
+def count_fates(outcomes: Iterable[PodOutcome]) -> str:
+    """Return how many pods had each fate, in words."""
+    told = Counter(str(one.outcome) for one in outcomes)
+    return ", ".join(f"{number} {word}" for word, number in sorted(told.items()))
 
 
 # ---- which pods
@@ -149,7 +190,8 @@ def _read_shape(site: Site, live: Obj, *, force: bool) -> Shape:
     return make_shape(workload)
 
 
-def _list_pods(site: Site, live: Obj) -> Sequence[Pod]:
+def list_pods(site: Site, live: Obj) -> Sequence[Pod]:
+    """Return the pods of a workload as the mirror has them; raises where that does not know all of them."""
     if not site.row.complete:
         raise ClusterAway(f"The pods of {site.row.name} are not known yet: the cluster is being listed.")
     seen = mirror.read(site.row, site.place.namespace, site.place.name)
@@ -188,6 +230,20 @@ def _choose(shape: Shape, pods: Iterable[Pod], chosen: Sequence[NamedPod] | Sele
     return choice
 
 
+def _choose_leaving(shape: Shape, pods: Iterable[Pod], chosen: Sequence[NamedPod]) -> _Choice:
+    placed = {pod.name: pod for pod in pods if shape.place(pod.clique) is not None}
+    choice = _Choice()
+    for one in {one.name: one for one in chosen}.values():
+        pod = placed.get(one.name)
+        if pod is None or one.uid not in ("", pod.uid):
+            choice.outcomes.append(_outcome(one, Fate.GONE, "It was gone already."))
+        elif not pod.leaving:
+            choice.outcomes.append(_outcome(pod, Fate.REFUSED, "Nobody has deleted it, so it is not on its way out."))
+        else:
+            choice.pods.append(pod)
+    return choice
+
+
 def _is_outdated(shape: Shape, pod: Pod, spot: Spot) -> bool:
     return pod.template_hash != shape.hashes[spot.clique]
 
@@ -200,20 +256,31 @@ def _require_known(shape: Shape, selection: Selection) -> None:
 
 
 def _outcome(pod: NamedPod | Pod, fate: Fate, message: str) -> PodOutcome:
-    return PodOutcome(pod.name, pod.uid, fate, message)
+    if isinstance(pod, NamedPod):
+        return PodOutcome(pod.name, pod.uid, fate, message)
+    return PodOutcome(pod.name, pod.uid, fate, message, pod.clique, pod.index)
 
 
 # ---- what becomes of them
 
 
-class _Sender:
+class Manner(Enum):
+    """How pods are deleted."""
+
+    EVICT = auto()  # disruption budgets are asked
+    REMOVE = auto()  # nobody is asked; the pod may end by itself first
+    LET_GO = auto()  # nor is it waited for whoever runs it
+
+
+class Sender:
     """Deletes pods, some at once, and gathers what is learnt of them."""
 
-    def __init__(self, site: Site, *, force: bool, dry_run: bool) -> None:
+    def __init__(self, site: Site, manner: Manner, *, dry_run: bool) -> None:
+        """Be ready to delete pods of a place."""
         self.found: list[Obj] = []  # pods as they are by now
         self.gone: list[Obj] = []
         self._site = site
-        self._delete: Callable[[Pod], Fate] = self._remove if force else self._evict
+        self._manner = manner
         self._dry_run = dry_run
         self._stopped = threading.Event()
         self._deadline = time.monotonic() + _SECONDS
@@ -253,19 +320,16 @@ class _Sender:
         self._stopped.set()
         return _outcome(pod, Fate.NOT_SENT, f"The cluster asks to be left alone for a while: {error}")
 
-    def _evict(self, pod: Pod) -> Fate:
-        namespace = self._site.place.namespace
-        self._site.cluster.evict(pod.name, namespace=namespace, uid=pod.uid, dry_run=self._dry_run)
+    def _delete(self, pod: Pod) -> Fate:
+        cluster, namespace = self._site.cluster, self._site.place.namespace
+        if self._manner is Manner.EVICT:
+            cluster.evict(pod.name, namespace=namespace, uid=pod.uid, dry_run=self._dry_run)
+        else:
+            grace = 0 if self._manner is Manner.LET_GO else None
+            cluster.delete(PODS, pod.name, namespace=namespace, uid=pod.uid, grace_seconds=grace, dry_run=self._dry_run)
         if not self._dry_run:
             self._look(pod)
-        return Fate.EVICTED
-
-    def _remove(self, pod: Pod) -> Fate:
-        namespace = self._site.place.namespace
-        self._site.cluster.delete(PODS, pod.name, namespace=namespace, uid=pod.uid, dry_run=self._dry_run)
-        if not self._dry_run:
-            self._look(pod)
-        return Fate.DELETED
+        return Fate.EVICTED if self._manner is Manner.EVICT else Fate.DELETED
 
     def _look(self, pod: Pod) -> Obj | None:
         """Learn how a pod stands, for the mirror; the watcher brings it if this does not."""

@@ -80,7 +80,11 @@ def test_an_eviction_is_on_record_with_the_fate_of_each_pod(outdated: Stage, cal
     deleted = pods_delete(caller, outdated.place, EVERYTHING)
     begun, done = entries()
     assert (begun.result, done.result, done.command) == ("Begun", "Done", "delete_outdated_pods")
-    assert done.after == {"pods": {one.name: "Evicted" for one in deleted.outcomes}}
+    assert deleted.record == done.pk
+    assert done.after is not None
+    told = {(pod["name"], pod["uid"], pod["clique"], pod["outcome"]) for pod in done.after["pods"]}
+    assert told == {(one.name, one.uid, "chat-0-frontend", "Evicted") for one in deleted.outcomes}
+    assert sorted(pod["index"] for pod in done.after["pods"]) == [0, 1, 2]
     assert done.detail == "3 Evicted"
 
 
