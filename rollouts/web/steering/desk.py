@@ -70,26 +70,27 @@ class Trial:
         return self.simulated is not None and bool(self.simulated.changed)
 
 
-class Desk(ABC):
-    """A page with a form, for one command."""
+class Form(ABC):
+    """A page with a form, for one command; what is done with what the command answers is left open."""
 
     name: ClassVar[str]  # of the address below the workload's, and of its template
     title: ClassVar[str]
     send: ClassVar[str] = "Save to the cluster"  # what the button says
     command: ClassVar[Command]
     more: ClassVar[str] = ""  # of the address: what the form is about, as Django's paths write it
+    trial_template: ClassVar[str] = "steering/_trial.html"  # the template of what stands beside it
 
     @abstractmethod
     def fill_in(self, scene: Scene, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Return what the template shows the form by: as it stands at first, or as somebody has filled it in."""
 
     @abstractmethod
-    def read(self, scene: Scene, given: QueryDict, **about: Any) -> Draft:
-        """Return what a form means; raises Invalid with a finding for each field that cannot be read."""
+    def propose(self, scene: Scene, given: QueryDict, **about: Any) -> Proposal:
+        """Return what a form means as something to consider; raises Invalid, a finding for each field."""
 
-    def say_done(self, changed: Changed) -> str:
-        """Return what is said once the command has been carried out."""
-        return f"{self.title}: {len(changed.changes)} field{'s' * (len(changed.changes) != 1)} changed."
+    @abstractmethod
+    def carry_out(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> HttpResponse:
+        """Carry the command out and answer where it leads; raises what is in the way."""
 
     def field_of(self, finding: Finding) -> str:
         """Return the field of the form that a finding is about; empty: none of them alone."""
@@ -146,39 +147,23 @@ class Desk(ABC):
         return self._send(request, scene, about)
 
     def _send(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> HttpResponse:
-        """Carry the command out and go back to the workload; or show the form again with what is in the way."""
+        """Carry the command out; or show the form again with what is in the way."""
         try:
-            draft = self.read(scene, request.POST, **about)
-            changed = self._carry_out(draft, caller_of(request, Via.PAGE), request.POST.get(VERSION, ""))
+            return self.carry_out(request, scene, about)
         except CommandRefused as refusal:
             return self._show(request, scene, about, Trial(refusal=refusal))
-        said = self.say_done(changed) if changed.changes else "It was so already; nothing has been changed."
-        messages.success(request, said)
-        for warning in changed.warnings:
-            messages.warning(request, warning.message)
-        return HttpResponseRedirect(_address_of(scene.place))
-
-    def _carry_out(self, draft: Draft, caller: Caller, version: str) -> Changed:
-        try:
-            return draft.carry_out(caller, expected=f'"{version}"', dry_run=False)
-        except RaceLost:
-            # Sent twice, by whoever was in a hurry: the first one is the change that the second one lost against.
-            tried = draft.carry_out(caller, expected=None, dry_run=True)
-            if tried.changes:
-                raise
-            return tried
 
     def _trial(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> HttpResponse:
         """Answer what the form as it is now would do, and what is wrong with it."""
         context = self._context(request, scene, about, self._try(request, scene, about))
-        return render(request, "steering/_trial.html", {**context, "is_update": True})
+        return render(request, self.trial_template, {**context, "is_update": True})
 
     def _try(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> Trial:
         given = request.POST
         try:
-            draft = self.read(scene, given, **about)
+            proposal = self.propose(scene, given, **about)
             caller, version = caller_of(request, Via.PAGE), f'"{given.get(VERSION, "")}"'
-            return Trial(workload_simulate(caller, scene.place, draft.proposal, self.believe(given), expected=version))
+            return Trial(workload_simulate(caller, scene.place, proposal, self.believe(given), expected=version))
         except CommandRefused as refusal:
             return Trial(refusal=refusal)
 
@@ -208,7 +193,7 @@ class Desk(ABC):
         }
 
     def _addresses(self, scene: Scene, about: Mapping[str, Any]) -> dict[str, str]:
-        kwargs = {**_kwargs(scene.place), **about}
+        kwargs = {**kwargs_of(scene.place), **about}
         names = {"desk_url": "", "trial_url": "-trial", "standing_url": "-standing"}
         return {name: reverse(f"steer-{self.name}{end}", kwargs=kwargs) for name, end in names.items()}
 
@@ -225,6 +210,42 @@ class Desk(ABC):
         return by_field, others
 
 
+class Desk(Form):
+    """A form whose command changes the manifest of the workload; done, it leads back to the workload."""
+
+    @abstractmethod
+    def read(self, scene: Scene, given: QueryDict, **about: Any) -> Draft:
+        """Return what a form means; raises Invalid with a finding for each field that cannot be read."""
+
+    def say_done(self, changed: Changed) -> str:
+        """Return what is said once the command has been carried out."""
+        return f"{self.title}: {len(changed.changes)} field{'s' * (len(changed.changes) != 1)} changed."
+
+    def propose(self, scene: Scene, given: QueryDict, **about: Any) -> Proposal:
+        """Return the same as something to consider."""
+        return self.read(scene, given, **about).proposal
+
+    def carry_out(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> HttpResponse:
+        """Carry the command out and go back to the workload."""
+        draft = self.read(scene, request.POST, **about)
+        changed = self._change(draft, caller_of(request, Via.PAGE), request.POST.get(VERSION, ""))
+        said = self.say_done(changed) if changed.changes else "It was so already; nothing has been changed."
+        messages.success(request, said)
+        for warning in changed.warnings:
+            messages.warning(request, warning.message)
+        return HttpResponseRedirect(address_of(scene.place))
+
+    def _change(self, draft: Draft, caller: Caller, version: str) -> Changed:
+        try:
+            return draft.carry_out(caller, expected=f'"{version}"', dry_run=False)
+        except RaceLost:
+            # Sent twice, by whoever was in a hurry: the first one is the change that the second one lost against.
+            tried = draft.carry_out(caller, expected=None, dry_run=True)
+            if tried.changes:
+                raise
+            return tried
+
+
 _STATUSES: Final = {
     NotAllowed: HTTPStatus.FORBIDDEN,
     NotThere: HTTPStatus.NOT_FOUND,
@@ -237,9 +258,11 @@ def _status_of(refusal: CommandRefused) -> HTTPStatus:
     return _STATUSES.get(type(refusal), HTTPStatus.CONFLICT)
 
 
-def _kwargs(place: Place) -> dict[str, str]:
+def kwargs_of(place: Place) -> dict[str, str]:
+    """Return a place as addresses name it."""
     return {"cluster": place.cluster, "namespace": place.namespace, "name": place.name}
 
 
-def _address_of(place: Place) -> str:
-    return reverse("workload", kwargs=_kwargs(place))
+def address_of(place: Place) -> str:
+    """Return where the page of a workload hangs."""
+    return reverse("workload", kwargs=kwargs_of(place))
