@@ -79,6 +79,7 @@ class Form(ABC):
     command: ClassVar[Command]
     more: ClassVar[str] = ""  # of the address: what the form is about, as Django's paths write it
     trial_template: ClassVar[str] = "steering/_trial.html"  # the template of what stands beside it
+    updates: ClassVar[str] = ""  # the template of what else a trial brings up to date: parts of the form, out of band
 
     @abstractmethod
     def fill_in(self, scene: Scene, given: QueryDict | None, **about: Any) -> dict[str, Any]:
@@ -95,6 +96,10 @@ class Form(ABC):
     def field_of(self, finding: Finding) -> str:
         """Return the field of the form that a finding is about; empty: none of them alone."""
         return finding.field
+
+    def find_field(self, scene: Scene, finding: Finding) -> str:
+        """Return the same where it takes a look at the workload."""
+        return self.field_of(finding)
 
     def believe(self, given: QueryDict) -> Belief:
         """Return how the cluster behaves when the form is tried."""
@@ -162,8 +167,9 @@ class Form(ABC):
         given = request.POST
         try:
             proposal = self.propose(scene, given, **about)
-            caller, version = caller_of(request, Via.PAGE), f'"{given.get(VERSION, "")}"'
-            return Trial(workload_simulate(caller, scene.place, proposal, self.believe(given), expected=version))
+            caller = caller_of(request, Via.PAGE)
+            # Whatever the form was filled in from: what it would do to the workload as it is now is what counts.
+            return Trial(workload_simulate(caller, scene.place, proposal, self.believe(given)))
         except CommandRefused as refusal:
             return Trial(refusal=refusal)
 
@@ -175,7 +181,7 @@ class Form(ABC):
     def _context(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any], trial: Trial) -> dict[str, Any]:
         place, given = scene.place, request.POST if request.method == "POST" else None
         is_race = isinstance(trial.refusal, RaceLost)
-        by_field, others = self._sort(trial.refusal)
+        by_field, others = self._sort(scene, trial.refusal)
         # Whoever lost a race has been told what they had not seen, and may send the form again.
         version = scene.look.version if given is None or is_race else given.get(VERSION, "")
         return {
@@ -197,12 +203,12 @@ class Form(ABC):
         names = {"desk_url": "", "trial_url": "-trial", "standing_url": "-standing"}
         return {name: reverse(f"steer-{self.name}{end}", kwargs=kwargs) for name, end in names.items()}
 
-    def _sort(self, refusal: CommandRefused | None) -> tuple[dict[str, str], list[Finding]]:
+    def _sort(self, scene: Scene, refusal: CommandRefused | None) -> tuple[dict[str, str], list[Finding]]:
         """Return the sentences by field of the form, and the findings that are about none of them."""
         by_field: dict[str, str] = {}
         others: list[Finding] = []
         for finding in refusal.findings if refusal else ():
-            field = self.field_of(finding)
+            field = self.find_field(scene, finding)
             if field and field not in by_field:
                 by_field[field] = finding.message
             else:

@@ -3,8 +3,9 @@
 from django.urls import URLPattern
 
 from rollouts.web.steering.restart import Restart
+from rollouts.web.steering.strategy import EditStrategy
 
-_DESKS = (Restart(),)
+_DESKS = (EditStrategy(), Restart())
 
 
 def steering_urlpatterns(below: str) -> list[URLPattern]:
