@@ -38,6 +38,8 @@ VERSION: Final = "version"
 """The field of each form that names what it was filled in from."""
 TRY: Final = "try"
 """The button that tries a form where no script does so while somebody types."""
+AGREED: Final = "agreed"
+"""The box to tick for what nobody should do by mistake. Its value is the very sentence that was agreed to."""
 
 _LONGEST_VERSION: Final = 100
 
@@ -101,6 +103,10 @@ class Form(ABC):
         """Return the same where it takes a look at the workload."""
         return self.field_of(finding)
 
+    def ask(self, scene: Scene, given: QueryDict, **about: Any) -> str:
+        """Return what somebody has to agree to before the command is carried out; empty: nothing."""
+        return ""
+
     def believe(self, given: QueryDict) -> Belief:
         """Return how the cluster behaves when the form is tried."""
         return Belief()
@@ -154,6 +160,7 @@ class Form(ABC):
     def _send(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> HttpResponse:
         """Carry the command out; or show the form again with what is in the way."""
         try:
+            _require_agreement(self.ask(scene, request.POST, **about), request.POST)
             return self.carry_out(request, scene, about)
         except CommandRefused as refusal:
             return self._show(request, scene, about, Trial(refusal=refusal))
@@ -184,9 +191,13 @@ class Form(ABC):
         by_field, others = self._sort(scene, trial.refusal)
         # Whoever lost a race has been told what they had not seen, and may send the form again.
         version = scene.look.version if given is None or is_race else given.get(VERSION, "")
+        asks = "" if given is None else self.ask(scene, given, **about)
         return {
             "place": place,
             "desk": self,
+            "send": self.send,
+            "asks": asks,
+            "is_agreed": given is not None and given.get(AGREED) == asks,
             "barred": find_refusal(request.user, self.command, place.cluster, place.namespace),
             "version": version,
             "now": scene.look.version,
@@ -258,6 +269,12 @@ _STATUSES: Final = {
     Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
     ClusterAway: HTTPStatus.SERVICE_UNAVAILABLE,
 }
+
+
+def _require_agreement(asks: str, given: QueryDict) -> None:
+    """Raise unless somebody has agreed to what is asked, as it stands now."""
+    if asks and given.get(AGREED) != asks:
+        raise Invalid("Nothing has been done. Tick the box if this is what you mean.")
 
 
 def _status_of(refusal: CommandRefused) -> HTTPStatus:
