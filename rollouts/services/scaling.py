@@ -43,7 +43,7 @@ def scale_live(site: Site, it: Deed, wanted: LiveScale, *, expected: str | None,
     for attempt in range(TRIES):
         target = site.fetch_object(resource, name)
         before = (target.get("spec") or {}).get("replicas")
-        change = Change(f"{resource.kind} {name}: {_FIELD}", before, wanted.replicas)
+        change = describe_scaled(resource, name, before, wanted.replicas)
         if before == wanted.replicas:
             return Changed(site.place, version_in(live), (), warnings, dry_run)
         if attempt == 0:
@@ -56,6 +56,11 @@ def scale_live(site: Site, it: Deed, wanted: LiveScale, *, expected: str | None,
                 it.done(before={change.field: before}, after={change.field: wanted.replicas})
             return Changed(site.place, version_in(live), (change,), warnings, dry_run)
     raise RaceLost(f"{name} is scaled so often that this command found no moment for its own; try again.")
+
+
+def describe_scaled(resource: Resource, name: str, before: Any, after: int) -> Change:
+    """Return the change of a live component, which is no field of the set."""
+    return Change(f"{resource.kind} {name}: {_FIELD}", before, after)
 
 
 def choose_live(workload: Workload, wanted: LiveScale) -> tuple[Resource, str, tuple[Finding, ...]]:

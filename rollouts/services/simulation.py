@@ -19,6 +19,7 @@ from typing import Any, Final
 from rollouts import mirror
 from rollouts.audit import Caller, deed
 from rollouts.cluster import Obj
+from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS
 from rollouts.commands import Command, Place
 from rollouts.effective import Override, compute_effective, list_overrides
 from rollouts.engine import simulate as engine
@@ -36,6 +37,7 @@ from rollouts.mirror import Seen
 from rollouts.refusals import ClusterAway, Contradiction, NotThere
 from rollouts.services.applying import preview_apply
 from rollouts.services.changing import Change, Edit, describe, make_edit, require_expected
+from rollouts.services.scaling import describe_scaled
 from rollouts.services.sites import Site, open_site, refuse, version_in
 
 SECONDS: Final = 2.0
@@ -116,6 +118,7 @@ class Simulated:
     components_left_out: int
     pods_created: int
     pods_deleted: int
+    replaced: Mapping[str, int]  # how many of the pods that were there before go, by clique of the template
     steps: tuple[SimulatedStep, ...]
     steps_left_out: int  # in the middle
 
@@ -164,7 +167,8 @@ def workload_simulate(
                 before, observed, after, behaviour, case.now, is_enough=lambda: time.monotonic() > deadline
             )
         starts_update = make_shape(before).generation_hash != make_shape(after).generation_hash
-        return _tell(site, case, outcome, starts_update=starts_update)
+        told = _tell(site, case, outcome, starts_update=starts_update)
+        return replace(told, changed=(*told.changed, *_describe_scaled(case.observed, observed)))
 
 
 # ---- what is simulated
@@ -251,9 +255,20 @@ def _tell(site: Site, case: _Case, outcome: Outcome, *, starts_update: bool) -> 
         components_left_out=max(0, len(components) - MOST_COMPONENTS),
         pods_created=outcome.pods_created,
         pods_deleted=outcome.pods_deleted,
+        replaced=_count_replaced(case.observed, outcome),
         steps=tuple(_tell_step(step) for step in (*first, *last)),
         steps_left_out=len(outcome.steps) - len(first) - len(last),
     )
+
+
+def _describe_scaled(before: Observed, after: Observed) -> Iterator[Change]:
+    """Return which live components are scaled, in the words of the command itself."""
+    for clique, scaled in zip(before.cliques, after.cliques, strict=True):
+        if clique.replicas != scaled.replicas:
+            yield describe_scaled(PODCLIQUES, clique.name, clique.replicas, scaled.replicas)
+    for group, grown in zip(before.groups, after.groups, strict=True):
+        if group.replicas != grown.replicas:
+            yield describe_scaled(PODCLIQUESCALINGGROUPS, group.name, group.replicas, grown.replicas)
 
 
 def _tell_step(step: engine.Step) -> SimulatedStep:
@@ -266,6 +281,17 @@ def _count_writes(actions: Iterable[object]) -> dict[str, int]:
     """Return how many writes of each sort there are; statuses and gates are no news to anybody."""
     told = (one for one in actions if isinstance(one, Create | Patch | Delete))
     return dict(Counter(f"{type(one).__name__} {one.kind}" for one in told))
+
+
+def _count_replaced(observed: Observed, outcome: Outcome) -> dict[str, int]:
+    """Return how many of the pods that were there before went, by clique; what owns a pod takes it along."""
+    deleted = {one.uid for step in outcome.steps for one in step.actions if isinstance(one, Delete)}
+    groups = {group.name: group.uid for group in observed.groups}
+    owners = {one.name: (one.uid, groups.get(one.group, "")) for one in observed.cliques}
+    templates = {one.name: one.template for one in observed.cliques}
+    there = (pod for pod in observed.pods if not pod.leaving)
+    gone = (pod for pod in there if not deleted.isdisjoint((pod.uid, *owners.get(pod.clique, ()))))
+    return dict(Counter(templates.get(pod.clique, pod.clique) for pod in gone))
 
 
 def _summarise(outcome: Outcome) -> list[Lowest]:

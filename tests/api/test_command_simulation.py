@@ -45,7 +45,8 @@ def test_a_switch_of_strategy_tells_each_step_of_the_update_it_would_start(api: 
     assert (told["end"], told["starts_update"]) == ("Done", False)
     frontend = next(one for one in told["components"] if one["component"] == "chat-0-frontend")
     assert (frontend["wanted"], frontend["lowest"], frontend["most_surge"]) == (4, 4, 1)
-    assert (told["pods_created"], told["pods_deleted"]) == (5, 5)
+    # The surge pod goes too, and was not there before.
+    assert (told["pods_created"], told["pods_deleted"], told["replaced"]) == (5, 5, {"frontend": 4})
     assert told["seconds"] >= 50
     assert [one["field"] for one in told["changed"]] == [
         "spec.updateStrategy.type",
@@ -107,7 +108,8 @@ def test_every_command_can_be_tried_out(api: Api, scene: Scene, change: dict[str
 def test_scaling_a_live_component_creates_its_pods(api: Api) -> None:
     told = ask(api, {"kind": "scale", "replicas": 6, "component": "frontend", "replica": 0}).body
     assert told["pods_created"] == 2
-    assert told["changed"] == []
+    change = {"field": "PodClique chat-0-frontend: spec.replicas", "before": 4, "after": 6}
+    assert told["changed"] == [change]
 
 
 def test_a_manifest_is_tried_out_on_the_cluster_without_effect(api: Api, scene: Scene) -> None:
