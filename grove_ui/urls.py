@@ -17,6 +17,7 @@ from rollouts.web import (
     revisions,
     shell,
     sign_in,
+    stream,
     tokens,
     workload,
     workloads,
@@ -25,6 +26,7 @@ from rollouts.web.steering.urls import steering_urlpatterns
 
 urlpatterns = [
     path("", workloads.page, name="home"),
+    path("live/stream/", stream.stream, name="live-stream"),
     path("live/workloads/", workloads.live, name="live-workloads"),
     path("live/clusters/", shell.live_clusters, name="live-clusters"),
     path("live/clusters/page/", clusters.live, name="live-clusters-page"),

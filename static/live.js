@@ -1,106 +1,120 @@
 /* Keeps what is shown as new as the cluster is.
 
-   One connection to the change feed says what changed, never what it looks like now. An element that shows something
-   live says what it depends on and where its newest rendering is to be had:
+   One connection to the server brings each part of the page whenever it looks different. An element that shows
+   something live says what it depends on and where it is to be had:
 
-     <section id="pods" data-live="workload:sandbox/default/chat#pods,cliques" data-live-src="/…/pods/live/">
+     <section id="pods" data-live="workload:sandbox%2Fdefault%2Fchat#pods,cliques every:30" data-live-src="/…/pods/live/">
 
-   `data-live` holds words kind[:key][#part,part]: any workload, this one, these parts of it; the key is percent-encoded.
-   `data-live-src` answers with the element itself, which is morphed into the one that is there: focus, selection,
-   scrolling and open <details> stay. `data-live-every` asks every so many seconds as well. Children of an element with
-   `data-live-order` keep their places; what is new comes last, and [data-live-unsorted] is shown. An attribute that
-   scripts own survives when the element names it in `data-keep`. After each change `live:refreshed` is fired on it.
+   `data-live` holds words kind[:key][#part,part]: any workload, this one, these parts of it; every:n asks for a look every
+   n seconds as well. The server decides by them (rollouts/web/stream.py). What it brings is the element itself, which is
+   morphed into the one that is there: focus, selection, scrolling and open <details> stay. What it cannot bring is fetched
+   from `data-live-src` when it says so. Children of an element with `data-live-order` keep their places; what is new comes
+   last, and [data-live-unsorted] is shown. An attribute that scripts own survives when the element names it in
+   `data-keep`. After each change `live:refreshed` is fired on it.
 
-   The invariant: whatever was missed, while hidden or away, is fetched anew before "Live" is said again. */
+   The invariant: whatever was missed, while hidden or away, is brought before "Live" is said again. */
 
-const GAP_MS = 400; // between two looks at the same element, so that bursts become one
-const MOST_GAP_MS = 4_000; // a server that is slow to answer is asked less often, up to this
-const SILENCE_MS = 45_000; // the feed is heard at least every 15 s; three missed ones are a dead connection
+const GAP_MS = 400; // between two fetches of the same element, so that bursts become one
+const MOST_GAP_MS = 4_000; // who is slow to answer or to draw is asked less often, up to this
+const SILENCE_MS = 45_000; // the server is heard at least every 15 s; three missed ones are a dead connection
 const RETRY_MS = [1_000, 2_000, 4_000, 8_000, 15_000];
 
 const indicator = document.getElementById("live");
-const looks = new Map(); // by id of the element: how its last look went
+const looks = new Map(); // by id of the element: what it shows, and how that went
 let source = null;
+let connectedTo = ""; // what the server was told is shown
 let failures = 0;
 let heardAt = 0;
-let hasBeats = false; // servers before this one said nothing that a page can hear
+let silentSince = 0; // heard, or connected
+let isCurrent = false; // everything shown is as new as the server knows
 let isStale = false; // connected, but the server itself is told nothing
 let isOver = false; // signed out
 
 const waitAfter = (times) => RETRY_MS[Math.min(times, RETRY_MS.length) - 1];
 
-/* ---- what changed, and whom it concerns */
+const liveElements = () => [...document.querySelectorAll("[data-live][data-live-src][id]")];
 
-function concerns(element, change) {
-  return element.dataset.live.split(/\s+/).some((word) => {
-    const [about, parts] = word.split("#");
-    const [kind, key] = about.split(/:(.*)/s);
-    if (kind !== change.kind || (key && decodeURIComponent(key) !== change.key)) return false;
-    return !parts || !change.what.length || parts.split(",").some((part) => change.what.includes(part));
-  });
+/* ---- bringing an element up to date */
+
+function lookOf(id) {
+  const fresh = { src: "", etag: "", coming: null, endedAt: 0, gap: 0, failures: 0, isBusy: false, isWanted: false, timer: 0 };
+  if (!looks.has(id)) looks.set(id, fresh);
+  return looks.get(id);
 }
 
-const liveElements = () => document.querySelectorAll("[data-live][data-live-src][id]");
-
-function refreshAll() {
-  for (const element of liveElements()) ask(element);
+/* What the server brings; of several only the newest is shown. */
+function take(part) {
+  for (const { id, dataset } of liveElements()) {
+    if (dataset.liveSrc !== part.src) continue;
+    const look = lookOf(id);
+    look.coming = part;
+    stir(id, look);
+  }
 }
 
-/* ---- looking again */
+/* Have an element fetched from its address. */
+function ask(id) {
+  const look = lookOf(id);
+  look.isWanted = true;
+  stir(id, look);
+}
 
-function ask(element) {
-  const look = looks.get(element.id) ?? { etag: "", endedAt: 0, gap: GAP_MS, failures: 0, isBusy: false, isWanted: false, timer: 0 };
-  looks.set(element.id, look);
-  if (look.isBusy) look.isWanted = true;
-  else if (!look.timer) look.timer = setTimeout(() => refresh(element.id, look), Math.max(0, look.endedAt + look.gap - performance.now()));
+function stir(id, look) {
+  if (look.isBusy || look.timer) return;
+  look.timer = setTimeout(() => refresh(id, look), Math.max(0, look.endedAt + look.gap - performance.now()));
 }
 
 async function refresh(id, look) {
   look.timer = 0;
-  if (document.hidden) return; // everything is fetched anew when the tab is shown
+  if (document.hidden) return; // everything is brought when the tab is shown
   const element = document.getElementById(id);
   if (!element?.dataset.liveSrc || isOver) {
     looks.delete(id);
     return;
   }
   look.isBusy = true;
-  look.isWanted = false;
   const began = performance.now();
+  const isFetched = !look.coming;
   try {
-    const src = element.dataset.liveSrc; // the element may show something else by the time of the answer
-    await show(element, look, src, await fetchFragment(src, look));
+    await (isFetched ? fetchInto(element, look) : show(id, look));
     look.failures = 0;
   } catch {
     look.failures += 1;
     look.isWanted = true; // until then this element is old
   }
   look.endedAt = performance.now();
-  look.gap = look.failures ? waitAfter(look.failures) : Math.min(MOST_GAP_MS, Math.max(GAP_MS, 3 * (look.endedAt - began)));
+  look.gap = look.failures ? waitAfter(look.failures) : Math.min(MOST_GAP_MS, Math.max(isFetched ? GAP_MS : 0, 3 * (look.endedAt - began)));
   look.isBusy = false;
-  if (look.isWanted && source?.readyState === EventSource.OPEN) ask(element);
+  if (look.coming || (look.isWanted && source?.readyState === EventSource.OPEN)) stir(id, look);
 }
 
-function fetchFragment(src, look) {
+async function fetchInto(element, look) {
+  const src = element.dataset.liveSrc; // the element may show something else by the time of the answer
+  look.isWanted = false;
   const headers = { "X-Live": "1" };
-  // Another source is another thing, whatever it looked like before.
   if (look.etag && look.src === src) headers["If-None-Match"] = look.etag;
-  return fetch(src, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(20_000) });
-}
-
-async function show(element, look, src, response) {
+  const response = await fetch(src, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(20_000) });
   if (response.type === "opaqueredirect" || response.status === 401 || response.status === 403) return end();
   if (response.status === 404 || response.status === 410) return element.setAttribute("data-gone", "");
   if (response.status === 304 || response.status === 204) return undefined;
   if (!response.ok) throw new Error(response.status);
-  const text = await response.text();
-  const now = document.getElementById(element.id);
-  if (now?.dataset.liveSrc !== src) return undefined; // moved on meanwhile
-  look.etag = response.headers.get("ETag") ?? "";
+  const html = await response.text();
+  look.coming ??= { src, html, etag: response.headers.get("ETag") ?? "" }; // what was brought meanwhile is no older
+  return show(element.id, look);
+}
+
+async function show(id, look) {
+  const { src, etag, html } = look.coming;
+  look.coming = null;
+  look.isWanted = false;
+  const element = document.getElementById(id);
+  if (element?.dataset.liveSrc !== src) return; // moved on meanwhile
+  if (etag && look.src === src && look.etag === etag) return;
+  await htmx.swap({ text: html, target: element, sourceElement: element, swap: "outerMorph", isLive: true });
   look.src = src;
-  await htmx.swap({ text, target: now, sourceElement: now, swap: "outerMorph", isLive: true });
+  look.etag = etag;
   showAges();
-  now.dispatchEvent(new CustomEvent("live:refreshed", { bubbles: true }));
-  return undefined;
+  document.getElementById(id)?.dispatchEvent(new CustomEvent("live:refreshed", { bubbles: true }));
 }
 
 /* ---- what stays as the reader left it */
@@ -139,49 +153,82 @@ function keepOrder(shown, coming) {
 
 /* ---- the connection */
 
+const describeShown = () => liveElements().map(({ dataset }) => `${dataset.liveSrc} ${dataset.live}`);
+
+function address() {
+  const url = new URL(document.body.dataset.feed, location.href);
+  for (const { id, dataset } of liveElements()) {
+    const look = looks.get(id);
+    const etag = look?.src === dataset.liveSrc && look.etag ? look.etag : "-"; // another source is another thing
+    url.searchParams.append("show", `${etag} ${dataset.liveSrc} ${dataset.live}`);
+  }
+  return url;
+}
+
 function connect() {
-  const url = document.body.dataset.feed;
-  if (source || !url || isOver || document.hidden || !liveElements().length) return;
-  source = new EventSource(url);
+  if (source || !document.body.dataset.feed || isOver || document.hidden || !liveElements().length) return;
+  connectedTo = describeShown().join("\n");
+  source = new EventSource(address());
+  silentSince = Date.now();
   source.onopen = () => {
     failures = 0;
-    isStale = false;
     hear();
-    refreshAll(); // a new connection knows nothing of what came before it
   };
   source.onerror = () => {
+    isCurrent = false;
     if (source?.readyState === EventSource.CLOSED) retry();
     tell();
   };
-  source.addEventListener("change", (event) => {
-    hear();
-    const change = JSON.parse(event.data);
-    for (const element of liveElements()) if (concerns(element, change)) ask(element);
-  });
-  source.addEventListener("reset", () => {
-    isStale = false;
-    hear();
-    refreshAll();
-  });
-  source.addEventListener("stale", () => {
-    isStale = true; // until a reset says that it hears again
-    hear();
-  });
-  source.addEventListener("heartbeat", () => {
-    hasBeats = true;
+  listen("fragment", take);
+  listen("look", ({ src }) => liveElements().forEach(({ id, dataset }) => dataset.liveSrc === src && ask(id)));
+  listen("gone", ({ src }) => liveElements().forEach((element) => element.dataset.liveSrc === src && element.setAttribute("data-gone", "")));
+  listen("current", () => sayCurrent(source));
+  listen("stale", () => (isStale = true)); // until everything is current again
+  listen("heartbeat", () => {});
+}
+
+function listen(name, act) {
+  source.addEventListener(name, (event) => {
+    act(JSON.parse(event.data));
     hear();
   });
 }
 
+/* Once what was brought is shown. */
+function sayCurrent(speaker) {
+  if (source !== speaker) return;
+  if ([...looks.values()].some((look) => look.coming || look.isBusy)) {
+    setTimeout(sayCurrent, 20, speaker);
+    return;
+  }
+  isCurrent = true;
+  isStale = false;
+  tell();
+}
+
 function disconnect() {
+  isCurrent = false;
+  for (const look of looks.values()) look.coming = null; // what is not shown is brought again
   source?.close();
   source = null;
+}
+
+/* Other elements are shown, or from other addresses: the server is to know. The word stays "Live": what changes in
+   between is brought before anything else. */
+function follow() {
+  if (!source || describeShown().join("\n") === connectedTo) return;
+  source.close();
+  source = null;
+  connect();
 }
 
 function retry() {
   disconnect();
   failures += 1;
   setTimeout(connect, waitAfter(failures));
+  // Whether one is signed out is said to a fetch only.
+  const [first] = liveElements();
+  if (first) ask(first.id);
 }
 
 function end() {
@@ -206,19 +253,20 @@ addEventListener("online", () => {
     connect();
   }
 });
+document.addEventListener("htmx:after:swap", () => follow());
 
 /* ---- what is said of it */
 
 const WORDS = { live: "Live", stale: "The server hears nothing", old: "Cannot refresh", lost: "Reconnecting…", paused: "Paused" };
 
 function stateNow() {
-  if (source?.readyState !== EventSource.OPEN) return document.hidden ? "paused" : "lost";
+  if (!isCurrent) return document.hidden ? "paused" : "lost";
   if ([...looks.values()].some((look) => look.failures > 1)) return "old";
   return isStale ? "stale" : "live";
 }
 
 function hear() {
-  heardAt = Date.now();
+  heardAt = silentSince = Date.now();
   tell();
 }
 
@@ -247,16 +295,12 @@ function showAges() {
   for (const time of document.querySelectorAll("time[data-age]")) setText(time, age((Date.now() - Date.parse(time.dateTime)) / 1000));
 }
 
-let seconds = 0;
 setInterval(() => {
   if (document.hidden) return;
-  seconds += 1;
   showAges();
   tell();
-  if (hasBeats && source && Date.now() - heardAt > SILENCE_MS) retry();
-  for (const element of document.querySelectorAll("[data-live-every][data-live-src][id]")) {
-    if (seconds % Number(element.dataset.liveEvery) === 0) ask(element);
-  }
+  follow();
+  if (source && Date.now() - silentSince > SILENCE_MS) retry();
 }, 1_000);
 
 if (indicator) connect();

@@ -1,22 +1,15 @@
 """/feed/: what changes, as server-sent events, for whoever shows it live.
 
-An event says what to look at again, never what it looks like now. `hub` reads the feed once for everybody; here each
-answer is kept open and written. The view ends at once: what it returns is written by the event loop, so that somebody
-who watches holds neither a thread that works nor a connection to the database.
+An event says what to look at again, never what it looks like now. Before it: `watching`, which keeps the answer open
+and says what is new to whom; here it is put into words. Pages have a stream of their own (`web.stream`).
 """
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.contrib.auth import get_user
-from django.db import connections
-from django.http import HttpRequest, StreamingHttpResponse
+from django.http import StreamingHttpResponse
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
@@ -24,19 +17,13 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from rollouts import access
-from rollouts.api.hub import Batch, Viewer, hub_of_loop
 from rollouts.api.queries import Query
 from rollouts.api.rendering import render_json
 from rollouts.api.schema import parameter
 from rollouts.feed import Change
+from rollouts.hub import Batch, Viewer
 from rollouts.models import ApiToken
-from rollouts.tokens import find_token
-
-CONTENT_TYPE: Final = "text/event-stream"
-# Bursts are merged to so many writes a second.
-_WRITES_A_SECOND: Final = 4
-_RETRY_MS: Final = 2_000
+from rollouts.watching import CONTENT_TYPE, RETRY_MS, Guest, batches, joined, keep_open
 
 
 class EventStreamRenderer(BaseRenderer):
@@ -70,27 +57,6 @@ class Interest:
         if change.kind != "workload" or (self.workloads and change.key not in self.workloads):
             return False
         return not self.namespaces or change.key.split("/")[1] in self.namespaces
-
-
-@dataclass(frozen=True, slots=True)
-class _Guest:
-    """Who watches, as far as it takes to ask again whether they may."""
-
-    token: str  # empty: by session
-    session: str
-
-    def is_welcome(self) -> bool:
-        """Whether they may still see; asks the database."""
-        user = self._find_user()
-        return user is not None and bool(user.is_authenticated) and access.may_see(user)
-
-    def _find_user(self) -> Any:
-        if self.token:
-            token = find_token(self.token)
-            return None if token is None else token.user
-        request = HttpRequest()
-        request.session = import_module(settings.SESSION_ENGINE).SessionStore(self.session)
-        return get_user(request)
 
 
 class FeedView(APIView):
@@ -139,56 +105,30 @@ class FeedView(APIView):
         query = Query(request)
         interest = Interest(query.texts("cluster"), query.texts("namespace"), query.texts("workload"))
         query.done()
-        stream = _stream(interest, _guest_of(request), request.headers.get("Last-Event-ID", "").strip())
-        # Proxies that gather an answer before they pass it on are asked not to.
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingHttpResponse(stream, content_type=CONTENT_TYPE, headers=headers)
+        after_id = request.headers.get("Last-Event-ID", "").strip()
+        return keep_open(_stream(interest, _guest_of(request), after_id))
 
 
 urlpatterns = [path("feed/", FeedView.as_view(), name="api-feed")]
 
 
-def _guest_of(request: Request) -> _Guest:
+def _guest_of(request: Request) -> Guest:
     if isinstance(request.auth, ApiToken):
-        return _Guest(request.headers["Authorization"].partition(" ")[2].strip(), "")
-    return _Guest("", request.session.session_key or "")
+        return Guest(request.headers["Authorization"].partition(" ")[2].strip(), "")
+    return Guest("", request.session.session_key or "")
 
 
-async def _stream(interest: Interest, guest: _Guest, after_id: str) -> AsyncIterator[bytes]:
+async def _stream(interest: Interest, guest: Guest, after_id: str) -> AsyncIterator[bytes]:
     """Write events until the viewer leaves, is sent away, or may not see any more."""
-    await _ask(connections.close_all)  # those of the view: the answer may stay open for days
-    hub, viewer = hub_of_loop(), Viewer(interest.covers)
-    hub.join(viewer)
-    try:
-        await hub.catch_up(viewer, after_id)
+    viewer = Viewer(interest.covers)
+    async with joined(viewer, after_id):
         yield _render_start(viewer.last_id)
-        asked_at = time.monotonic()
-        while not viewer.is_ended:
-            batch = await viewer.wait(settings.FEED_HEARTBEAT_SECONDS)
-            if time.monotonic() - asked_at >= settings.FEED_RECHECK_SECONDS:
-                if not await _ask(guest.is_welcome):
-                    return
-                asked_at = time.monotonic()
+        async for batch in batches(viewer, guest, settings.FEED_HEARTBEAT_SECONDS):
             yield _render_heartbeat(viewer.last_id) if batch is None else _render(batch)
-            await asyncio.sleep(1 / _WRITES_A_SECOND)
-    finally:
-        hub.leave(viewer)
-
-
-async def _ask(question: Callable[[], Any]) -> Any:
-    """Ask the database in the thread of this request, and let go of the connection."""
-
-    def ask() -> Any:
-        try:
-            return question()
-        finally:
-            connections.close_all()
-
-    return await sync_to_async(ask)()
 
 
 def _render_start(last_id: str) -> bytes:
-    lines = f"retry: {_RETRY_MS}\n"
+    lines = f"retry: {RETRY_MS}\n"
     return f"{lines}id: {last_id}\n\n".encode() if last_id else f"{lines}\n".encode()
 
 

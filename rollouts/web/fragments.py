@@ -1,66 +1,123 @@
-"""Parts of pages that are fetched again and again while they are shown, each rendered once for all who ask.
+"""Parts of pages that are shown again and again while they change, each rendered once for all who see it.
 
-Between the views, which say what a part is called and how to render it, and `static/live.js`, which fetches it whenever
-the change feed says that it may have changed. A fragment is the same for every viewer, so two hundred of them cost what
-one costs: whoever asks gets a rendering that began after they asked, shared with everybody who asked before it began,
-and no part is rendered more than four times a second in a process. What somebody already has is not sent again.
+Between the views, which say what a part is called and how to render it, and the two ways in which it reaches a page:
+`web.stream` brings it when the change feed says that it may have changed, `answer` gives it to whoever asks. A fragment
+is the same for every viewer, so two hundred of them cost what one costs: everybody gets a rendering that began after
+they asked, shared with all who asked before it began. No part is rendered more than four times a second in a process,
+nor for more than a quarter of the time. What somebody already has is not sent again.
 
-The invariant: an answer is never older than the question. A change that was told before a fragment was asked for is in
-it.
+The invariant: what is given is never older than the question. A change that was told before a fragment was asked for is
+in it.
 """
 
+import asyncio
 import gzip
 import hashlib
+import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
+from weakref import WeakValueDictionary
 
-from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
+from django.db import connections
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotModified
 from django.utils.http import parse_etags
 
+from rollouts.refusals import NotThere
+
+logger = logging.getLogger(__name__)
+
 _SECONDS_BETWEEN: Final = 0.25
+_REST: Final = 3  # a rendering is followed by a rest of so many times its length
+_LONGEST_REST: Final = 4.0  # seconds
 _MOST_KEPT: Final = 64
 _WORTH_COMPRESSING: Final = 200  # bytes, as Django's own middleware has it
 
 
 @dataclass(frozen=True, slots=True)
-class _Rendering:
+class Fragment:
+    """A part of a page, the same for every viewer."""
+
+    key: Hashable  # names it, whoever asks
+    render: Callable[[], str]
+    headers: Mapping[str, str] = field(default_factory=dict)  # for whoever asks for it by itself
+
+
+@dataclass(frozen=True, eq=False)
+class Rendering:
     """What a fragment looked like."""
 
     began: float  # by the monotonic clock
+    ended: float
     body: bytes
-    compressed: bytes  # empty: not worth it
     etag: str
 
+    @cached_property
+    def compressed(self) -> bytes:
+        """The body as gzip; empty where it is not worth it."""
+        return gzip.compress(self.body, compresslevel=5, mtime=0) if len(self.body) >= _WORTH_COMPRESSING else b""
 
-@dataclass(slots=True)
+    @property
+    def rests_until(self) -> float:
+        """When it may be rendered again: what is slow to render is rendered less often."""
+        rest = min(_LONGEST_REST, _REST * (self.ended - self.began))
+        return max(self.began + _SECONDS_BETWEEN, self.ended + rest)
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class _Slot:
-    """A fragment: its newest rendering, and the lock that whoever renders it holds."""
+    """A fragment: its newest rendering, and who renders it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    newest: _Rendering | None = None
+    newest: Rendering | None = None
+    flight: asyncio.Task[None] | None = None  # a rendering that pages wait for
+
+    def seconds_to_rest(self) -> float:
+        """How long it is to be left alone."""
+        return 0.0 if self.newest is None else max(0.0, self.newest.rests_until - time.monotonic())
 
 
-_SLOTS: Final[OrderedDict[Hashable, _Slot]] = OrderedDict()
+# The last ones asked for are kept, and those that somebody waits for.
+_SLOTS: Final[WeakValueDictionary[Hashable, _Slot]] = WeakValueDictionary()
+_KEPT: Final[OrderedDict[Hashable, _Slot]] = OrderedDict()
 _SLOTS_LOCK: Final = threading.Lock()
+# Two: one that is slow does not hold up all others. More would only share the same processor.
+_RENDERERS: Final = ThreadPoolExecutor(2, thread_name_prefix="fragments")
 
 
 def answer_fragment(request: HttpRequest, key: Hashable, render: Callable[[], str]) -> HttpResponse:
     """Answer with a fragment as it is now, or that it is as it was; `key` names it whoever asks."""
-    rendering = _fresh(_slot(key), render, time.monotonic())
+    return answer(request, Fragment(key, render))
+
+
+def answer(request: HttpRequest, fragment: Fragment) -> HttpResponse:
+    """Answer with a fragment as it is now, or that it is as it was."""
+    rendering = _fresh(_slot(fragment.key), fragment.render, time.monotonic())
     if rendering.etag in _known_to(request):
         response: HttpResponse = HttpResponseNotModified()
     elif rendering.compressed and "gzip" in request.headers.get("Accept-Encoding", ""):
         response = HttpResponse(rendering.compressed, headers={"Content-Encoding": "gzip"})
     else:
         response = HttpResponse(rendering.body)
-    response["ETag"] = rendering.etag
-    response["Cache-Control"] = "private, no-cache"
-    response["Vary"] = "Accept-Encoding"
+    fixed = {"ETag": rendering.etag, "Cache-Control": "private, no-cache", "Vary": "Accept-Encoding"}
+    for name, value in {**fixed, **fragment.headers}.items():
+        response[name] = value
     return response
+
+
+async def newest(fragment: Fragment, since: float) -> Rendering:
+    """Return a rendering that began at some time or later; waits without a thread, together with all who ask for it."""
+    slot = _slot(fragment.key)
+    while slot.newest is None or slot.newest.began < since:
+        if slot.flight is None or slot.flight.done() or slot.flight.get_loop() is not asyncio.get_running_loop():
+            slot.flight = asyncio.create_task(_fly(slot, fragment.render))
+        await asyncio.shield(slot.flight)  # whoever leaves does not take it from the others
+    return slot.newest
 
 
 def _known_to(request: HttpRequest) -> set[str]:
@@ -70,25 +127,42 @@ def _known_to(request: HttpRequest) -> set[str]:
 
 def _slot(key: Hashable) -> _Slot:
     with _SLOTS_LOCK:
-        slot = _SLOTS.setdefault(key, _Slot())
-        _SLOTS.move_to_end(key)
-        while len(_SLOTS) > _MOST_KEPT:
-            _SLOTS.popitem(last=False)
+        slot = _SLOTS.get(key) or _SLOTS.setdefault(key, _Slot())
+        _KEPT[key] = slot
+        _KEPT.move_to_end(key)
+        while len(_KEPT) > _MOST_KEPT:
+            _KEPT.popitem(last=False)
         return slot
 
 
-def _fresh(slot: _Slot, render: Callable[[], str], asked: float) -> _Rendering:
+def _fresh(slot: _Slot, render: Callable[[], str], asked: float) -> Rendering:
     with slot.lock:
         if slot.newest is None or slot.newest.began < asked:
-            if slot.newest is not None:
-                # Whoever asks meanwhile waits for the lock and finds what is rendered now.
-                time.sleep(max(0.0, slot.newest.began + _SECONDS_BETWEEN - time.monotonic()))
+            # Whoever asks meanwhile waits for the lock and finds what is rendered now.
+            time.sleep(slot.seconds_to_rest())
             slot.newest = _render(render)
         return slot.newest
 
 
-def _render(render: Callable[[], str]) -> _Rendering:
+async def _fly(slot: _Slot, render: Callable[[], str]) -> None:
+    """Render for all who wait."""
+    await asyncio.sleep(slot.seconds_to_rest())
+    await asyncio.get_running_loop().run_in_executor(_RENDERERS, _render_into, slot, render)
+
+
+def _render_into(slot: _Slot, render: Callable[[], str]) -> None:
+    try:
+        _fresh(slot, render, time.monotonic())
+    except (NotThere, Http404):
+        raise
+    except Exception:
+        logger.exception("A part of a page cannot be rendered")
+        raise
+    finally:
+        connections.close_all()
+
+
+def _render(render: Callable[[], str]) -> Rendering:
     began = time.monotonic()
     body = render().encode()
-    compressed = gzip.compress(body, compresslevel=5, mtime=0) if len(body) >= _WORTH_COMPRESSING else b""
-    return _Rendering(began, body, compressed, f'"{hashlib.sha256(body).hexdigest()[:24]}"')
+    return Rendering(began, time.monotonic(), body, f'"{hashlib.sha256(body).hexdigest()[:24]}"')

@@ -17,8 +17,8 @@ from rollouts.selectors.clusters import NodeDetail, node_list
 from rollouts.selectors.paging import Window
 from rollouts.selectors.places import configured_names, find_cluster
 from rollouts.web.addresses import read_number, read_text, render_query
-from rollouts.web.fragments import answer_fragment
-from rollouts.web.shell import for_readers
+from rollouts.web.fragments import Fragment
+from rollouts.web.shell import for_fragment, for_readers
 
 Context: TypeAlias = dict[str, Any]
 
@@ -72,12 +72,11 @@ def page(request: HttpRequest) -> HttpResponse:
     return render(request, "nodes/page.html", {**_describe(choice), "all_clusters": configured_names()})
 
 
-@require_safe
-@for_readers
-def live(request: HttpRequest) -> HttpResponse:
-    """Answer with the nodes alone."""
-    choice = _parse(request.GET)
-    return answer_fragment(request, ("nodes", choice), lambda: render_to_string("nodes/_list.html", _describe(choice)))
+@for_fragment
+def live(given: QueryDict) -> Fragment:
+    """Return the nodes alone."""
+    choice = _parse(given)
+    return Fragment(("nodes", choice), lambda: render_to_string("nodes/_list.html", _describe(choice)))
 
 
 def _parse(given: QueryDict) -> Choice:

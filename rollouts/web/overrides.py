@@ -14,8 +14,8 @@ from rollouts.commands import Command
 from rollouts.selectors.overrides import OverrideFilters, override_list
 from rollouts.selectors.paging import Window
 from rollouts.web.addresses import read_number, read_text, read_word, render_query
-from rollouts.web.fragments import answer_fragment
-from rollouts.web.shell import for_readers
+from rollouts.web.fragments import Fragment
+from rollouts.web.shell import for_fragment, for_readers
 
 Context: TypeAlias = dict[str, Any]
 
@@ -56,14 +56,11 @@ def page(request: HttpRequest) -> HttpResponse:
     )
 
 
-@require_safe
-@for_readers
-def live(request: HttpRequest) -> HttpResponse:
-    """Answer with the list alone."""
-    choice = _parse(request.GET)
-    return answer_fragment(
-        request, ("overrides", choice), lambda: render_to_string("overrides/_list.html", _describe(choice))
-    )
+@for_fragment
+def live(given: QueryDict) -> Fragment:
+    """Return the list alone."""
+    choice = _parse(given)
+    return Fragment(("overrides", choice), lambda: render_to_string("overrides/_list.html", _describe(choice)))
 
 
 def _parse(given: QueryDict) -> Choice:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import wraps
 from http import HTTPStatus
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import NoReverseMatch, reverse
@@ -26,21 +27,22 @@ from rollouts import access
 from rollouts.models import Cluster
 from rollouts.refusals import NotThere
 from rollouts.selectors.places import visible_clusters
-from rollouts.web.fragments import answer_fragment
+from rollouts.web.fragments import Fragment, answer
 from rollouts.web.words import age
 
 _P = ParamSpec("_P")
-View = Callable[Concatenate[HttpRequest, _P], HttpResponse]
+_R = TypeVar("_R", bound=HttpResponseBase)
+View = Callable[Concatenate[HttpRequest, _P], _R]
 
 _THEMES: Final = ("light", "dark")
 
 
-def for_readers(view: View[_P]) -> View[_P]:
+def for_readers(view: View[_P, _R]) -> View[_P, _R | HttpResponse]:
     """Let a view be used by whoever may see; what is not there is a page that says so."""
 
     @gzip_page
     @wraps(view)
-    def reading(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> HttpResponse:
+    def reading(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> _R | HttpResponse:
         if not access.may_see(request.user):
             return _explain(request, "Nothing to see yet", _NO_ROLE, HTTPStatus.FORBIDDEN)
         try:
@@ -49,6 +51,19 @@ def for_readers(view: View[_P]) -> View[_P]:
             return _explain(request, "Not there", refusal.sentence, HTTPStatus.NOT_FOUND)
 
     return reading
+
+
+def for_fragment(find: Callable[Concatenate[QueryDict, _P], Fragment]) -> View[_P, HttpResponse]:
+    """Make a view of a part of a page, which `web.stream` finds by its address too: `find` says what is asked for."""
+
+    @require_safe
+    @for_readers
+    @wraps(find)
+    def answering(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> HttpResponse:
+        return answer(request, find(request.GET, *args, **kwargs))
+
+    answering.find_fragment = find  # type: ignore[attr-defined]
+    return answering
 
 
 _NO_ROLE: Final = "Your account has no role. Ask an administrator for the role viewer."
@@ -122,15 +137,14 @@ def _silence_of(row: Cluster) -> SilentCluster | None:
     return None
 
 
-@require_safe
-@for_readers
-def live_clusters(request: HttpRequest) -> HttpResponse:
-    """Answer with the notices about clusters."""
+@for_fragment
+def live_clusters(_: QueryDict) -> Fragment:
+    """Return the notices about clusters."""
 
     def render_notices() -> str:
         return render_to_string("shell/_clusters.html", {"silent_clusters": silent_clusters()})
 
-    return answer_fragment(request, "clusters", render_notices)
+    return Fragment("clusters", render_notices)
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:

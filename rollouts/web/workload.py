@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import NoReverseMatch, reverse
@@ -32,9 +32,9 @@ from rollouts.selectors.rollouts import rollout_detail, workload_timeline
 from rollouts.selectors.strategies import StrategyDetail, StrategyLevel, strategy_in
 from rollouts.selectors.tree import PodNode, WorkloadTree, pods_of, tree_in
 from rollouts.web.capacity import draw_capacity
-from rollouts.web.fragments import answer_fragment
+from rollouts.web.fragments import Fragment
 from rollouts.web.revisions import list_lines
-from rollouts.web.shell import for_readers
+from rollouts.web.shell import for_fragment, for_readers
 from rollouts.web.steps import fold
 
 BY_NODE: Final = "node"
@@ -139,19 +139,19 @@ def page(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpR
     return render(request, "workload/page.html", context)
 
 
-@require_safe
-@for_readers
-def part(request: HttpRequest, cluster: str, namespace: str, name: str, part: str) -> HttpResponse:
-    """Answer one part of the page."""
+@for_fragment
+def part(given: QueryDict, cluster: str, namespace: str, name: str, part: str) -> Fragment:
+    """Return one part of the page."""
     read = _PARTS.get(part)
     if read is None:
         raise Http404
-    scene = Scene(Place(cluster, namespace, name), request.GET.get("by", ""))
+    place, by = Place(cluster, namespace, name), given.get("by", "")
 
     def render_part() -> str:
-        return render_to_string(f"workload/_{part}.html", {"place": scene.place, **read(scene)})
+        scene = Scene(place, by)  # each rendering looks anew
+        return render_to_string(f"workload/_{part}.html", {"place": place, **read(scene)})
 
-    return answer_fragment(request, ("workload", scene.place, part, scene.by), render_part)
+    return Fragment(("workload", place, part, by == BY_NODE), render_part)
 
 
 @require_safe

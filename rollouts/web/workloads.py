@@ -23,8 +23,8 @@ from rollouts.selectors.places import configured_names, visible_clusters
 from rollouts.selectors.standing import STATES, State
 from rollouts.selectors.workloads import ORDERINGS, WorkloadFilters, WorkloadPage, workload_list
 from rollouts.web.addresses import read_number, read_text, read_word, render_query
-from rollouts.web.fragments import answer_fragment
-from rollouts.web.shell import for_readers
+from rollouts.web.fragments import Fragment
+from rollouts.web.shell import for_fragment, for_readers
 from rollouts.web.words import state_words
 
 Context: TypeAlias = dict[str, Any]
@@ -98,17 +98,13 @@ def page(request: HttpRequest) -> HttpResponse:
     return render(request, "workloads/page.html", {**_describe(choice), **_describe_filters()})
 
 
-@require_safe
-@for_readers
-def live(request: HttpRequest) -> HttpResponse:
-    """Answer with the list alone."""
-    choice = parse_choice(request.GET)
-    response = answer_fragment(
-        request, ("workloads", choice), lambda: render_to_string("workloads/_list.html", _describe(choice))
-    )
+@for_fragment
+def live(given: QueryDict) -> Fragment:
+    """Return the list alone."""
+    choice = parse_choice(given)
     # For htmx, which fetches it while somebody types: the address then says what is shown.
-    response["HX-Replace-Url"] = choice.address(page=choice.page)
-    return response
+    headers = {"HX-Replace-Url": choice.address(page=choice.page)}
+    return Fragment(("workloads", choice), lambda: render_to_string("workloads/_list.html", _describe(choice)), headers)
 
 
 def _describe(choice: Choice) -> Context:

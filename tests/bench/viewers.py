@@ -1,13 +1,15 @@
 """Many who watch while a workload of a thousand pods rolls: `python -m tests.bench.viewers [viewers]`. Asserts nothing.
 
-The product runs as with `make run`, with a sandbox that has room. Each viewer does what static/live.js does: holds the
-feed open and fetches the list when it is told that something changed, with the ETag of what it has, and no sooner than
-three times as long as the last answer took. Meanwhile small workloads are added; what counts is how long it takes until
-each viewer has them in their list, and what the web process weighs before and after.
+The product runs as with `make run`, with a sandbox that has room. Each viewer does what static/live.js does: says what
+its page shows and is brought it by the stream; every fourth has the page of the large workload open, the others the
+list. Meanwhile small workloads are added; what counts is how long it takes until each viewer has them in their list.
+Everything runs on one machine, and the viewers on its processors too, so what the web process itself spends is told
+beside: for each viewer and second, and what it weighs as time goes on.
 """
 
 import asyncio
 import http.cookiejar
+import os
 import re
 import statistics
 import sys
@@ -15,8 +17,10 @@ import tempfile
 import time
 import urllib.parse
 import urllib.request
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -32,64 +36,59 @@ VIEWERS: Final = 200
 PROBES: Final = 10
 SECONDS_BETWEEN: Final = 5.0
 SECONDS_TO_SEE: Final = 60.0
-GAP: Final = 0.4
 LARGE: Final = ROOT / "deploy" / "samples" / "large" / "thousand-pods.yaml"
+_PARTS: Final = re.compile(r'data-live="([^"]+)" data-live-src="([^"]+)"')
+_LIST: Final = urllib.parse.quote_plus("/live/workloads/")
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)
 class Viewer:
-    """Somebody with the list open."""
+    """Somebody with a page open."""
 
     port: int
     cookie: str
+    address: str  # of the stream of their page
     seen: dict[str, float] = field(default_factory=dict)  # when each workload was first in the list
-    answers: int = 0
-    _etag: str = ""
-    _told: asyncio.Event = field(default_factory=asyncio.Event)
+    brought: int = 0
+    received: int = 0  # bytes
 
     async def watch(self) -> None:
-        """Listen and look until cancelled."""
-        await asyncio.gather(self._listen(), self._look())
-
-    async def _listen(self) -> None:
+        """Listen until cancelled."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(self._request("/api/v1/feed/", accept="text/event-stream"))
-        while line := await reader.readline():
-            if line.startswith((b"event: change", b"event: reset")):
-                self._told.set()
+        writer.write(self._request())
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        assert " 200 " in head, head
+        while size := int(await reader.readline(), 16):
+            self._take(await reader.readexactly(size))
+            await reader.readexactly(2)
 
-    async def _look(self) -> None:
-        while True:
-            await self._told.wait()
-            self._told.clear()
-            began = time.monotonic()
-            # A connection each: the server closes those that were idle for a while, as it may.
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-            writer.write(self._request("/live/workloads/", if_none_match=self._etag, connection="close"))
-            self._take(*await _read_answer(reader))
-            writer.close()
-            await asyncio.sleep(max(GAP, 3 * (time.monotonic() - began)))
+    def _take(self, piece: bytes) -> None:
+        self.received += len(piece)
+        fragments, names = _unpack(piece)
+        self.brought += fragments
+        for name in names:
+            self.seen.setdefault(name, time.monotonic())
 
-    def _take(self, head: str, body: bytes) -> None:
-        self.answers += 1
-        self._etag = _header(head, "etag")
-        for name in re.findall(rb">(probe-\d+)<", body):
-            self.seen.setdefault(name.decode(), time.monotonic())
-
-    def _request(self, path: str, **headers: str) -> bytes:
-        lines = [f"GET {path} HTTP/1.1", f"Host: localhost:{self.port}", f"Cookie: {self.cookie}"]
-        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items() if value]
-        return "\r\n".join([*lines, "", ""]).encode()
+    def _request(self) -> bytes:
+        lines = [f"GET {self.address} HTTP/1.1", f"Host: localhost:{self.port}", f"Cookie: {self.cookie}"]
+        return "\r\n".join([*lines, "Accept: text/event-stream", "Accept-Encoding: gzip", "", ""]).encode()
 
 
-async def _read_answer(reader: asyncio.StreamReader) -> tuple[str, bytes]:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    return head, await reader.readexactly(int(_header(head, "content-length") or 0))
+@lru_cache(maxsize=64)
+def _unpack(piece: bytes) -> tuple[int, frozenset[str]]:
+    """Return how many parts a piece brings, and which probes are in them; once for all to whom the same is sent."""
+    text = zlib.decompressobj(-zlib.MAX_WBITS).decompress(piece.removeprefix(_GZIP))
+    return text.count(b"event: fragment"), frozenset(name.decode() for name in re.findall(rb">(probe-\d+)<", text))
 
 
-def _header(head: str, name: str) -> str:
-    found = re.search(rf"^{name}: *(.*?)\r$", head, re.IGNORECASE | re.MULTILINE)
-    return found[1] if found else ""
+_GZIP: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+
+
+def _stream_of(page: str) -> str:
+    """Return where the stream of a page is to be had, as live.js puts it together."""
+    shown = [f"- {src} {words}" for words, src in _PARTS.findall(page)]
+    return f"/live/stream/?{urllib.parse.urlencode({'show': shown}, doseq=True)}"
 
 
 def main() -> None:
@@ -102,48 +101,73 @@ def main() -> None:
         large = next(yaml.safe_load_all(LARGE.read_text()))
         large["metadata"].setdefault("namespace", "default")
         cluster.create(PODCLIQUESETS, large)
-        cookie = _sign_in(running)
-        wait_until(lambda: _is_settled(cluster, large["metadata"]["name"]), 600)
-        Sandbox(running).set_image(large["metadata"]["name"], "example/other:v2")
-        for line in asyncio.run(_measure(running, cookie, count)):
+        name = large["metadata"]["name"]
+        opener, cookie = _sign_in(running)
+        wait_until(lambda: _is_settled(cluster, name), 600)
+        pages = [f"{running.url}/workloads/sandbox/default/{name}/", f"{running.url}/"]
+        streams = [_stream_of(opener.open(page).read().decode()) for page in pages]
+        Sandbox(running).set_image(name, "example/other:v2")
+        viewers = [Viewer(running.port, cookie, streams[number % 4 > 0]) for number in range(count)]
+        for line in asyncio.run(_measure(running, viewers)):
             sys.stdout.write(f"{line}\n")
 
 
-async def _measure(running: Product, cookie: str, count: int) -> list[str]:
-    before = _web_megabytes(running)
-    viewers = [Viewer(running.port, cookie) for _ in range(count)]
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What the web process has spent and holds at some moment."""
+
+    at: float
+    seconds: float  # on the processor
+    megabytes: float
+
+
+async def _measure(running: Product, viewers: list[Viewer]) -> list[str]:
+    weights = [_weigh(running)]
     tasks = [asyncio.create_task(viewer.watch()) for viewer in viewers]
     await asyncio.sleep(SECONDS_BETWEEN)
     began: dict[str, float] = {}
     for number in range(PROBES):
         name = f"probe-{number}"
+        weights.append(_weigh(running))
         await asyncio.to_thread(Sandbox(running).add, name)
         began[name] = time.monotonic()
         await asyncio.sleep(SECONDS_BETWEEN)
+    weights.append(_weigh(running))
+    lists = [viewer for viewer in viewers if _LIST in viewer.address]
     deadline = time.monotonic() + SECONDS_TO_SEE
-    while time.monotonic() < deadline and any(len(viewer.seen) < PROBES for viewer in viewers):
+    while time.monotonic() < deadline and any(len(viewer.seen) < PROBES for viewer in lists):
         await asyncio.sleep(0.2)
-    after = _web_megabytes(running)
     ended = {repr(task.exception()) for task in tasks if task.done()}
     for task in tasks:
         task.cancel()
-    return list(_report(viewers, began, before, after, ended))
+    return [
+        *_report_waits(lists, began),
+        *sorted(f"a viewer broke off: {why}" for why in ended),
+        *_report(viewers, weights),
+    ]
 
 
-def _report(
-    viewers: list[Viewer], began: dict[str, float], before: float, after: float, ended: set[str]
-) -> Iterator[str]:
+def _report_waits(viewers: list[Viewer], began: dict[str, float]) -> Iterator[str]:
     waits = sorted(at - began[name] for viewer in viewers for name, at in viewer.seen.items())
-    yield f"{len(viewers)} viewers, {PROBES} changes; {len(waits)} of {len(viewers) * PROBES} seen"
-    yield from (f"a viewer broke off: {why}" for why in sorted(ended))
+    yield f"{len(viewers)} viewers of the list, {PROBES} changes; {len(waits)} of {len(viewers) * PROBES} seen"
     if waits:
         late = waits[int(len(waits) * 0.95)]
         yield f"seen after: median {statistics.median(waits):.2f} s, 95 % {late:.2f} s, last {waits[-1]:.2f} s"
-    yield f"answers a viewer: {statistics.mean(viewer.answers for viewer in viewers):.0f}"
-    yield f"web process: {before:.0f} MB before, {after:.0f} MB after"
 
 
-def _sign_in(running: Product) -> str:
+def _report(viewers: list[Viewer], weights: list[Weight]) -> Iterator[str]:
+    first, last = weights[1], weights[-1]
+    seconds = last.at - first.at
+    spent = (last.seconds - first.seconds) / seconds
+    brought = sum(viewer.brought for viewer in viewers)
+    yield f"{len(viewers)} viewers were brought {brought:,} parts, {brought / len(viewers) / seconds:.1f} a second each"
+    yield f"web process: {spent:.0%} of a processor, {spent / len(viewers) * 1000:.2f} ms a second for each viewer"
+    received = statistics.mean(viewer.received for viewer in viewers)
+    yield f"sent: {received / seconds / 1000:.1f} kB a second for each viewer"
+    yield f"memory: {', '.join(f'{weight.megabytes:.0f}' for weight in weights)} MB"
+
+
+def _sign_in(running: Product) -> tuple[urllib.request.OpenerDirector, str]:
     jar = http.cookiejar.CookieJar()
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
     page = opener.open(f"{running.url}/sign-in/").read().decode()
@@ -151,7 +175,7 @@ def _sign_in(running: Product) -> str:
     assert token
     form = {"username": "admin", "password": PASSWORD, "csrfmiddlewaretoken": token[1], "next": "/help/"}
     opener.open(f"{running.url}/sign-in/", urllib.parse.urlencode(form).encode())
-    return "; ".join(f"{one.name}={one.value}" for one in jar)
+    return opener, "; ".join(f"{one.name}={one.value}" for one in jar)
 
 
 def _is_settled(cluster: Cluster, name: str) -> bool:
@@ -160,10 +184,15 @@ def _is_settled(cluster: Cluster, name: str) -> bool:
     return any(one["type"] == "Progressing" and one["reason"] == "Complete" for one in conditions)
 
 
-def _web_megabytes(running: Product) -> float:
-    """What the processes of the web server hold."""
-    pids = [pid for pid, line in running.processes().items() if "uvicorn" in line or "grove_ui.asgi" in line]
-    return sum(_resident(pid) for pid in pids)
+def _weigh(running: Product) -> Weight:
+    """Look at the processes of the web server."""
+    pids = [pid for pid, line in running.processes().items() if "grove_ui.asgi" in line]
+    return Weight(time.monotonic(), sum(map(_spent, pids)), sum(map(_resident, pids)))
+
+
+def _spent(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS  # in user mode and in the kernel
 
 
 def _resident(pid: int) -> float:

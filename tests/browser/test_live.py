@@ -62,23 +62,38 @@ def test_a_hidden_tab_costs_nothing_and_is_up_to_date_when_it_is_shown_again(
 def test_whoever_is_signed_out_meanwhile_is_told(context: BrowserContext, site: Product) -> None:
     page = sign_in(context)
     cookies = context.cookies()
+    _hide(page, hidden=True)
     context.clear_cookies(name="sessionid")
-    Sandbox(site).add("stirring")
+    _hide(page, hidden=False)
     expect(page.get_by_role("link", name="Signed out: sign in again")).to_be_visible()
-    Sandbox(site).remove("stirring")
     context.add_cookies(cookies)  # type: ignore[arg-type]
     page.close()
 
 
-def test_a_list_that_cannot_be_fetched_is_said_to_be_old_until_it_can(context: BrowserContext, site: Product) -> None:
+def test_a_part_that_cannot_be_had_is_said_to_be_old_until_it_can(context: BrowserContext) -> None:
     page = sign_in(context)
-    page.route("**/live/workloads/**", lambda route: route.fulfill(status=500))
-    Sandbox(site).add("hard-to-get")
+    # The server does not know such a part and has it fetched.
+    page.route("**/live/elsewhere/", lambda route: route.fulfill(status=500))
+    page.evaluate("document.getElementById('workloads').dataset.liveSrc = '/live/elsewhere/'")
     expect(page.locator("#live")).to_contain_text("Cannot refresh")
-    page.unroute("**/live/workloads/**")
-    expect(page.locator("#workload-rows")).to_contain_text("hard-to-get")
+    page.unroute("**/live/elsewhere/")
+    part = '<section id="workloads" data-live="workload" data-live-src="/live/elsewhere/">Here it is</section>'
+    page.route("**/live/elsewhere/", lambda route: route.fulfill(body=part))
+    expect(page.locator("#workloads")).to_have_text("Here it is")
     expect(page.locator("#live")).to_contain_text("Live")
-    Sandbox(site).remove("hard-to-get")
+    page.close()
+
+
+def test_a_page_that_shows_something_else_is_brought_that(context: BrowserContext, site: Product) -> None:
+    page = sign_in(context)
+    page.locator("#find").fill("sought")
+    expect(page.locator("#workloads")).to_have_attribute("data-live-src", re.compile("search=sought"))
+    Sandbox(site).add("unsought")
+    Sandbox(site).add("other")
+    expect(page.locator("#workload-rows")).to_contain_text("unsought")
+    expect(page.locator("#workload-rows")).not_to_contain_text("other")
+    Sandbox(site).remove("unsought")
+    Sandbox(site).remove("other")
     page.close()
 
 

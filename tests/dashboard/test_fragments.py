@@ -1,7 +1,9 @@
 """Fragments: rendered once for all who ask, never older than the question, not sent to whoever has them."""
 
+import asyncio
 import gzip
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -10,7 +12,7 @@ import pytest
 from django.http import HttpResponse
 from django.test import RequestFactory
 
-from rollouts.web.fragments import answer_fragment
+from rollouts.web.fragments import Fragment, answer_fragment, newest
 
 VIEWERS = 20
 
@@ -88,3 +90,65 @@ def test_what_fails_is_tried_again_by_the_next(ask: Callable[..., HttpResponse])
     with pytest.raises(LookupError):
         ask("failing", fail)
     assert ask("failing", lambda: "well").content == b"well"
+
+
+def test_pages_that_wait_for_the_same_part_wait_together() -> None:
+    numbers = count(1)
+    fragment = Fragment("together", lambda: f"rendering {next(numbers)}")
+
+    async def wait() -> set[bytes]:
+        asked = time.monotonic()
+        found = await asyncio.gather(*(newest(fragment, asked) for _ in range(10 * VIEWERS)))
+        return {one.body for one in found}
+
+    assert asyncio.run(wait()) == {b"rendering 1"}
+    assert asyncio.run(wait()) == {b"rendering 2"}, "another question, later"
+
+
+def test_a_part_that_is_recent_enough_is_not_rendered_again() -> None:
+    numbers = count(1)
+    fragment = Fragment("recent", lambda: f"rendering {next(numbers)}")
+
+    async def wait(since: float) -> bytes:
+        return (await newest(fragment, since)).body
+
+    began = time.monotonic()
+    assert asyncio.run(wait(began)) == b"rendering 1"
+    assert asyncio.run(wait(began)) == b"rendering 1"
+    assert asyncio.run(wait(time.monotonic())) == b"rendering 2"
+
+
+def test_a_page_that_is_left_takes_the_rendering_from_nobody() -> None:
+    began, is_let = threading.Event(), threading.Event()
+
+    def render() -> str:
+        began.set()
+        assert is_let.wait(10)
+        return "whole"
+
+    async def scene() -> bytes:
+        asked = time.monotonic()
+        pages = [asyncio.create_task(newest(Fragment("left", render), asked)) for _ in range(2)]
+        await asyncio.to_thread(began.wait, 10)
+        pages[0].cancel()
+        is_let.set()
+        return (await pages[1]).body
+
+    assert asyncio.run(scene()) == b"whole"
+
+
+def test_what_cannot_be_rendered_fails_for_all_who_wait_and_is_tried_again_for_the_next() -> None:
+    numbers = count(1)
+
+    def render() -> str:
+        if next(numbers) == 1:
+            raise LookupError
+        return "well"
+
+    async def wait() -> list[object]:
+        asked = time.monotonic()
+        pages = (newest(Fragment("once", render), asked) for _ in range(VIEWERS))
+        return list(await asyncio.gather(*pages, return_exceptions=True))
+
+    assert {type(one) for one in asyncio.run(wait())} == {LookupError}
+    assert {one.body for one in asyncio.run(wait())} == {b"well"}  # type: ignore[attr-defined]

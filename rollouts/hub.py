@@ -1,6 +1,6 @@
 """One reader of the change feed for all who watch it in this process.
 
-Between `rollouts.feed`, a stream in Redis, and the open answers of `api.feed`. However many people watch, Redis is
+Between `rollouts.feed`, a stream in Redis, and the open answers of `watching`. However many people watch, Redis is
 asked once: the hub reads what is new and hands it to each viewer, who keeps what they want to know until it is sent.
 
 The invariants: what a viewer has not been sent yet is bounded, one entry a thing and so many things, whatever they do

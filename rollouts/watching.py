@@ -1,0 +1,100 @@
+"""Answers that stay open: what is new, to somebody who watches, until they leave or may not see any more.
+
+Between `hub`, which reads the feed once for everybody, and what writes the answers: `api.feed` for programs,
+`web.stream` for pages. Whoever watches holds neither a thread that works nor a connection to the database.
+
+The invariant: who may not see any more is told nothing after FEED_RECHECK_SECONDS, whichever way they watch.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.db import connections
+from django.http import HttpRequest, StreamingHttpResponse
+
+from rollouts import access
+from rollouts.hub import Batch, Viewer, hub_of_loop
+from rollouts.tokens import find_token
+
+CONTENT_TYPE: Final = "text/event-stream"
+# How long browsers wait before they connect again.
+RETRY_MS: Final = 2_000
+# Bursts are merged to so many writes a second.
+_WRITES_A_SECOND: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """Who watches, as far as it takes to ask again whether they may."""
+
+    token: str  # empty: by session
+    session: str
+
+    def is_welcome(self) -> bool:
+        """Whether they may still see; asks the database."""
+        user = self._find_user()
+        return user is not None and bool(user.is_authenticated) and access.may_see(user)
+
+    def _find_user(self) -> Any:
+        if self.token:
+            token = find_token(self.token)
+            return None if token is None else token.user
+        request = HttpRequest()
+        request.session = import_module(settings.SESSION_ENGINE).SessionStore(self.session)
+        return get_user(request)
+
+
+def keep_open(events: AsyncIterator[bytes]) -> StreamingHttpResponse:
+    """Answer with events as they come. The view ends at once: the event loop writes what it returns."""
+    # Proxies that gather an answer before they pass it on are asked not to.
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingHttpResponse(events, content_type=CONTENT_TYPE, headers=headers)
+
+
+@contextlib.asynccontextmanager
+async def joined(viewer: Viewer, after_id: str = "") -> AsyncIterator[None]:
+    """Have a viewer told of what changes, from an id on if there is one; they are forgotten afterwards."""
+    await _ask(connections.close_all)  # those of the view: the answer may stay open for days
+    hub = hub_of_loop()
+    hub.join(viewer)
+    try:
+        await hub.catch_up(viewer, after_id)
+        yield
+    finally:
+        hub.leave(viewer)
+
+
+async def batches(viewer: Viewer, guest: Guest, seconds: float) -> AsyncIterator[Batch | None]:
+    """Yield what there is to tell a viewer who has joined; None after so many seconds without anything.
+
+    Ends when they are sent away, or may not see any more.
+    """
+    asked_at = time.monotonic()
+    while not viewer.is_ended:
+        batch = await viewer.wait(seconds)
+        if time.monotonic() - asked_at >= settings.FEED_RECHECK_SECONDS:
+            if not await _ask(guest.is_welcome):
+                return
+            asked_at = time.monotonic()
+        yield batch
+        await asyncio.sleep(1 / _WRITES_A_SECOND)
+
+
+async def _ask(question: Callable[[], Any]) -> Any:
+    """Ask the database in the thread of this request, and let go of the connection."""
+
+    def ask() -> Any:
+        try:
+            return question()
+        finally:
+            connections.close_all()
+
+    return await sync_to_async(ask)()

@@ -1,0 +1,217 @@
+"""/live/stream/: what a page shows, brought to it as it changes, by one answer that stays open.
+
+A page says what it shows: of each part which rendering it has, where the part is to be had, and what it depends on.
+
+    show="3f2a…" /workloads/sandbox/default/chat/parts/now/ workload:sandbox%2Fdefault%2Fchat#pods,set every:30
+
+It is told by server-sent events: `fragment` brings a part as it looks now, `gone` says that there is none any more,
+`look` that it is to be fetched from its address, `current` that everything shown is as new as the server knows,
+`stale` that the server itself hears of nothing for now, `heartbeat` that all is well and quiet.
+
+Before it: `watching`, which says what changed and asks again and again whether somebody may see; `fragments`, which
+renders each part once for everybody. So a change costs a rendering, and a write for each viewer: an event is put
+together and compressed once, as a piece that fits into anybody's stream (docs/adr/0019).
+
+The invariant: a page that has heard `current` has every part as it was then or later, and is brought all changes since.
+Whoever connects again is brought what is not as they have it, whatever they were sent before.
+"""
+
+import asyncio
+import time
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import unquote
+
+import orjson
+from django.conf import settings
+from django.http import Http404, HttpRequest, QueryDict
+from django.http.response import HttpResponseBase
+from django.urls import Resolver404, resolve
+from django.views.decorators.http import require_safe
+
+from rollouts.feed import Change
+from rollouts.hub import Batch, Viewer
+from rollouts.refusals import NotThere
+from rollouts.watching import RETRY_MS, Guest, batches, joined, keep_open
+from rollouts.web.fragments import Fragment, Rendering, newest
+from rollouts.web.shell import for_readers
+
+_MOST_SHOWN: Final = 32
+# The header of a gzip stream: deflate, no name, no time.
+_GZIP: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+_EVERY: Final = "every"
+
+
+@require_safe
+@for_readers
+def stream(request: HttpRequest) -> HttpResponseBase:
+    """Bring a page what it shows, until it is left."""
+    parts = [part for text in request.GET.getlist("show")[:_MOST_SHOWN] if (part := parse_part(text))]
+    is_packed = "gzip" in request.headers.get("Accept-Encoding", "")
+    response = keep_open(_write(parts, Guest("", request.session.session_key or ""), is_packed=is_packed))
+    if is_packed:
+        response["Content-Encoding"] = "gzip"
+    return response
+
+
+# ---- what is sent
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something to tell, for those who can unpack it and for those who cannot."""
+
+    plain: bytes
+    packed: bytes
+
+
+def _event(name: str, data: Any) -> Event:
+    plain = b"event: %b\ndata: %b\n\n" % (name.encode(), orjson.dumps(data))
+    return Event(plain, pack(plain))
+
+
+def pack(plain: bytes) -> bytes:
+    """Compress to a piece that refers to nothing before it and ends on a whole byte: it fits into any stream."""
+    packer = zlib.compressobj(5, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return packer.compress(plain) + packer.flush(zlib.Z_FULL_FLUSH)
+
+
+_RETRY: Final = b"retry: %d\n\n" % RETRY_MS
+_START: Final = Event(_RETRY, _GZIP + pack(_RETRY))
+_CURRENT: Final = _event("current", {})
+_STALE: Final = _event("stale", {})
+_HEARTBEAT: Final = _event("heartbeat", {})
+
+
+@lru_cache(maxsize=32)
+def _fragment_event(src: str, rendering: Rendering) -> Event:
+    """Put a part as it looks now into an event, once for everybody."""
+    return _event("fragment", {"src": src, "etag": rendering.etag, "html": rendering.body.decode()})
+
+
+# ---- what is shown
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Something that a part depends on: a kind of things, or one of them, or parts of it."""
+
+    kind: str
+    key: str  # empty: any
+    what: frozenset[str]  # empty: all of it
+
+    def covers(self, change: Change) -> bool:
+        """Whether a change is one of it."""
+        if self.kind != change.kind or (self.key and self.key != change.key):
+            return False
+        return not self.what or not change.what or not self.what.isdisjoint(change.what)
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """A part of a page that somebody has open."""
+
+    src: str  # where it is to be had, as the page wrote it
+    words: tuple[Word, ...]
+    every: float  # seconds after which it is looked at though nothing was told; 0: never
+    etag: str  # of the rendering that the page has
+    fragment: Fragment | None  # None: nothing that could be brought
+    looked_at: float = 0.0  # by the monotonic clock
+
+    def depends_on(self, change: Change) -> bool:
+        """Whether it may look different after a change."""
+        return any(word.covers(change) for word in self.words)
+
+    def due_since(self, batch: Batch | None, now: float) -> float | None:
+        """Return from when on a rendering would do; None: it need not be looked at."""
+        if batch and (batch.is_reset or any(self.depends_on(change) for change in batch.changes)):
+            return now
+        if self.every and now >= self.looked_at + self.every:
+            return now - self.every / 2  # one for all whose turn comes within that time
+        return None
+
+    async def look(self, since: float) -> Event | None:
+        """Return how it looks; None: as it did."""
+        self.looked_at = time.monotonic()
+        if self.fragment is None:
+            return _event("look", {"src": self.src})
+        try:
+            rendering = await newest(self.fragment, since)
+        except (NotThere, Http404):
+            return _event("gone", {"src": self.src})
+        except Exception:  # it is in the log; whoever fetches it sees what is wrong
+            return _event("look", {"src": self.src})
+        if rendering.etag == self.etag:
+            return None
+        self.etag = rendering.etag
+        return _fragment_event(self.src, rendering)
+
+
+def parse_part(text: str) -> Part | None:
+    """Read what a page says of a part it shows; None where that means nothing."""
+    etag, _, rest = text.partition(" ")
+    src, *words = rest.split()[: _MOST_SHOWN + 1] or [""]
+    if not src.startswith("/") or src.startswith("//"):
+        return None  # nothing of ours
+    every = [word.partition(":")[2] for word in words if word.startswith(f"{_EVERY}:")]
+    seconds = float(every[0]) if every and every[0].isdecimal() else 0.0
+    return Part(src, tuple(parse_word(word) for word in words), seconds, etag, _find_fragment(src))
+
+
+def parse_word(text: str) -> Word:
+    """Read one thing that a part depends on: kind[:key][#part,part].
+
+    >>> parse_word("workload:east%2Fdefault%2Fchat#pods").key
+    'east/default/chat'
+    """
+    about, _, what = text.partition("#")
+    kind, _, key = about.partition(":")
+    return Word(kind, unquote(key), frozenset(filter(None, what.split(","))))
+
+
+def _find_fragment(src: str) -> Fragment | None:
+    """Return what is to be had at an address, if it is a part of a page that is the same for everybody."""
+    path, _, query = src.partition("?")
+    try:
+        match = resolve(path)
+        find: Callable[..., Fragment] | None = getattr(match.func, "find_fragment", None)
+        return None if find is None else find(QueryDict(query), *match.args, **match.kwargs)
+    except (Resolver404, Http404, NotThere):
+        return None
+
+
+# ---- how it is brought
+
+
+async def _write(parts: Sequence[Part], guest: Guest, *, is_packed: bool) -> AsyncIterator[bytes]:
+    """Write events until the page is left, or whoever looks at it may not see any more."""
+    viewer = Viewer(lambda change: any(part.depends_on(change) for part in parts))
+    seconds = min([settings.FEED_HEARTBEAT_SECONDS, *(part.every for part in parts if part.every)])
+    async with joined(viewer):
+        yield _join([_START], is_packed)
+        now = time.monotonic()
+        yield _join([*await _look_at([(part, now) for part in parts]), _CURRENT], is_packed)
+        async for batch in batches(viewer, guest, seconds):
+            if events := await _tell(parts, batch):
+                yield _join(events, is_packed)
+
+
+async def _tell(parts: Sequence[Part], batch: Batch | None) -> list[Event]:
+    now = time.monotonic()
+    news = await _look_at([(part, since) for part in parts if (since := part.due_since(batch, now)) is not None])
+    if batch is None:
+        return [*news, _HEARTBEAT]
+    if batch.is_stale and not batch.is_reset:
+        return [*news, _STALE]
+    return [*news, _CURRENT] if batch.is_reset else news
+
+
+async def _look_at(due: Iterable[tuple[Part, float]]) -> list[Event]:
+    return [event for event in await asyncio.gather(*(part.look(since) for part, since in due)) if event]
+
+
+def _join(events: Iterable[Event], is_packed: bool) -> bytes:
+    return b"".join(event.packed if is_packed else event.plain for event in events)

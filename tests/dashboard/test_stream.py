@@ -1,0 +1,272 @@
+"""The stream of a page: what it shows is brought to it when it changes, to whoever may see, and nothing else."""
+
+import asyncio
+import json
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import Group
+from django.contrib.sessions.models import Session
+from django.db import connections
+from django.test import Client
+from redis import Redis
+
+from rollouts import feed, models
+from rollouts.feed import Change
+from rollouts.models import User
+from rollouts.web.stream import parse_part
+from tests.api.read import fleet
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SECONDS = 20.0
+LIST = "/live/workloads/"
+OVERRIDES = "/live/overrides/"
+CHAT = "sandbox/default/chat"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A server-sent event."""
+
+    name: str
+    data: Any
+
+
+@pytest.fixture(autouse=True)
+def _quick(settings: Any) -> None:
+    settings.FEED_HEARTBEAT_SECONDS = 0.3
+    settings.FEED_RECHECK_SECONDS = 0.2
+
+
+class Stream:
+    """An open answer, read as it comes."""
+
+    def __init__(self, answer: Any) -> None:
+        self.events: list[Event] = []
+        self._rest = b""
+        self._chunks: AsyncIterator[bytes] = aiter(answer.streaming_content)
+
+    async def wait_for(self, name: str, **about: str) -> Event:
+        """Return the next event of a name, and about this."""
+        async with asyncio.timeout(SECONDS):
+            while True:
+                event = await self.next()
+                if event.name == name and about.items() <= event.data.items():
+                    return event
+
+    async def next(self) -> Event:
+        """Return the next event; raises StopAsyncIteration at the end."""
+        while b"\n\n" not in self._rest:
+            self._rest += await anext(self._chunks)
+        block, _, self._rest = self._rest.partition(b"\n\n")
+        fields = dict(line.split(b": ", 1) for line in block.split(b"\n"))
+        if b"event" not in fields:
+            return await self.next()
+        self.events.append(Event(fields[b"event"].decode(), json.loads(fields[b"data"])))
+        return self.events[-1]
+
+
+def open_stream(client: Client, *shown: str, **headers: str) -> Any:
+    """Ask for the stream of a page that shows this."""
+    return client.get(f"/live/stream/?{urlencode({'show': shown}, doseq=True)}", headers=headers)
+
+
+def watch(client: Client, *shown: str, then: Callable[[Stream], Awaitable[None]]) -> Stream:
+    """Open the stream of a page, and do something while it is open."""
+    answer = open_stream(client, *shown)
+    assert answer.status_code == 200, answer.content
+    stream = Stream(answer)
+
+    async def run() -> None:
+        await then(stream)
+        await stream._chunks.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(run())
+    return stream
+
+
+async def in_thread(act: Callable[[], object]) -> None:
+    """Do something to the database, as another process would."""
+
+    def commit() -> None:
+        act()
+        connections.close_all()
+
+    await sync_to_async(commit, thread_sensitive=False)()
+
+
+def test_a_page_is_brought_what_it_shows_and_then_told_that_it_is_current(viewer: Client, row: models.Cluster) -> None:
+    fleet.store_fleet(row, 3)
+
+    async def then(stream: Stream) -> None:
+        await stream.wait_for("current")
+
+    stream = watch(viewer, f"- {LIST} workload", f"- {OVERRIDES} override", then=then)
+    assert [event.name for event in stream.events] == ["fragment", "fragment", "current"]
+    brought = {event.data["src"]: event.data for event in stream.events[:2]}
+    asked = viewer.get(LIST)
+    assert brought[LIST]["html"] == asked.content.decode()
+    assert brought[LIST]["etag"] == asked["ETag"]
+
+
+def test_what_a_page_has_is_not_brought_again(viewer: Client, row: models.Cluster) -> None:
+    etag = viewer.get(LIST)["ETag"]
+
+    async def then(stream: Stream) -> None:
+        await stream.wait_for("current")
+
+    assert [event.name for event in watch(viewer, f"{etag} {LIST} workload", then=then).events] == ["current"]
+
+
+def test_a_change_brings_the_part_that_depends_on_it_and_no_other(
+    viewer: Client, row: models.Cluster, redis: Redis
+) -> None:
+    async def then(stream: Stream) -> None:
+        await stream.wait_for("current")
+        await in_thread(lambda: fleet.store_fleet(row, 1))
+        feed.publish(redis, [Change("sandbox", "workload", CHAT, ("set",))])
+        assert "w-0" in (await stream.wait_for("fragment", src=LIST)).data["html"]
+        await stream.wait_for("heartbeat")
+
+    stream = watch(viewer, f"- {LIST} workload#set", f"- {OVERRIDES} override", then=then)
+    news = stream.events[3:]
+    assert [event.data.get("src") for event in news if event.name != "heartbeat"] == [LIST]
+
+
+@pytest.mark.parametrize(
+    ("words", "is_brought"),
+    [
+        ("workload", True),
+        ("workload:sandbox%2Fdefault%2Fchat", True),
+        ("override workload#gangs,pods", True),
+        ("workload:sandbox%2Fdefault%2Fother", False),
+        ("workload#gangs", False),
+        ("override every:30", False),
+        ("", False),
+    ],
+)
+def test_a_part_depends_on_what_its_words_name(words: str, is_brought: bool) -> None:
+    part = parse_part(f"- {LIST} {words}")
+    assert part is not None
+    assert part.depends_on(Change("sandbox", "workload", CHAT, ("pods", "set"))) == is_brought
+
+
+def test_a_change_after_which_a_part_looks_the_same_sends_nothing(
+    viewer: Client, row: models.Cluster, redis: Redis
+) -> None:
+    async def then(stream: Stream) -> None:
+        await stream.wait_for("current")
+        feed.publish(redis, [Change("sandbox", "workload", CHAT)])
+        await stream.wait_for("heartbeat")
+        await stream.wait_for("heartbeat")
+
+    events = watch(viewer, f"- {LIST} workload", then=then).events
+    assert [event.name for event in events if event.name != "heartbeat"] == ["fragment", "current"]
+
+
+def test_what_changes_with_time_is_brought_though_nothing_is_told(viewer: Client, row: models.Cluster) -> None:
+    async def then(stream: Stream) -> None:
+        await stream.wait_for("current")
+        await in_thread(
+            lambda: models.Cluster.objects.filter(pk=row.pk).update(trouble_code="Unreachable", trouble="is silent.")
+        )
+        assert "is silent." in (await stream.wait_for("fragment")).data["html"]
+
+    watch(viewer, "- /live/clusters/ cluster every:1", then=then)
+
+
+def test_what_is_no_part_of_a_page_is_to_be_fetched(viewer: Client) -> None:
+    addresses = ["/help/", "/nowhere/", "/api/v1/workloads/", "/live/stream/"]
+
+    async def then(stream: Stream) -> None:
+        await stream.wait_for("current")
+
+    events = watch(viewer, *(f"- {src} workload" for src in addresses), then=then).events
+    assert [(event.name, event.data["src"]) for event in events[:-1]] == [("look", src) for src in addresses]
+
+
+def test_a_part_of_a_workload_that_is_not_there_is_gone(viewer: Client, row: models.Cluster) -> None:
+    src = f"/workloads/{CHAT}/parts/head/"
+
+    async def then(stream: Stream) -> None:
+        await stream.wait_for("gone", src=src)
+
+    watch(viewer, f"- {src} workload", then=then)
+
+
+def test_what_nobody_can_read_is_passed_over(viewer: Client) -> None:
+    async def then(stream: Stream) -> None:
+        await stream.wait_for("current")
+
+    events = watch(viewer, "", "-", "- ", "- elsewhere workload", "- //other.example/ x", then=then).events
+    assert [event.name for event in events] == ["current"]
+
+
+def test_after_something_may_have_been_missed_everything_is_looked_at_again(
+    viewer: Client, row: models.Cluster, redis: Redis
+) -> None:
+    async def then(stream: Stream) -> None:
+        await stream.wait_for("current")
+        await in_thread(lambda: fleet.store_fleet(row, 1))
+        redis.xadd("grove:feed", {"change": "nonsense"})
+        assert "w-0" in (await stream.wait_for("fragment")).data["html"]
+        await stream.wait_for("current")
+
+    watch(viewer, f"- {LIST} override", then=then)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda: User.objects.filter(username="vera").update(is_active=False),
+        lambda: Session.objects.all().delete(),
+    ],
+    ids=["barred", "signed out"],
+)
+def test_who_may_not_see_any_more_is_brought_nothing_more(
+    viewer: Client, row: models.Cluster, redis: Redis, end: Callable[[], object]
+) -> None:
+    async def then(stream: Stream) -> None:
+        await stream.wait_for("current")
+        await in_thread(end)
+        with pytest.raises(StopAsyncIteration):
+            await stream.wait_for("never")
+
+    watch(viewer, f"- {LIST} workload", then=then)
+
+
+def test_strangers_and_people_without_a_role_are_brought_nothing(client: Client, redis: Redis) -> None:
+    assert open_stream(client, f"- {LIST} workload").status_code == 302
+    client.force_login(User.objects.create_user("newcomer"))
+    refused = open_stream(client, f"- {LIST} workload")
+    assert (refused.status_code, refused.streaming) == (403, False)
+    account = User.objects.get(username="newcomer")
+    account.groups.add(Group.objects.get(name="viewer"))
+    assert open_stream(client, f"- {LIST} workload").streaming
+
+
+def test_pieces_that_are_packed_once_for_everybody_make_a_stream_that_anybody_can_unpack(
+    viewer: Client, row: models.Cluster, redis: Redis
+) -> None:
+    fleet.store_fleet(row, 20)
+    answer = open_stream(viewer, f"- {LIST} workload", f"- {OVERRIDES} override", accept_encoding="br, gzip")
+    assert answer["Content-Encoding"] == "gzip"
+
+    async def read() -> bytes:
+        unpacker, text = zlib.decompressobj(16 + zlib.MAX_WBITS), b""
+        async for piece in answer.streaming_content:
+            text += unpacker.decompress(piece)
+            if text.count(b"event: heartbeat") > 1:
+                return text
+        return text
+
+    text = asyncio.run(asyncio.wait_for(read(), SECONDS)).decode()
+    names = [line.removeprefix("event: ") for line in text.split("\n") if line.startswith("event: ")]
+    assert names == ["fragment", "fragment", "current", "heartbeat", "heartbeat"]
+    assert "w-0019" in text
