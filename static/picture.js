@@ -1,13 +1,13 @@
 /* The picture of a workload under pointer and keys.
 
    Cells are links to the same page with one pod in full, which is all there is without scripts. Here the whole picture
-   is one stop of the tab key: arrows move to the nearest cell that way, Home and End to the first and last of a replica,
-   Page Up and Down between replicas. What a pod is doing is shown beside its cell while it has focus or the pointer;
-   Enter or a click pins that until Escape. Pods come and go while somebody looks: focus goes to what took the place.
+   is one stop of the tab key (`rove`). What a pod is doing is shown beside its cell while it has focus or the pointer;
+   Enter or a click pins that until Escape.
 
    The invariant: nothing is kept here that the page does not say; after each refresh it is read off the page again. */
 
 import { age } from "./live.js";
+import { rove } from "./rove.js";
 
 const SLOW_MS = 120; // a pointer that only passes by asks nothing
 const peek = document.getElementById("peek");
@@ -17,74 +17,16 @@ let shown = ""; // the pod that is shown
 let pinned = false;
 let timer = 0;
 let asking = null;
-let place = 0; // where the cell with the tab stop is, should it vanish
 
 const picture = () => document.getElementById("picture");
-const cells = () => [...(picture()?.querySelectorAll("a.cell") ?? [])];
 const nameOf = (cell) => cell.id.slice("pod-".length);
 
-/* ---- one stop of the tab key */
-
-function keepOneStop(wanted) {
-  const all = cells();
-  if (!all.length) return;
-  const stop = wanted ?? all.find((cell) => cell === document.activeElement) ?? all.find((cell) => cell.id === lastId) ?? all[Math.min(place, all.length - 1)];
-  for (const cell of all) cell.tabIndex = cell === stop ? 0 : -1;
-  place = all.indexOf(stop);
-  lastId = stop.id;
-}
-let lastId = "";
-
-function move(from, key) {
-  const all = cells();
-  const unit = from.closest(".replica, .tile");
-  const own = all.filter((cell) => unit?.contains(cell));
-  if (key === "Home") return own[0];
-  if (key === "End") return own.at(-1);
-  if (key === "PageDown") return all.find((cell) => from.compareDocumentPosition(cell) & Node.DOCUMENT_POSITION_FOLLOWING && !unit?.contains(cell));
-  if (key === "PageUp") {
-    const before = all.findLast((cell) => from.compareDocumentPosition(cell) & Node.DOCUMENT_POSITION_PRECEDING && !unit?.contains(cell));
-    return before && all.find((cell) => before.closest(".replica, .tile").contains(cell));
-  }
-  if (key === "ArrowRight") return all[all.indexOf(from) + 1];
-  if (key === "ArrowLeft") return all[all.indexOf(from) - 1];
-  return nearest(from, all, key === "ArrowDown" ? 1 : -1);
-}
-
-/* The next row that way, and in it the cell that is nearest: rows are what the eye sees, whatever holds them. */
-function nearest(from, all, direction) {
-  const here = from.getBoundingClientRect();
-  let best = null;
-  let least = [Infinity, Infinity];
-  for (const cell of all) {
-    const there = cell.getBoundingClientRect();
-    const down = (there.top - here.top) * direction;
-    if (down < here.height / 2) continue;
-    const aside = Math.abs(there.left - here.left);
-    if (down < least[0] - 4 || (Math.abs(down - least[0]) <= 4 && aside < least[1])) {
-      best = cell;
-      least = [down, aside];
-    }
-  }
-  return best;
-}
-
-const KEYS = new Set(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"]);
+const roving = rove(picture, "a.cell");
 
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && shown) {
-    hide();
-    event.preventDefault();
-    return;
-  }
-  const cell = event.target.closest?.("#picture a.cell");
-  if (!cell || event.ctrlKey || event.metaKey || event.altKey || !KEYS.has(event.key)) return;
+  if (event.key !== "Escape" || !shown) return;
+  hide();
   event.preventDefault();
-  const next = move(cell, event.key);
-  if (!next) return;
-  keepOneStop(next);
-  next.focus({ preventScroll: true });
-  next.scrollIntoView({ block: "nearest", inline: "nearest" });
 });
 
 /* ---- what a pod is doing, beside its cell */
@@ -162,7 +104,6 @@ const cellOf = (event) => event.target.closest?.("#picture a.cell");
 document.addEventListener("focusin", (event) => {
   const cell = cellOf(event);
   if (cell) {
-    keepOneStop(cell);
     if (!pinned && cell.matches(":focus-visible")) show(cell);
   } else if (!pinned && shown && !peek.contains(event.target)) hide();
 });
@@ -197,12 +138,7 @@ document.addEventListener("click", (event) => {
 
 document.addEventListener("live:refreshed", (event) => {
   if (event.target.id !== "picture") return;
-  if (lostFocus && !document.activeElement?.matches("a.cell") && (document.activeElement === document.body || !document.activeElement)) {
-    const all = cells();
-    all[Math.min(place, all.length - 1)]?.focus({ preventScroll: true });
-  }
-  lostFocus = false;
-  keepOneStop();
+  roving.settle();
   if (!shown) return;
   const cell = document.getElementById(`pod-${shown}`);
   if (!cell && !pinned) hide();
@@ -211,14 +147,5 @@ document.addEventListener("live:refreshed", (event) => {
     show(cell);
   }
 });
-let lostFocus = false;
-document.addEventListener("focusout", (event) => {
-  // A cell that is taken out of the page gives its focus to nobody.
-  if (cellOf(event) && !event.relatedTarget) lostFocus = true;
-});
-document.addEventListener("pointerdown", () => {
-  lostFocus = false;
-});
 
 addEventListener("resize", () => shown && document.getElementById(`pod-${shown}`) && stand(document.getElementById(`pod-${shown}`)));
-keepOneStop();

@@ -14,7 +14,15 @@ from typing import Final, TypeVar
 from rollouts.engine.views import ENDED
 from rollouts.engine.workload import GroupTemplate, Workload
 from rollouts.models import Revision
-from rollouts.selectors.tree import CliqueNode, GroupNode, GroupReplicaNode, PodNode, ReplicaNode, WorkloadTree
+from rollouts.selectors.tree import (
+    CliqueNode,
+    GroupNode,
+    GroupReplicaNode,
+    PodNode,
+    ReplicaNode,
+    WorkloadTree,
+    cliques_of,
+)
 
 _Component = TypeVar("_Component", CliqueNode, GroupNode)
 
@@ -193,7 +201,7 @@ def draw_nodes(tree: WorkloadTree) -> tuple[NodePicture, ...]:
     """Return the pods of a tree by the node that holds them; those that wait for one come first."""
     drawing = _Drawing(None, _previous_revision(tree))
     cells: dict[str, list[tuple[PodNode, Cell]]] = {}
-    for where, clique in _cliques_of(tree):
+    for where, clique in cliques_of(tree):
         for pod in clique.pods:
             cells.setdefault(pod.node, []).append((pod, drawing.cell(clique, pod, where)))
     return tuple(
@@ -205,17 +213,6 @@ def draw_nodes(tree: WorkloadTree) -> tuple[NodePicture, ...]:
         )
         for name in sorted(cells)
     )
-
-
-def _cliques_of(tree: WorkloadTree) -> Iterator[tuple[str, CliqueNode]]:
-    """Return all cliques, each with where it is."""
-    for replica in tree.replicas:
-        for clique in replica.cliques:
-            yield f"replica {replica.index}, ", clique
-        for group in replica.groups:
-            for part in group.replicas:
-                for clique in part.cliques:
-                    yield f"replica {replica.index}, {group.template} {part.index}, ", clique
 
 
 def _previous_revision(tree: WorkloadTree) -> int | None:

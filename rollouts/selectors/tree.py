@@ -315,30 +315,35 @@ class _Builder:
         )
 
 
+def cliques_of(tree: WorkloadTree) -> Iterator[tuple[str, CliqueNode]]:
+    """Return all cliques that have a place in the tree, each with where it is."""
+    for replica in tree.replicas:
+        yield from _cliques_in(replica)
+
+
 def pods_of(tree: WorkloadTree) -> Iterator[PodNode]:
     """Return all pods that have a place in the tree."""
-    for replica in tree.replicas:
-        yield from _pods_in(replica)
-
-
-def _pods_in(replica: ReplicaNode) -> Iterator[PodNode]:
-    for clique in replica.cliques:
+    for _, clique in cliques_of(tree):
         yield from clique.pods
+
+
+def _cliques_in(replica: ReplicaNode) -> Iterator[tuple[str, CliqueNode]]:
+    for clique in replica.cliques:
+        yield f"replica {replica.index}, ", clique
     for group in replica.groups:
         for part in group.replicas:
             for clique in part.cliques:
-                yield from clique.pods
+                yield f"replica {replica.index}, {group.template} {part.index}, ", clique
 
 
 def _count(replicas: Iterable[ReplicaNode]) -> PodCounts:
     total = available = outdated = surge = leaving = 0
-    for replica in replicas:
-        for pod in _pods_in(replica):
-            total += 1
-            if pod.leaving:
-                leaving += 1
-                continue
-            available += pod.available
-            outdated += pod.outdated
-            surge += pod.surge
+    for pod in (pod for replica in replicas for _, clique in _cliques_in(replica) for pod in clique.pods):
+        total += 1
+        if pod.leaving:
+            leaving += 1
+            continue
+        available += pod.available
+        outdated += pod.outdated
+        surge += pod.surge
     return PodCounts(total, available, outdated, surge, leaving)

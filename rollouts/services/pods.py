@@ -33,7 +33,7 @@ from rollouts.engine.observed import Pod
 from rollouts.engine.shape import Place as Spot
 from rollouts.engine.shape import Shape, make_shape
 from rollouts.engine.spec import Unreadable, parse_workload
-from rollouts.engine.workload import Strategy
+from rollouts.engine.workload import Strategy, Workload
 from rollouts.mirror import Changes
 from rollouts.refusals import ClusterAway, Contradiction
 from rollouts.services.changing import fetch_expected
@@ -42,6 +42,7 @@ from rollouts.services.sites import Site, open_site, refuse, version_in
 MOST_PODS: Final = 500
 """Deleted by one command; what is left takes another."""
 
+_MOST_REST: Final = 1000  # of the pods that are left as many are on record, for whoever goes on with them
 _SECONDS: Final = 20.0
 _SENDERS: Final = 8
 
@@ -149,7 +150,7 @@ def pods_let_go(
 def _carry_out(
     site: Site, it: Deed, version: str, choice: "_Choice", manner: "Manner", *, dry_run: bool
 ) -> PodsDeleted:
-    pods, left = choice.pods[:MOST_PODS], len(choice.pods[MOST_PODS:])
+    pods, rest = choice.pods[:MOST_PODS], choice.pods[MOST_PODS:]
     outcomes = choice.outcomes
     if pods:
         it.begin(after={"pods": [pod.name for pod in pods]})
@@ -158,13 +159,14 @@ def _carry_out(
         if not dry_run:
             site.take_in([Changes(PODS, sender.found, sender.gone)])
     if outcomes and not dry_run:
-        it.done(after=on_record(outcomes, left), detail=count_fates(outcomes))
-    return PodsDeleted(site.place, version, tuple(outcomes), left, dry_run, it.entry)
+        it.done(after=on_record(outcomes, rest), detail=count_fates(outcomes))
+    return PodsDeleted(site.place, version, tuple(outcomes), len(rest), dry_run, it.entry)
 
 
-def on_record(outcomes: Iterable[PodOutcome], left: int) -> dict[str, Any]:
-    """Return what became of pods as the audit keeps it; `selectors.departures` reads it."""
-    return {"pods": [asdict(one) for one in outcomes], "left": left}
+def on_record(outcomes: Iterable[PodOutcome], rest: Sequence[Pod] = ()) -> dict[str, Any]:
+    """Return what became of pods as the audit keeps it, and which are left; `selectors.departures` reads it."""
+    told = {"pods": [asdict(one) for one in outcomes], "left": len(rest)}
+    return {**told, "rest": [pod.uid for pod in rest[:_MOST_REST]]} if rest else told
 
 
 def count_fates(outcomes: Iterable[PodOutcome]) -> str:
@@ -183,11 +185,16 @@ def _read_shape(site: Site, live: Obj, *, force: bool) -> Shape:
     workload = parse_workload(effective.manifest)
     if isinstance(workload, Unreadable):
         raise refuse(workload.findings)
-    if not force and workload.strategy is not Strategy.ON_DELETE:
-        raise Contradiction(
-            f"{workload.strategy} replaces outdated pods by itself; change the strategy to OnDelete, or use force."
-        )
+    if not force and (sentence := find_obstacle(workload)):
+        raise Contradiction(sentence)
     return make_shape(workload)
+
+
+def find_obstacle(workload: Workload) -> str:
+    """Return why nobody but the strategy deletes outdated pods, except by force; empty: people do."""
+    if workload.strategy is Strategy.ON_DELETE:
+        return ""
+    return f"{workload.strategy} replaces outdated pods by itself; change the strategy to OnDelete, or use force."
 
 
 def list_pods(site: Site, live: Obj) -> Sequence[Pod]:
@@ -207,12 +214,10 @@ class _Choice:
 
 
 def _choose(shape: Shape, pods: Iterable[Pod], chosen: Sequence[NamedPod] | Selection, *, force: bool) -> _Choice:
-    placed = {pod.name: (pod, spot) for pod in pods if (spot := shape.place(pod.clique)) is not None}
     if isinstance(chosen, Selection):
         _require_known(shape, chosen)
-        candidates = [pod for pod, spot in placed.values() if chosen.takes(pod, spot) and not pod.leaving]
-        ordered = sorted(candidates, key=lambda pod: (placed[pod.name][1].replica, pod.clique, pod.index))
-        return _Choice([pod for pod in ordered if force or _is_outdated(shape, pod, placed[pod.name][1])])
+        return _Choice(list_candidates(shape, pods, chosen, force=force))
+    placed = _place_all(shape, pods)
     choice = _Choice()
     for one in {one.name: one for one in chosen}.values():
         pod, spot = placed.get(one.name, (None, None))
@@ -230,11 +235,23 @@ def _choose(shape: Shape, pods: Iterable[Pod], chosen: Sequence[NamedPod] | Sele
     return choice
 
 
+def list_candidates(shape: Shape, pods: Iterable[Pod], selection: Selection, *, force: bool) -> list[Pod]:
+    """Return the pods that a command would delete, by their places."""
+    placed = _place_all(shape, pods)
+    found = [pod for pod, spot in placed.values() if selection.takes(pod, spot) and not pod.leaving]
+    ordered = sorted(found, key=lambda pod: (placed[pod.name][1].replica, pod.clique, pod.index))
+    return [pod for pod in ordered if force or _is_outdated(shape, pod, placed[pod.name][1])]
+
+
+def _place_all(shape: Shape, pods: Iterable[Pod]) -> dict[str, tuple[Pod, Spot]]:
+    return {pod.name: (pod, spot) for pod in pods if (spot := shape.place(pod.clique)) is not None}
+
+
 def _choose_leaving(shape: Shape, pods: Iterable[Pod], chosen: Sequence[NamedPod]) -> _Choice:
-    placed = {pod.name: pod for pod in pods if shape.place(pod.clique) is not None}
+    placed = _place_all(shape, pods)
     choice = _Choice()
     for one in {one.name: one for one in chosen}.values():
-        pod = placed.get(one.name)
+        pod, _ = placed.get(one.name, (None, None))
         if pod is None or one.uid not in ("", pod.uid):
             choice.outcomes.append(_outcome(one, Fate.GONE, "It was gone already."))
         elif not pod.leaving:

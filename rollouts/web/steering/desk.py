@@ -72,6 +72,14 @@ class Trial:
         return self.simulated is not None and bool(self.simulated.changed)
 
 
+class Sitting(Scene):
+    """A workload as a form shows it, and what the address of the form asks for."""
+
+    def __init__(self, place: Place, asked: QueryDict) -> None:
+        super().__init__(place, asked.get("by", ""))
+        self.asked = asked
+
+
 class Form(ABC):
     """A page with a form, for one command; what is done with what the command answers is left open."""
 
@@ -80,30 +88,31 @@ class Form(ABC):
     send: ClassVar[str] = "Save to the cluster"  # what the button says
     command: ClassVar[Command]
     more: ClassVar[str] = ""  # of the address: what the form is about, as Django's paths write it
+    template: ClassVar[str] = ""  # of the page; left out, it is called like the form
     trial_template: ClassVar[str] = "steering/_trial.html"  # the template of what stands beside it
     updates: ClassVar[str] = ""  # the template of what else a trial brings up to date: parts of the form, out of band
 
     @abstractmethod
-    def fill_in(self, scene: Scene, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def fill_in(self, scene: Sitting, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Return what the template shows the form by: as it stands at first, or as somebody has filled it in."""
 
     @abstractmethod
-    def propose(self, scene: Scene, given: QueryDict, **about: Any) -> Proposal:
+    def propose(self, scene: Sitting, given: QueryDict, **about: Any) -> Proposal:
         """Return what a form means as something to consider; raises Invalid, a finding for each field."""
 
     @abstractmethod
-    def carry_out(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> HttpResponse:
+    def carry_out(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
         """Carry the command out and answer where it leads; raises what is in the way."""
 
     def field_of(self, finding: Finding) -> str:
         """Return the field of the form that a finding is about; empty: none of them alone."""
         return finding.field
 
-    def find_field(self, scene: Scene, finding: Finding) -> str:
+    def find_field(self, scene: Sitting, finding: Finding) -> str:
         """Return the same where it takes a look at the workload."""
         return self.field_of(finding)
 
-    def ask(self, scene: Scene, given: QueryDict, **about: Any) -> str:
+    def ask(self, scene: Sitting, given: QueryDict, **about: Any) -> str:
         """Return what somebody has to agree to before the command is carried out; empty: nothing."""
         return ""
 
@@ -131,11 +140,11 @@ class Form(ABC):
         @require_http_methods([*methods])
         @for_readers
         def view(request: HttpRequest, /, cluster: str, namespace: str, name: str, **about: Any) -> HttpResponse:
-            return answer(request, Scene(Place(cluster, namespace, name)), about)
+            return answer(request, Sitting(Place(cluster, namespace, name), request.GET), about)
 
         return view
 
-    def _standing(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> HttpResponse:
+    def _standing(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
         """Answer whether the workload is still as the form was filled in from."""
         version = request.GET.get(VERSION, "")[:_LONGEST_VERSION]
 
@@ -150,14 +159,14 @@ class Form(ABC):
 
         return answer_fragment(request, ("standing", self.name, scene.place, *about.values(), version), render_standing)
 
-    def _page(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> HttpResponse:
+    def _page(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
         if request.method != "POST":
             return self._show(request, scene, about, Trial())
         if TRY in request.POST:
             return self._show(request, scene, about, self._try(request, scene, about))
         return self._send(request, scene, about)
 
-    def _send(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> HttpResponse:
+    def _send(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
         """Carry the command out; or show the form again with what is in the way."""
         try:
             _require_agreement(self.ask(scene, request.POST, **about), request.POST)
@@ -165,12 +174,12 @@ class Form(ABC):
         except CommandRefused as refusal:
             return self._show(request, scene, about, Trial(refusal=refusal))
 
-    def _trial(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> HttpResponse:
+    def _trial(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
         """Answer what the form as it is now would do, and what is wrong with it."""
         context = self._context(request, scene, about, self._try(request, scene, about))
         return render(request, self.trial_template, {**context, "is_update": True})
 
-    def _try(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> Trial:
+    def _try(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> Trial:
         given = request.POST
         try:
             proposal = self.propose(scene, given, **about)
@@ -180,12 +189,12 @@ class Form(ABC):
         except CommandRefused as refusal:
             return Trial(refusal=refusal)
 
-    def _show(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any], trial: Trial) -> HttpResponse:
+    def _show(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any], trial: Trial) -> HttpResponse:
         context = self._context(request, scene, about, trial)
         status = HTTPStatus.OK if trial.refusal is None else _status_of(trial.refusal)
-        return render(request, f"steering/{self.name}.html", context, status=status)
+        return render(request, self.template or f"steering/{self.name}.html", context, status=status)
 
-    def _context(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any], trial: Trial) -> dict[str, Any]:
+    def _context(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any], trial: Trial) -> dict[str, Any]:
         place, given = scene.place, request.POST if request.method == "POST" else None
         is_race = isinstance(trial.refusal, RaceLost)
         by_field, others = self._sort(scene, trial.refusal)
@@ -209,12 +218,12 @@ class Form(ABC):
             **self.fill_in(scene, given, **about),
         }
 
-    def _addresses(self, scene: Scene, about: Mapping[str, Any]) -> dict[str, str]:
+    def _addresses(self, scene: Sitting, about: Mapping[str, Any]) -> dict[str, str]:
         kwargs = {**kwargs_of(scene.place), **about}
         names = {"desk_url": "", "trial_url": "-trial", "standing_url": "-standing"}
         return {name: reverse(f"steer-{self.name}{end}", kwargs=kwargs) for name, end in names.items()}
 
-    def _sort(self, scene: Scene, refusal: CommandRefused | None) -> tuple[dict[str, str], list[Finding]]:
+    def _sort(self, scene: Sitting, refusal: CommandRefused | None) -> tuple[dict[str, str], list[Finding]]:
         """Return the sentences by field of the form, and the findings that are about none of them."""
         by_field: dict[str, str] = {}
         others: list[Finding] = []
@@ -231,18 +240,18 @@ class Desk(Form):
     """A form whose command changes the manifest of the workload; done, it leads back to the workload."""
 
     @abstractmethod
-    def read(self, scene: Scene, given: QueryDict, **about: Any) -> Draft:
+    def read(self, scene: Sitting, given: QueryDict, **about: Any) -> Draft:
         """Return what a form means; raises Invalid with a finding for each field that cannot be read."""
 
     def say_done(self, changed: Changed) -> str:
         """Return what is said once the command has been carried out."""
         return f"{self.title}: {len(changed.changes)} field{'s' * (len(changed.changes) != 1)} changed."
 
-    def propose(self, scene: Scene, given: QueryDict, **about: Any) -> Proposal:
+    def propose(self, scene: Sitting, given: QueryDict, **about: Any) -> Proposal:
         """Return the same as something to consider."""
         return self.read(scene, given, **about).proposal
 
-    def carry_out(self, request: HttpRequest, scene: Scene, about: Mapping[str, Any]) -> HttpResponse:
+    def carry_out(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
         """Carry the command out and go back to the workload."""
         draft = self.read(scene, request.POST, **about)
         changed = self._change(draft, caller_of(request, Via.PAGE), request.POST.get(VERSION, ""))

@@ -1,0 +1,126 @@
+"""Pods that people deleted, from the command to what stands in their place now.
+
+Before it: `services.pods`, which puts what became of each pod on record, and where it was. After it: a page that stays
+open until all have come back. What was commanded is read from the audit, what there is now from the tree, so whoever
+opens the page later, or has been away, sees the same.
+
+The invariant: a pod is known by its uid, so one that has taken a name is never taken for the one that was deleted.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from rollouts.commands import Command, Place
+from rollouts.models import AuditEntry
+from rollouts.refusals import NotThere
+from rollouts.selectors.tree import CliqueNode, PodNode, WorkloadTree, cliques_of
+
+_COMMANDS: Final = (Command.DELETE_OUTDATED_PODS, Command.DELETE_ANY_PODS)
+
+
+class Stage(StrEnum):
+    """How far a pod is that was to be deleted."""
+
+    STAYED = "stayed"  # it was not deleted
+    LEAVING = "leaving"
+    GONE = "gone"  # and nobody has its place yet
+    OVER = "over"  # gone, and its place is not to be taken
+    COMING = "coming"  # another pod has its place and is not available yet
+    BACK = "back"  # another pod has its place and is available
+
+
+_ENDED: Final = frozenset({Stage.STAYED, Stage.OVER, Stage.BACK})
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A pod that was to be deleted."""
+
+    name: str
+    where: str  # its clique and its place there; empty when it had none
+    outcome: str  # as `services.pods.Fate` says it
+    message: str
+    stage: Stage
+    successor: PodNode | None
+
+
+@dataclass(frozen=True, slots=True)
+class Departures:
+    """What a command to delete pods has come to by now."""
+
+    record: int
+    at: datetime
+    actor: str
+    pods: tuple[Departure, ...]
+    stages: Mapping[str, int]  # how many are how far
+    left: int  # that were meant as well, and were more than one command deletes
+    is_over: bool  # nothing is on its way any more
+
+
+def departures_detail(place: Place, record: int, tree: WorkloadTree) -> Departures:
+    """Return what has come of a command to delete pods of a workload; raises NotThere."""
+    entry = AuditEntry.objects.filter(
+        pk=record, cluster=place.cluster, namespace=place.namespace, name=place.name, command__in=_COMMANDS
+    ).first()
+    after = entry.after if entry is not None else None
+    if entry is None or not isinstance(after, dict) or not isinstance(after.get("pods"), list):
+        raise NotThere(f"There is no deletion {record} of pods of {place.name} on record.")
+    pods = tuple(_follow(after["pods"], tree))
+    return Departures(
+        record=record,
+        at=entry.at,
+        actor=entry.actor,
+        pods=pods,
+        stages=Counter(str(pod.stage) for pod in pods),
+        left=int(after.get("left") or 0),
+        is_over=all(pod.stage in _ENDED for pod in pods),
+    )
+
+
+def rest_of(place: Place, record: int) -> frozenset[str]:
+    """Return the uids of the pods that a command left for another one."""
+    rows = AuditEntry.objects.filter(pk=record, cluster=place.cluster, namespace=place.namespace, name=place.name)
+    after = rows.values_list("after", flat=True).first()
+    return frozenset(after.get("rest") or ()) if isinstance(after, dict) else frozenset()
+
+
+def _follow(recorded: list[dict[str, Any]], tree: WorkloadTree) -> Iterator[Departure]:
+    cliques = {clique.name: clique for _, clique in cliques_of(tree)}
+    for one in sorted(recorded, key=lambda one: (one["clique"], one["index"], one["name"])):
+        yield _follow_one(one, cliques.get(one.get("clique") or ""))
+
+
+def _follow_one(one: Mapping[str, Any], clique: CliqueNode | None) -> Departure:
+    index, pods = one.get("index"), () if clique is None else clique.pods
+    itself = next((pod for pod in pods if pod.uid == one["uid"]), None)
+    successor = next((pod for pod in pods if pod.index == index and pod.uid != one["uid"] and not pod.leaving), None)
+    stage = _stage(
+        str(one["outcome"]), itself, successor, is_wanted=clique is not None and index in range(clique.wanted)
+    )
+    return Departure(
+        name=one["name"],
+        where=f"{one['clique']} {index}" if one.get("clique") else "",
+        outcome=str(one["outcome"]),
+        message=one.get("message") or "",
+        stage=stage,
+        successor=successor if stage in (Stage.COMING, Stage.BACK) else None,
+    )
+
+
+# What `services.pods` says of pods that it has not deleted, and that may still be there.
+_NOT_DELETED: Final = frozenset({"Refused", "NotOutdated", "NotThere", "NotSent"})
+
+
+def _stage(outcome: str, itself: PodNode | None, successor: PodNode | None, *, is_wanted: bool) -> Stage:
+    if itself is not None:
+        # What the cluster was asked to delete is leaving, also before the mirror has heard of it.
+        return Stage.STAYED if outcome in _NOT_DELETED and not itself.leaving else Stage.LEAVING
+    if successor is not None:
+        return Stage.BACK if successor.available else Stage.COMING
+    if outcome in _NOT_DELETED and not is_wanted:
+        return Stage.STAYED
+    return Stage.GONE if is_wanted else Stage.OVER

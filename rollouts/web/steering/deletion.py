@@ -1,0 +1,89 @@
+"""What the forms have in common that delete pods: done, each leads to a page that follows the pods until all are back.
+
+Before it: `pods` and `remedies`, whose forms say which pods are meant and how they are deleted. After it: the services,
+which tell what became of each pod and put it on record; by the number of that record the page finds it again, however
+often it is opened. So a form that is sent twice leads to the same pods: the second time they are on their way already.
+"""
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.urls import URLPattern, path, reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from rollouts.audit import Caller, Via, caller_of
+from rollouts.commands import Place
+from rollouts.engine.observed import Observed
+from rollouts.engine.workload import Workload
+from rollouts.selectors.departures import departures_detail
+from rollouts.services.pods import PodsDeleted
+from rollouts.web.fragments import answer_fragment
+from rollouts.web.shell import for_readers
+from rollouts.web.steering.desk import VERSION, Form, Sitting, kwargs_of
+from rollouts.web.workload import Scene
+
+_DONE = "steer-pods-done"
+_LIVE = "steer-pods-live"
+
+
+class Deletion(Form):
+    """A form whose command deletes pods."""
+
+    @abstractmethod
+    def delete(
+        self, caller: Caller, request: HttpRequest, scene: Sitting, about: Mapping[str, Any], expected: str
+    ) -> PodsDeleted:
+        """Give the command; raises what is in the way."""
+
+    def carry_out(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
+        """Delete pods and go where they are followed."""
+        version = request.POST.get(VERSION, "")
+        deleted = self.delete(caller_of(request, Via.PAGE), request, scene, about, f'"{version}"')
+        return HttpResponseRedirect(reverse(_DONE, kwargs={**kwargs_of(scene.place), "record": deleted.record}))
+
+
+def mark_leaving(_: Workload, observed: Observed, uids: Collection[str]) -> Observed:
+    """Return what is observed as it is once pods have been deleted, for a simulation."""
+    pods = tuple(replace(pod, leaving=True) if pod.uid in uids else pod for pod in observed.pods)
+    return replace(observed, pods=pods)
+
+
+# ---- what became of them
+
+
+def deletion_urlpatterns(below: str) -> list[URLPattern]:
+    """Return where pods are followed that were deleted."""
+    return [
+        path(f"{below}pods/<number:record>/", done, name=_DONE),
+        path(f"{below}pods/<number:record>/live/", live, name=_LIVE),
+    ]
+
+
+@require_safe
+@never_cache
+@for_readers
+def done(request: HttpRequest, cluster: str, namespace: str, name: str, record: int) -> HttpResponse:
+    """Show what became of pods that somebody deleted, and who took their places."""
+    return render(request, "steering/pods_done.html", _describe(Place(cluster, namespace, name), record))
+
+
+@require_safe
+@for_readers
+def live(request: HttpRequest, cluster: str, namespace: str, name: str, record: int) -> HttpResponse:
+    """Answer with the pods alone."""
+    place = Place(cluster, namespace, name)
+
+    def render_live() -> str:
+        return render_to_string("steering/_departures.html", _describe(place, record))
+
+    return answer_fragment(request, ("departures", place, record), render_live)
+
+
+def _describe(place: Place, record: int) -> dict[str, Any]:
+    return {"place": place, "departures": departures_detail(place, record, Scene(place).tree)}
