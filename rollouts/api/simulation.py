@@ -34,7 +34,8 @@ from rollouts.engine import edits
 from rollouts.engine.edits import Image
 from rollouts.engine.times import render_time
 from rollouts.services.scaling import LiveScale, scale_observed
-from rollouts.services.simulation import Belief, Proposal, Simulated, workload_simulate
+from rollouts.services.simulated import Simulated
+from rollouts.services.simulation import Belief, Proposal, workload_simulate
 from rollouts.services.workloads import roll_back_to
 
 Values = Mapping[str, Any]

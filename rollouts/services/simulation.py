@@ -2,33 +2,36 @@
 
 Before it: a workload as the mirror has it, and a change that somebody considers; what may not be changed so is refused
 as the command itself would be. After it: `engine.simulate`, in a simulated cluster that behaves as the caller believes
-theirs does. Nothing is written anywhere: a manifest to be applied is shown to the cluster as a dry run.
+theirs does; `simulated` tells what came of it. Nothing is written anywhere: a manifest to be applied is shown to the
+cluster as a dry run.
 
-The invariants: the strategy is the one in force, overrides and all, before and after; and an answer is bounded in time
-and size, with what was left out told as such.
+A change of the strategy starts no update by itself. It is judged by the next one then: a rehearsal, under the strategy
+as it would be and, to compare, as it is (`Proposal.rehearse`). Where an update is at work already, it is told what
+becomes of that one, and what would become of it without the change.
+
+The invariants: the strategy is the one in force, overrides and all, before and after; and an answer is bounded in time,
+with what it has not come to told as such.
 """
 
 import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Any, Final
 
-from rollouts import mirror
+from rollouts import mirror, models
 from rollouts.audit import Caller, deed
 from rollouts.cluster import Obj
-from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS
 from rollouts.commands import Command, Place
 from rollouts.effective import Override, compute_effective, list_overrides
 from rollouts.engine import simulate as engine
-from rollouts.engine.actions import Create, Delete, Kind, Moment, Patch, Wait
 from rollouts.engine.findings import Finding
 from rollouts.engine.observed import Observed
 from rollouts.engine.placing import Node
 from rollouts.engine.shape import make_shape
-from rollouts.engine.simulate import End, Outcome, Tally
 from rollouts.engine.spec import Unreadable, parse_workload
 from rollouts.engine.validation import validate_create
 from rollouts.engine.workload import Workload
@@ -36,20 +39,17 @@ from rollouts.engine.world import Behaviour
 from rollouts.mirror import Seen
 from rollouts.refusals import ClusterAway, Contradiction, NotThere
 from rollouts.services.applying import preview_apply
-from rollouts.services.changing import Change, Edit, describe, make_edit, require_expected
-from rollouts.services.scaling import describe_scaled
-from rollouts.services.sites import Site, open_site, refuse, version_in
+from rollouts.services.changing import Edit, make_edit, require_expected
+from rollouts.services.simulated import Considered, Pace, Run, Simulated, tell, tell_former
+from rollouts.services.sites import Site, open_site, refuse
 
 SECONDS: Final = 2.0
 """For the simulation itself; what it has not come to by then is left out."""
 MOST_PODS: Final = 10_000
-MOST_STEPS: Final = 200
-"""Steps that are told: the first ones and the last ones."""
-MOST_ENTRIES: Final = 20
-"""Of one kind within a step: counts of components, moments."""
-MOST_COMPONENTS: Final = 200
+SECONDS_TO_READY: Final = 30.0
+"""That a pod is believed to take where nobody knows better."""
 
-_STEPS_AT_THE_END: Final = 50
+_PODS_MEASURED: Final = 500
 _AT_ONCE: Final = 2
 _SECONDS_TO_WAIT: Final = 5.0
 # The steps of a simulation keep a processor busy: requests of other people must get their share.
@@ -65,62 +65,18 @@ class Proposal:
     manifest: Any = None
     # What is changed about live objects instead of the set.
     observe: Callable[[Workload, Observed], Observed] | None = None
+    # A rollout to judge the change by if it starts none: an edit on top of it, and of what is there now.
+    rehearse: Edit | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
     """How the caller believes the cluster behaves."""
 
-    seconds_to_ready: float = 30.0
+    seconds_to_ready: float | None = SECONDS_TO_READY  # None: as long as the pods that run now took
     seconds_to_go: float = 5.0
     never_ready: tuple[str, ...] = ()  # cliques whose pods of the changed template never become Ready
     is_full: bool = False  # there is room for the pods that run now, and no more
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedStep:
-    """A moment at which something changed."""
-
-    at: float  # seconds since the change
-    writes: Mapping[str, int]  # how many of each sort: "Create Pod"
-    moments: tuple[Moment, ...]
-    counts: tuple[Tally, ...]  # of the components whose counts changed
-    left_out: int  # moments and counts beyond those that are told
-
-
-@dataclass(frozen=True, slots=True)
-class Lowest:
-    """How far a component's availability went down, and its surge up."""
-
-    component: str
-    kind: Kind
-    wanted: int
-    available: int  # before the change
-    lowest: int
-    most_surge: int
-
-
-@dataclass(frozen=True, slots=True)
-class Simulated:
-    """A change, seen to its end."""
-
-    cluster: str
-    namespace: str
-    name: str
-    version: str  # of the workload that it was simulated on; empty for one that is not there yet
-    changed: tuple[Change, ...]
-    warnings: tuple[Finding, ...]
-    starts_update: bool  # the template of some pods is another one
-    end: End
-    seconds: float  # of the cluster's time
-    waits: tuple[Wait, ...]
-    components: tuple[Lowest, ...]
-    components_left_out: int
-    pods_created: int
-    pods_deleted: int
-    replaced: Mapping[str, int]  # how many of the pods that were there before go, by clique of the template
-    steps: tuple[SimulatedStep, ...]
-    steps_left_out: int  # in the middle
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +91,44 @@ class _Case:
     is_new: bool = False  # there is nothing of it yet
     now: float = field(default_factory=time.time)
 
-    def workload(self, manifest: Obj, cluster: str) -> Workload:
-        """Return a workload with the strategy in force."""
-        effective = compute_effective(manifest, self.overrides, self.now, cluster=cluster)
+    def consider(self, place: Place) -> Considered:
+        """Return the change itself."""
+        return Considered(place, self.before, self.after, self.observed, self.is_new, self.warnings)
+
+
+class _Stage:
+    """A workload as it is now, for changes to be run on."""
+
+    def __init__(
+        self,
+        case: _Case,
+        cluster: str,
+        observe: Callable[[Workload, Observed], Observed] | None,
+        belief: Belief,
+        pace: Pace,
+    ) -> None:
+        """Put the strategy in force in, before and after."""
+        self._case, self._cluster, self._belief = case, cluster, belief
+        self.pace = pace
+        self.before, self.after = self._read(case.before), self._read(case.after)
+        self.observed = case.observed if observe is None else observe(self.after, case.observed)
+
+    def edit(self, manifest: Obj, edit: Edit) -> Workload:
+        """Return the workload that another edit makes of a manifest."""
+        edited, _ = make_edit(manifest, edit)
+        return self._read(edited)
+
+    def run(self, after: Workload) -> Run:
+        """Run a change to its end, for as long as anybody waits for it."""
+        behaviour = _behave(self._belief, self.pace, self.before, after, self.observed)
+        deadline = time.monotonic() + SECONDS
+        outcome = engine.simulate(
+            self.before, self.observed, after, behaviour, self._case.now, is_enough=lambda: time.monotonic() > deadline
+        )
+        return Run(self.before, after, self.observed, outcome)
+
+    def _read(self, manifest: Obj) -> Workload:
+        effective = compute_effective(manifest, self._case.overrides, self._case.now, cluster=self._cluster)
         workload = parse_workload(effective.manifest)
         if isinstance(workload, Unreadable):
             raise refuse(workload.findings)
@@ -156,19 +147,22 @@ def workload_simulate(
     with deed(caller, proposal.command, place, dry_run=True):
         site = open_site(place)
         case = _make_case(site, proposal, expected)
-        before = case.workload(case.before, place.cluster)
-        after = case.workload(case.after, place.cluster)
-        observed = case.observed if proposal.observe is None else proposal.observe(after, case.observed)
-        _require_bearable(after, observed)
-        behaviour = _behave(belief, before, after, observed)
+        stage = _Stage(case, place.cluster, proposal.observe, belief, _choose_pace(belief, site))
+        _require_bearable(stage.after, stage.observed)
         with _turn():
-            deadline = time.monotonic() + SECONDS
-            outcome = engine.simulate(
-                before, observed, after, behaviour, case.now, is_enough=lambda: time.monotonic() > deadline
-            )
-        starts_update = make_shape(before).generation_hash != make_shape(after).generation_hash
-        told = _tell(site, case, outcome, starts_update=starts_update)
-        return replace(told, changed=(*told.changed, *_describe_scaled(case.observed, observed)))
+            return _follow(stage, case.consider(place), proposal)
+
+
+def _follow(stage: _Stage, change: Considered, proposal: Proposal) -> Simulated:
+    """Run a change to its end; where a rollout is named to judge it by, with it and without it."""
+    run = stage.run(stage.after)
+    if proposal.rehearse is None:
+        return tell(change, run, stage.pace)
+    if not run.is_idle:
+        return replace(tell(change, run, stage.pace), former=tell_former(stage.run(stage.before)))
+    with_it, without_it = (stage.run(stage.edit(one, proposal.rehearse)) for one in (change.after, change.before))
+    told = tell(change, with_it, stage.pace)
+    return replace(told, is_rehearsal=True, starts_update=False, former=tell_former(without_it))
 
 
 # ---- what is simulated
@@ -209,12 +203,24 @@ def _require_bearable(workload: Workload, observed: Observed) -> None:
         raise Contradiction(f"This is about {pods} pods, and changes of at most {MOST_PODS} pods are simulated.")
 
 
-def _behave(belief: Belief, before: Workload, after: Workload, observed: Observed) -> Behaviour:
+def _choose_pace(belief: Belief, site: Site) -> Pace:
+    """Return how long a new pod takes to become Ready: as believed, or as the median of those that run now."""
+    if belief.seconds_to_ready is not None:
+        return Pace(belief.seconds_to_ready, is_measured=False)
+    place = site.place
+    pods = models.Pod.objects.filter(cluster=site.row, namespace=place.namespace, workload=place.name)
+    # One that has been restarted has become Ready more than once.
+    started = pods.filter(ready=True, restarts=0, ready_since__isnull=False).order_by("-created")
+    times = [since - created for created, since in started.values_list("created", "ready_since")[:_PODS_MEASURED]]
+    return Pace(max(1.0, median(times)), is_measured=True) if times else Pace(SECONDS_TO_READY, is_measured=False)
+
+
+def _behave(belief: Belief, pace: Pace, before: Workload, after: Workload, observed: Observed) -> Behaviour:
     """Return the simulated cluster that the caller believes in."""
     former, hashes = make_shape(before).hashes, make_shape(after).hashes
     broken = {hashes[name] for name in belief.never_ready if name in hashes and hashes[name] != former.get(name)}
     behaviour = Behaviour(
-        ready_seconds=belief.seconds_to_ready, gone_seconds=belief.seconds_to_go, never_ready=frozenset(broken)
+        ready_seconds=pace.seconds_to_ready, gone_seconds=belief.seconds_to_go, never_ready=frozenset(broken)
     )
     if not belief.is_full:
         return behaviour
@@ -231,80 +237,3 @@ def _turn() -> Iterator[None]:
         yield
     finally:
         _turns.release()
-
-
-# ---- what is told of it
-
-
-def _tell(site: Site, case: _Case, outcome: Outcome, *, starts_update: bool) -> Simulated:
-    components = _summarise(outcome)
-    first = outcome.steps[: MOST_STEPS - _STEPS_AT_THE_END]
-    last = outcome.steps[len(first) :][-_STEPS_AT_THE_END:]
-    return Simulated(
-        cluster=site.place.cluster,
-        namespace=site.place.namespace,
-        name=site.place.name,
-        version="" if case.is_new else version_in(case.before),
-        changed=describe({"metadata": {}} if case.is_new else case.before, case.after),
-        warnings=case.warnings,
-        starts_update=starts_update,
-        end=outcome.end,
-        seconds=outcome.seconds,
-        waits=outcome.waits[:MOST_ENTRIES],
-        components=tuple(components[:MOST_COMPONENTS]),
-        components_left_out=max(0, len(components) - MOST_COMPONENTS),
-        pods_created=outcome.pods_created,
-        pods_deleted=outcome.pods_deleted,
-        replaced=_count_replaced(case.observed, outcome),
-        steps=tuple(_tell_step(step) for step in (*first, *last)),
-        steps_left_out=len(outcome.steps) - len(first) - len(last),
-    )
-
-
-def _describe_scaled(before: Observed, after: Observed) -> Iterator[Change]:
-    """Return which live components are scaled, in the words of the command itself."""
-    for clique, scaled in zip(before.cliques, after.cliques, strict=True):
-        if clique.replicas != scaled.replicas:
-            yield describe_scaled(PODCLIQUES, clique.name, clique.replicas, scaled.replicas)
-    for group, grown in zip(before.groups, after.groups, strict=True):
-        if group.replicas != grown.replicas:
-            yield describe_scaled(PODCLIQUESCALINGGROUPS, group.name, group.replicas, grown.replicas)
-
-
-def _tell_step(step: engine.Step) -> SimulatedStep:
-    moments, counts = step.moments[:MOST_ENTRIES], step.tallies[:MOST_ENTRIES]
-    left_out = len(step.moments) + len(step.tallies) - len(moments) - len(counts)
-    return SimulatedStep(step.at, _count_writes(step.actions), moments, counts, left_out)
-
-
-def _count_writes(actions: Iterable[object]) -> dict[str, int]:
-    """Return how many writes of each sort there are; statuses and gates are no news to anybody."""
-    told = (one for one in actions if isinstance(one, Create | Patch | Delete))
-    return dict(Counter(f"{type(one).__name__} {one.kind}" for one in told))
-
-
-def _count_replaced(observed: Observed, outcome: Outcome) -> dict[str, int]:
-    """Return how many of the pods that were there before went, by clique; what owns a pod takes it along."""
-    deleted = {one.uid for step in outcome.steps for one in step.actions if isinstance(one, Delete)}
-    groups = {group.name: group.uid for group in observed.groups}
-    owners = {one.name: (one.uid, groups.get(one.group, "")) for one in observed.cliques}
-    templates = {one.name: one.template for one in observed.cliques}
-    there = (pod for pod in observed.pods if not pod.leaving)
-    gone = (pod for pod in there if not deleted.isdisjoint((pod.uid, *owners.get(pod.clique, ()))))
-    return dict(Counter(templates.get(pod.clique, pod.clique) for pod in gone))
-
-
-def _summarise(outcome: Outcome) -> list[Lowest]:
-    """Return the components, those first whose availability goes furthest down."""
-    found = [
-        Lowest(
-            component=name,
-            kind=tally.kind,
-            wanted=tally.wanted,
-            available=tally.available,
-            lowest=outcome.lowest.get(name, tally.available),
-            most_surge=outcome.most_surge.get(name, 0),
-        )
-        for name, tally in outcome.start.items()
-    ]
-    return sorted(found, key=lambda one: (one.kind is not Kind.SET, one.lowest - one.available, one.component))

@@ -29,7 +29,8 @@ from rollouts.commands import Command, Place
 from rollouts.engine.findings import Finding
 from rollouts.refusals import ClusterAway, CommandRefused, Invalid, NotAllowed, NotThere, RaceLost
 from rollouts.services.changing import Changed
-from rollouts.services.simulation import Belief, Proposal, Simulated, workload_simulate
+from rollouts.services.simulated import Simulated
+from rollouts.services.simulation import Belief, Proposal, workload_simulate
 from rollouts.web.fragments import answer_fragment
 from rollouts.web.shell import for_readers
 from rollouts.web.workload import Scene

@@ -38,6 +38,8 @@ from rollouts.web.workload import Scene
 _DEFAULTS: Final = {MAX_UNAVAILABLE: DEFAULT_MAX_UNAVAILABLE, MAX_SURGE: DEFAULT_MAX_SURGE}
 _OF_TYPE: Final[Part] = ("", TYPE)
 _LONGEST: Final = 40
+# Any time that no restart was made at.
+_NEXT_TIME: Final = "the next time"
 _OF_SET: Final = re.compile(r"spec\.updateStrategy(?:\.rollingUpdate)?(?:\.(\w+))?")
 _OF_COMPONENT: Final = re.compile(
     r"spec\.template\.(cliques|podCliqueScalingGroups)\[(\d+)\]\.updateStrategy(?:\.(\w+))?"
@@ -97,7 +99,7 @@ class EditStrategy(Desk):
         changes = form.list_changes(scene)
         return Draft(
             partial(workload_edit_strategy, place=scene.place, changes=changes),
-            Proposal(self.command, partial(edits.edit_strategy, changes=changes)),
+            Proposal(self.command, partial(edits.edit_strategy, changes=changes), rehearse=_renew_pods),
         )
 
     def find_field(self, scene: Scene, finding: Finding) -> str:
@@ -159,6 +161,11 @@ class _Form:
         if isinstance(workload, Unreadable):
             return scene.strategy
         return strategy_in(scene.place, replace(look, effective=effective, workload=workload))
+
+
+def _renew_pods(manifest: dict[str, Any]) -> dict[str, Any] | Unfit:
+    """Give every pod another template, as the next rollout may."""
+    return edits.restart(manifest, at=_NEXT_TIME)
 
 
 def _read_form(scene: Scene, given: QueryDict | None) -> _Form | None:

@@ -1,0 +1,321 @@
+"""What is told of a change that was run to its end: its steps, its pods over time, how low availability went.
+
+Before it: `simulation`, which runs a change in a simulated cluster. After it: the API, which answers this as it is, and
+the pages from which people command. The invariant: an answer is bounded in size, with what was left out told as such.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from rollouts.cluster import Obj
+from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS
+from rollouts.commands import Place
+from rollouts.engine import simulate as engine
+from rollouts.engine.actions import Action, Create, Delete, Kind, Moment, Patch, Wait
+from rollouts.engine.desired import patch_replicas
+from rollouts.engine.findings import Finding
+from rollouts.engine.observed import Clique, Group, Observed
+from rollouts.engine.shape import make_shape
+from rollouts.engine.simulate import End, Outcome, Tally
+from rollouts.engine.workload import Workload
+from rollouts.headcount import count_pods
+from rollouts.services.changing import Change, describe
+from rollouts.services.scaling import describe_scaled
+from rollouts.services.sites import version_in
+
+MOST_STEPS: Final = 200
+"""Steps that are told: the first ones and the last ones."""
+MOST_ENTRIES: Final = 20
+"""Of one kind within a step: counts of components, moments."""
+MOST_COMPONENTS: Final = 200
+MOST_COUNTS: Final = 1000
+"""Moments at which pods are counted: the first ones."""
+
+_STEPS_AT_THE_END: Final = 50
+T = TypeVar("T", Clique, Group)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedStep:
+    """A moment at which something changed."""
+
+    at: float  # seconds since the change
+    writes: Mapping[str, int]  # how many of each sort: "Create Pod"
+    moments: tuple[Moment, ...]
+    counts: tuple[Tally, ...]  # of the components whose counts changed
+    left_out: int  # moments and counts beyond those that are told
+
+
+@dataclass(frozen=True, slots=True)
+class Lowest:
+    """How far a component's availability went down, and its surge up."""
+
+    component: str
+    kind: Kind
+    wanted: int
+    available: int  # before the change
+    lowest: int
+    most_surge: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodsAt:
+    """How many pods there are at a moment; those that are leaving do not count."""
+
+    at: float  # seconds since the change
+    available: int  # the fewest at this moment
+    updated: int  # of the template that is wanted
+    live: int  # surge included
+
+
+@dataclass(frozen=True, slots=True)
+class PodsOverTime:
+    """All pods of a workload while a change is carried out."""
+
+    desired: int  # in the end
+    floor: int  # fewer may not be available because of an update
+    lowest: int  # the fewest that were available
+    most: int  # the most that were there
+    counts: tuple[PodsAt, ...]  # the first one is before the change
+    left_out: int  # counts beyond those that are told
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long new pods were believed to take."""
+
+    seconds_to_ready: float
+    is_measured: bool  # the pods that run now took so long
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """How the same goes without the change."""
+
+    end: End
+    seconds: float
+    rounds: int
+    lowest: int  # the fewest pods that were available
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A change, seen to its end."""
+
+    cluster: str
+    namespace: str
+    name: str
+    version: str  # of the workload that it was simulated on; empty for one that is not there yet
+    changed: tuple[Change, ...]
+    warnings: tuple[Finding, ...]
+    starts_update: bool  # the template of some pods is another one
+    is_rehearsal: bool  # the change by itself replaces nothing: what is told is the next rollout
+    former: Former | None  # to compare with, where a strategy is judged
+    end: End
+    seconds: float  # of the cluster's time
+    pace: Pace
+    waits: tuple[Wait, ...]
+    components: tuple[Lowest, ...]
+    components_left_out: int
+    pods: PodsOverTime
+    pods_created: int
+    pods_deleted: int
+    replaced: Mapping[str, int]  # how many of the pods that were there before go, by clique of the template
+    rounds: int  # moments at which something was created or deleted
+    steps: tuple[SimulatedStep, ...]
+    steps_left_out: int  # in the middle
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A workload that was changed, and what came of it."""
+
+    before: Workload
+    after: Workload
+    observed: Observed  # when it was changed
+    outcome: Outcome
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing had to be done."""
+        return self.outcome.end is End.DONE and not self.outcome.pods_created and not self.outcome.pods_deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """A change of a manifest that somebody considers."""
+
+    place: Place
+    before: Obj
+    after: Obj
+    observed: Observed  # as it is there
+    is_new: bool  # there is nothing of it yet
+    warnings: tuple[Finding, ...]
+
+
+def tell(change: Considered, run: Run, pace: Pace) -> Simulated:
+    """Tell what a change does by itself."""
+    outcome, components = run.outcome, _summarise(run.outcome)
+    first = outcome.steps[: MOST_STEPS - _STEPS_AT_THE_END]
+    last = outcome.steps[len(first) :][-_STEPS_AT_THE_END:]
+    return Simulated(
+        cluster=change.place.cluster,
+        namespace=change.place.namespace,
+        name=change.place.name,
+        version="" if change.is_new else version_in(change.before),
+        changed=(
+            *describe({"metadata": {}} if change.is_new else change.before, change.after),
+            *_describe_scaled(change.observed, run.observed),
+        ),
+        warnings=change.warnings,
+        starts_update=make_shape(run.before).generation_hash != make_shape(run.after).generation_hash,
+        is_rehearsal=False,
+        former=None,
+        end=outcome.end,
+        seconds=outcome.seconds,
+        pace=pace,
+        waits=outcome.waits[:MOST_ENTRIES],
+        components=tuple(components[:MOST_COMPONENTS]),
+        components_left_out=max(0, len(components) - MOST_COMPONENTS),
+        pods=count_over_time(run),
+        pods_created=outcome.pods_created,
+        pods_deleted=outcome.pods_deleted,
+        replaced=_count_replaced(run.observed, outcome),
+        rounds=count_rounds(outcome),
+        steps=tuple(_tell_step(step) for step in (*first, *last)),
+        steps_left_out=len(outcome.steps) - len(first) - len(last),
+    )
+
+
+def tell_former(run: Run) -> Former:
+    """Tell how it goes without the change."""
+    outcome = run.outcome
+    return Former(outcome.end, outcome.seconds, count_rounds(outcome), count_over_time(run).lowest)
+
+
+def _describe_scaled(before: Observed, after: Observed) -> Iterator[Change]:
+    """Return which live components are scaled, in the words of the command itself."""
+    for clique, scaled in zip(before.cliques, after.cliques, strict=True):
+        if clique.replicas != scaled.replicas:
+            yield describe_scaled(PODCLIQUES, clique.name, clique.replicas, scaled.replicas)
+    for group, grown in zip(before.groups, after.groups, strict=True):
+        if group.replicas != grown.replicas:
+            yield describe_scaled(PODCLIQUESCALINGGROUPS, group.name, group.replicas, grown.replicas)
+
+
+def _count_replaced(observed: Observed, outcome: Outcome) -> dict[str, int]:
+    """Return how many of the pods that were there before went, by clique; what owns a pod takes it along."""
+    deleted = {one.uid for step in outcome.steps for one in step.actions if isinstance(one, Delete)}
+    groups = {group.name: group.uid for group in observed.groups}
+    owners = {one.name: (one.uid, groups.get(one.group, "")) for one in observed.cliques}
+    templates = {one.name: one.template for one in observed.cliques}
+    there = (pod for pod in observed.pods if not pod.leaving)
+    gone = (pod for pod in there if not deleted.isdisjoint((pod.uid, *owners.get(pod.clique, ()))))
+    return dict(Counter(templates.get(pod.clique, pod.clique) for pod in gone))
+
+
+# ---- steps
+
+
+def _tell_step(step: engine.Step) -> SimulatedStep:
+    moments, counts = step.moments[:MOST_ENTRIES], step.tallies[:MOST_ENTRIES]
+    left_out = len(step.moments) + len(step.tallies) - len(moments) - len(counts)
+    return SimulatedStep(step.at, _count_writes(step.actions), moments, counts, left_out)
+
+
+def _count_writes(actions: Iterable[Action]) -> dict[str, int]:
+    """Return how many writes of each sort there are; statuses and gates are no news to anybody."""
+    told = (one for one in actions if isinstance(one, Create | Patch | Delete))
+    return dict(Counter(f"{type(one).__name__} {one.kind}" for one in told))
+
+
+def count_rounds(outcome: Outcome) -> int:
+    """Return at how many moments something was created or deleted."""
+    busy = (step.at for step in outcome.steps if any(isinstance(one, Create | Delete) for one in step.actions))
+    return len({*busy})
+
+
+def _summarise(outcome: Outcome) -> list[Lowest]:
+    """Return the components, those first whose availability goes furthest down."""
+    found = [
+        Lowest(
+            component=name,
+            kind=tally.kind,
+            wanted=tally.wanted,
+            available=tally.available,
+            lowest=outcome.lowest.get(name, tally.available),
+            most_surge=outcome.most_surge.get(name, 0),
+        )
+        for name, tally in outcome.start.items()
+    ]
+    return sorted(found, key=lambda one: (one.kind is not Kind.SET, one.lowest - one.available, one.component))
+
+
+# ---- pods over time
+
+
+def count_over_time(run: Run) -> PodsOverTime:
+    """Count the pods of a workload from before a change to its end."""
+    counts = list(_merge(_count_pods(run.outcome)))
+    meant = count_pods(run.after, _scale(run.observed, run.after))
+    return PodsOverTime(
+        desired=meant.desired,
+        floor=meant.floor,
+        lowest=min(one.available for one in counts),
+        most=max(one.live for one in counts),
+        counts=tuple(counts[:MOST_COUNTS]),
+        left_out=max(0, len(counts) - MOST_COUNTS),
+    )
+
+
+def _count_pods(outcome: Outcome) -> Iterator[PodsAt]:
+    """Yield the pods before the change and after each of its steps."""
+    known = {name: tally for name, tally in outcome.start.items() if tally.kind is Kind.CLIQUE}
+    available, live, outdated = 0, 0, 0
+    for tally in known.values():
+        available, live, outdated = available + tally.available, live + tally.live, outdated + tally.outdated
+    yield PodsAt(0.0, available, live - outdated, live)
+    for step in outcome.steps:
+        for tally in step.tallies:
+            if tally.kind is Kind.CLIQUE:
+                former = known.get(tally.component)
+                known[tally.component] = tally
+                available += tally.available - (former.available if former else 0)
+                live += tally.live - (former.live if former else 0)
+                outdated += tally.outdated - (former.outdated if former else 0)
+        yield PodsAt(step.at, available, live - outdated, live)
+
+
+def _merge(counts: Iterator[PodsAt]) -> Iterator[PodsAt]:
+    """Yield one count for each moment, with the fewest available and the most live; the first stays by itself."""
+    yield next(counts)
+    at_once: PodsAt | None = None
+    for one in counts:
+        if at_once is not None and at_once.at == one.at:
+            fewest, most = min(at_once.available, one.available), max(at_once.live, one.live)
+            at_once = replace(one, available=fewest, live=most)
+            continue
+        if at_once is not None:
+            yield at_once
+        at_once = one
+    if at_once is not None:
+        yield at_once
+
+
+def _scale(observed: Observed, workload: Workload) -> Observed:
+    """Return what is observed with the replicas that components will have once the template is put in force."""
+    cliques = {one.name: one.replicas for one in workload.cliques}
+    groups = {one.name: one.replicas for one in workload.groups}
+    return replace(
+        observed,
+        cliques=tuple(one if one.group else _scale_one(one, cliques) for one in observed.cliques),
+        groups=tuple(_scale_one(one, groups) for one in observed.groups),
+    )
+
+
+def _scale_one(one: T, replicas: Mapping[str, int]) -> T:
+    patch = patch_replicas(one, replicas[one.template]) if one.template in replicas else None
+    wanted: int = ((patch or {}).get("spec") or {}).get("replicas", one.replicas)
+    return replace(one, replicas=wanted)
