@@ -9,6 +9,7 @@ from rollouts.api.paths import WORKLOAD
 from rollouts.web import (
     audit,
     clusters,
+    events,
     guide,
     manifests,
     metrics,
@@ -43,6 +44,8 @@ urlpatterns = [
     path(f"{WORKLOAD}parts/<slug:part>/", workload.part, name="workload-part"),
     path(f"{WORKLOAD}pod/<object:pod>/", workload.pod, name="workload-pod"),
     path(f"{WORKLOAD}timeline/", workload.timeline, name="workload-timeline"),
+    path(f"{WORKLOAD}events/", events.page, name="workload-events"),
+    path(f"{WORKLOAD}events/card/", events.card, name="workload-events-card"),
     path(f"{WORKLOAD}manifest/", manifests.page, name="workload-manifest"),
     path(f"{WORKLOAD}revisions/<number:number>/", revisions.page, name="workload-revision"),
     *steering_urlpatterns(WORKLOAD),

@@ -33,7 +33,7 @@ from rollouts.refusals import NotThere
 logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN: Final = 0.25
-_REST: Final = 3  # a rendering is followed by a rest of so many times its length
+_REST: Final = 4  # from one rendering to the next: so many times what it took
 _LONGEST_REST: Final = 4.0  # seconds
 _MOST_KEPT: Final = 64
 _WORTH_COMPRESSING: Final = 200  # bytes, as Django's own middleware has it
@@ -53,7 +53,7 @@ class Rendering:
     """What a fragment looked like."""
 
     began: float  # by the monotonic clock
-    ended: float
+    spent: float  # seconds of processor: a machine that is busy with something else makes nothing slower to render
     body: bytes
     etag: str
 
@@ -65,8 +65,7 @@ class Rendering:
     @property
     def rests_until(self) -> float:
         """When it may be rendered again: what is slow to render is rendered less often."""
-        rest = min(_LONGEST_REST, _REST * (self.ended - self.began))
-        return max(self.began + _SECONDS_BETWEEN, self.ended + rest)
+        return self.began + max(_SECONDS_BETWEEN, min(_LONGEST_REST, _REST * self.spent))
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -163,6 +162,6 @@ def _render_into(slot: _Slot, render: Callable[[], str]) -> None:
 
 
 def _render(render: Callable[[], str]) -> Rendering:
-    began = time.monotonic()
+    began, spent = time.monotonic(), time.thread_time()
     body = render().encode()
-    return Rendering(began, time.monotonic(), body, f'"{hashlib.sha256(body).hexdigest()[:24]}"')
+    return Rendering(began, time.thread_time() - spent, body, f'"{hashlib.sha256(body).hexdigest()[:24]}"')

@@ -4,7 +4,8 @@ The product runs as with `make run`, with a sandbox that has room. Each viewer d
 its page shows and is brought it by the stream; every fourth has the page of the large workload open, the others the
 list. Meanwhile small workloads are added; what counts is how long it takes until each viewer has them in their list.
 Everything runs on one machine, and the viewers on its processors too, so what the web process itself spends is told
-beside: for each viewer and second, and what it weighs as time goes on.
+beside: for each viewer and second, and what it weighs as time goes on. So is when the change feed told of a change: until
+then it is the time of the controller, and from then on that of the pages.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ import time
 import urllib.parse
 import urllib.request
 import zlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -55,13 +56,8 @@ class Viewer:
 
     async def watch(self) -> None:
         """Listen until cancelled."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(self._request())
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        assert " 200 " in head, head
-        while size := int(await reader.readline(), 16):
-            self._take(await reader.readexactly(size))
-            await reader.readexactly(2)
+        async for piece in _listen(self.port, self.cookie, self.address, Accept_Encoding="gzip"):
+            self._take(piece)
 
     def _take(self, piece: bytes) -> None:
         self.received += len(piece)
@@ -70,9 +66,25 @@ class Viewer:
         for name in names:
             self.seen.setdefault(name, time.monotonic())
 
-    def _request(self) -> bytes:
-        lines = [f"GET {self.address} HTTP/1.1", f"Host: localhost:{self.port}", f"Cookie: {self.cookie}"]
-        return "\r\n".join([*lines, "Accept: text/event-stream", "Accept-Encoding: gzip", "", ""]).encode()
+
+async def _listen(port: int, cookie: str, address: str, **headers: str) -> AsyncIterator[bytes]:
+    """Yield what an answer that stays open consists of, as it comes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    given = {"Host": f"localhost:{port}", "Cookie": cookie, "Accept": "text/event-stream", **headers}
+    lines = [f"GET {address} HTTP/1.1", *(f"{name.replace('_', '-')}: {value}" for name, value in given.items())]
+    writer.write("\r\n".join([*lines, "", ""]).encode())
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    assert " 200 " in head, head
+    while size := int(await reader.readline(), 16):
+        yield await reader.readexactly(size)
+        await reader.readexactly(2)
+
+
+async def _note_told(told: dict[str, float], port: int, cookie: str) -> None:
+    """Note when the change feed first told of each probe."""
+    async for piece in _listen(port, cookie, "/api/v1/feed/"):
+        for name in re.findall(rb"/(probe-\d+)", piece):
+            told.setdefault(name.decode(), time.monotonic())
 
 
 @lru_cache(maxsize=64)
@@ -124,6 +136,8 @@ class Weight:
 async def _measure(running: Product, viewers: list[Viewer]) -> list[str]:
     weights = [_weigh(running)]
     tasks = [asyncio.create_task(viewer.watch()) for viewer in viewers]
+    told: dict[str, float] = {}
+    tasks.append(asyncio.create_task(_note_told(told, running.port, viewers[0].cookie)))
     await asyncio.sleep(SECONDS_BETWEEN)
     began: dict[str, float] = {}
     for number in range(PROBES):
@@ -141,18 +155,19 @@ async def _measure(running: Product, viewers: list[Viewer]) -> list[str]:
     for task in tasks:
         task.cancel()
     return [
-        *_report_waits(lists, began),
+        *_report_waits(lists, began, told),
         *sorted(f"a viewer broke off: {why}" for why in ended),
         *_report(viewers, weights),
     ]
 
 
-def _report_waits(viewers: list[Viewer], began: dict[str, float]) -> Iterator[str]:
+def _report_waits(viewers: list[Viewer], began: dict[str, float], told: dict[str, float]) -> Iterator[str]:
     waits = sorted(at - began[name] for viewer in viewers for name, at in viewer.seen.items())
     yield f"{len(viewers)} viewers of the list, {PROBES} changes; {len(waits)} of {len(viewers) * PROBES} seen"
     if waits:
         late = waits[int(len(waits) * 0.95)]
         yield f"seen after: median {statistics.median(waits):.2f} s, 95 % {late:.2f} s, last {waits[-1]:.2f} s"
+        yield f"of it until the feed told: median {statistics.median(told[name] - began[name] for name in told):.2f} s"
 
 
 def _report(viewers: list[Viewer], weights: list[Weight]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rollouts.cluster import Cluster, Forbidden, Obj, Patience, Resource, kubeconfig
-from rollouts.cluster.resources import NAMESPACES, NODES, PODCLIQUES, PODCLIQUESETS, SECRETS
+from rollouts.cluster.resources import EVENTS, NAMESPACES, NODES, PODCLIQUES, PODCLIQUESETS, SECRETS
 from tests.control.loop import Loop, observe
 from tests.control.test_passes import change_image, is_updated, make
 from tests.project.running import wait_until
@@ -104,4 +104,5 @@ def test_everything_mirrored_can_be_listed_with_the_role(cluster: Cluster, restr
     people = make(cluster, namespace)
     with bound(cluster, restricted, ROLE["rules"]):
         seen = observe(restricted, Loop(restricted, namespace, people.name).row, namespace)
+        restricted.list(EVENTS, namespace=namespace)  # which are shown, and not mirrored
     assert PODCLIQUES in seen

@@ -311,3 +311,14 @@ def test_the_first_load_of_a_thousand_pods_is_small(viewer: Client, row: models.
         with staticfiles_storage.open(part) as file:
             total += len(gzip.compress(file.read()))
     assert total < FIRST_LOAD
+
+
+def test_a_page_does_not_wait_for_the_clusters_events_and_says_when_they_cannot_be_had(
+    viewer: Client, row: models.Cluster
+) -> None:
+    fleet.store_parts(row, chat())
+    assert f'href="{CHAT}events/"' in get(viewer), "also without scripts"
+    # No cluster listens where the settings of these tests lead.
+    for address in (f"{CHAT}events/", f"{CHAT}events/card/"):
+        assert "Events are not kept here, and cannot be read from the cluster now." in get(viewer, address)
+    assert viewer.get("/workloads/sandbox/default/none/events/").status_code == 404

@@ -1,0 +1,134 @@
+"""Kubernetes Events about a workload and everything it consists of: what schedulers, kubelets and controllers told.
+
+Read from the cluster when somebody looks, since the mirror does not keep them: a cluster drops them after an hour
+itself. The API has no way to ask for those of many objects, so the Events of the namespace are read, up to a bound, and
+those kept whose object is the workload's, also where it is gone by now. What may be secret in their words is hidden.
+
+The invariant: a cluster that does not answer is a sentence, never an error of the page; it is asked once, and not at
+all while the watcher has trouble with it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rollouts import models
+from rollouts.cluster import ClusterError, Forbidden, Obj
+from rollouts.cluster.resources import EVENTS, PODCLIQUESETS
+from rollouts.commands import Place
+from rollouts.connections import shared_cluster
+from rollouts.engine.times import parse_time
+from rollouts.masking import mask_text
+from rollouts.selectors.places import find_workload
+
+# The newest so many, where somebody wants to see all.
+MOST_SHOWN: Final = 50
+_PAGES_READ: Final = 4
+_PAGE_SIZE: Final = 500
+_OWNED: Final = (models.Pod, models.Clique, models.ScalingGroup, models.Gang, models.Service)
+
+
+@dataclass(frozen=True, slots=True)
+class EventItem:
+    """Something that was told about an object."""
+
+    id: str  # the uid of the Event
+    at: datetime | None  # when it happened last
+    is_warning: bool
+    reason: str
+    message: str
+    kind: str  # of the object that it is about
+    name: str
+    count: int  # how often it happened
+    source: str  # who tells it
+
+
+@dataclass(frozen=True, slots=True)
+class EventList:
+    """What the cluster tells of a workload, the newest first."""
+
+    items: Sequence[EventItem]
+    count: int  # before it was cut to the newest
+    is_partial: bool  # the namespace has more Events than were looked at
+    problem: str  # why there may be none, in a sentence
+
+
+def event_list(place: Place) -> EventList:
+    """Return the newest Events about a workload and its objects; raises NotThere."""
+    row = find_workload(place)
+    if row.cluster.trouble_code:
+        return EventList((), 0, is_partial=False, problem=f"{_NOT_NOW} {place.cluster}: {row.cluster.trouble}")
+    try:
+        found, is_partial = _read(row.cluster, place.namespace)
+    except Forbidden:
+        return EventList((), 0, is_partial=False, problem=_FORBIDDEN)
+    except ClusterError as error:
+        return EventList((), 0, is_partial=False, problem=f"{_NOT_NOW} {place.cluster}: {error}")
+    uids = _uids_of(row)
+    about = sorted((one for one in found if _involved(one).get("uid") in uids), key=_order, reverse=True)
+    items = [_item(one, row.manifest) for one in about[:MOST_SHOWN]]
+    return EventList(items, len(about), is_partial, "")
+
+
+_NOT_NOW: Final = "Events are not kept here, and cannot be read from the cluster now."
+_FORBIDDEN: Final = (
+    "Grove UI may not list the Events of this cluster; the ClusterRole grove-ui of this version allows it "
+    "(kubectl apply -f deploy/rbac)."
+)
+
+
+def _read(cluster: models.Cluster, namespace: str) -> tuple[list[Obj], bool]:
+    client = shared_cluster(cluster.name, cluster.url)
+    found: list[Obj] = []
+    following: str | None = None
+    for _ in range(_PAGES_READ):
+        # One try: somebody is waiting.
+        page = client.list_page(EVENTS, namespace=namespace, page_size=_PAGE_SIZE, following=following, repeat=False)
+        found += page.items
+        following = page.following
+        if following is None:
+            break
+    return found, following is not None
+
+
+def _uids_of(row: models.Workload) -> set[str]:
+    """Return the uids of a workload and its objects, as far as the mirror remembers those that are gone."""
+    whose = {"cluster": row.cluster, "namespace": row.namespace, "workload": row.name}
+    found = {row.uid}
+    for model in _OWNED:
+        found.update(model.everything.filter(**whose).values_list("uid", flat=True))
+    return found
+
+
+def _item(event: Obj, manifest: Any) -> EventItem:
+    involved, series, at = _involved(event), event.get("series") or {}, _moment_of(event)
+    source = event.get("reportingComponent") or (event.get("source") or {}).get("component")
+    return EventItem(
+        id=str(event["metadata"].get("uid") or event["metadata"]["name"]),
+        at=datetime.fromtimestamp(at, tz=UTC) if at else None,
+        is_warning=event.get("type") == "Warning",
+        reason=str(event.get("reason") or ""),
+        message=mask_text(str(event.get("message") or ""), manifest),
+        kind=str(involved.get("kind") or ""),
+        name=str(involved.get("name") or ""),
+        count=int(series.get("count") or event.get("count") or 1),
+        source=str(source or ""),
+    )
+
+
+def _moment_of(event: Obj) -> float:
+    """Return when it happened last; writers of the old and of the new kind of Events say so in different fields."""
+    repeated = (event.get("series") or {}).get("lastObservedTime")
+    told = repeated or event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp")
+    return parse_time(told or event["metadata"].get("creationTimestamp")) or 0.0
+
+
+def _involved(event: Obj) -> Obj:
+    involved: Obj = event.get("involvedObject") or {}
+    return involved
+
+
+def _order(event: Obj) -> tuple[float, bool, str]:
+    # Of the same second: what is about the whole set comes first.
+    return _moment_of(event), _involved(event).get("kind") == PODCLIQUESETS.kind, event["metadata"]["name"]
