@@ -4,7 +4,7 @@ Pure, from the same values that a pass plans with; `history` keeps the numbers o
 level, so that the three levels can be seen in one picture.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from rollouts.engine.budget import resolve_budget
@@ -45,6 +45,28 @@ def count_pods(workload: Workload, observed: Observed) -> Counts:
         updated=sum(pod.template_hash == current for pod, _, current in live),
         surge=sum(pod.index >= places for pod, places, _ in live),
         floor=max(0, desired - _allowance(workload, sizes)),
+    )
+
+
+def count_desired(workload: Workload, observed: Observed, renewed: Collection[str] = ()) -> int:
+    """Count the pods that are desired, in time that does not grow with the numbers in the manifest.
+
+    Live components count by what they are scaled to, but for the renewed ones, in which the template's number is put in
+    force.
+    """
+    each = {clique.name: clique.replicas for clique in workload.cliques}
+    members = {name for group in workload.groups for name in group.clique_names}
+    # By component: its replicas in the template, and how many pods a replica of it has.
+    known = {one.name: (one.replicas, 1) for one in workload.cliques if one.name not in members}
+    known |= {one.name: (one.replicas, sum(each[name] for name in one.clique_names)) for one in workload.groups}
+    scaled = [
+        *((one.template, one.replica, one.replicas) for one in observed.cliques if not one.group),
+        *((one.template, one.replica, one.replicas) for one in observed.groups),
+    ]
+    return workload.replicas * sum(replicas * pods for replicas, pods in known.values()) + sum(
+        (live - known[component][0]) * known[component][1]
+        for component, replica, live in scaled
+        if replica < workload.replicas and component in known and component not in renewed
     )
 
 

@@ -58,6 +58,24 @@ def workload_scale(
     return change_workload(caller, Command.SCALE_WORKLOAD, place, edit, expected=expected, dry_run=dry_run)
 
 
+def workload_scale_template(
+    caller: Caller, place: Place, numbers: Mapping[str, int], *, expected: str | None = None, dry_run: bool = False
+) -> Changed:
+    """Set replicas of the set (by an empty name) and of components in its template, all at once or none."""
+    edit = partial(scale_template, numbers=numbers)
+    return change_workload(caller, Command.SCALE_WORKLOAD, place, edit, expected=expected, dry_run=dry_run)
+
+
+def scale_template(live: Obj, numbers: Mapping[str, int]) -> Obj | Unfit:
+    """Return the workload with other replicas, by component; empty names the set."""
+    wanted: Obj | Unfit = live
+    for component, replicas in numbers.items():
+        if isinstance(wanted, Unfit):
+            break
+        wanted = edits.scale(wanted, replicas, component)
+    return wanted
+
+
 def workload_edit_strategy(
     caller: Caller, place: Place, changes: Mapping[str, Any], *, expected: str | None = None, dry_run: bool = False
 ) -> Changed:

@@ -90,7 +90,7 @@ def page(request: HttpRequest, cluster: str, namespace: str, name: str, number: 
     place = Place(cluster, namespace, name)
     revision = revision_detail(place, number)
     revisions = revision_list(place)
-    before = _chosen(request.GET.get("from", ""), revisions) or _other(revisions, number)
+    before = _chosen(request.GET.get("from", ""), revisions) or choose_other(revisions, number)
     diff = revision_diff(place, before, number) if before else None
     context: dict[str, Any] = {
         "place": place,
@@ -109,7 +109,7 @@ def _chosen(given: str, revisions: Sequence[RevisionSummary]) -> int | None:
     return next((one.number for one in revisions if str(one.number) == given), None)
 
 
-def _other(revisions: Sequence[RevisionSummary], number: int) -> int | None:
+def choose_other(revisions: Sequence[RevisionSummary], number: int) -> int | None:
     """Return what to compare with: the revision in force, or for that one the newest other."""
     others = [one for one in revisions if one.number != number]
     current = next((one for one in others if one.is_current), None)

@@ -1,12 +1,13 @@
 """The numbers that charts are drawn from: how many pods are wanted, there, current, extra, and may not be missing."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rollouts.engine.observed import Observed
 from rollouts.engine.simulate import passes
-from rollouts.headcount import count_pods
+from rollouts.headcount import count_desired, count_pods
 from tests.engine.manifests import small, workload_of
 from tests.engine.simulated import settled, with_image
 
@@ -53,3 +54,19 @@ def test_an_update_with_surge_is_counted_all_the_way() -> None:
     assert max(counts.surge for counts in found) == 1
     assert all(counts.available >= counts.floor for counts in found)
     assert (found[-1].available, found[-1].updated, found[-1].surge) == (2 * ONE, 2 * ONE, 0)
+
+
+def test_what_is_desired_is_the_same_however_it_is_counted() -> None:
+    workload = workload_of(small())
+    observed = settled(workload).world.observed()
+    scaled = replace(
+        observed,
+        cliques=tuple(replace(one, replicas=7) if one.name == "chat-1-frontend" else one for one in observed.cliques),
+        groups=tuple(replace(one, replicas=2) if one.name == "chat-0-decode" else one for one in observed.groups),
+    )
+    for seen in (Observed(), observed, scaled):
+        for edits in ({}, {"spec.replicas": 1}, {"spec.replicas": 0}, {"spec.replicas": 5}):
+            changed = workload_of(small(edits))
+            assert count_desired(changed, seen) == count_pods(changed, seen).desired
+    assert count_desired(workload, scaled) == 2 * ONE + 4 - 6
+    assert count_desired(workload, scaled, renewed=["frontend", "decode"]) == 2 * ONE

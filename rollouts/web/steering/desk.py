@@ -205,6 +205,7 @@ class Form(ABC):
         return {
             "place": place,
             "desk": self,
+            "title": self.title,
             "send": self.send,
             "asks": asks,
             "is_agreed": given is not None and given.get(AGREED) == asks,

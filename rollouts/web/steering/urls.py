@@ -1,13 +1,27 @@
 """Where the pages hang from which people command: each below the address of the workload that it is about."""
 
+from typing import Final
+
 from django.urls import URLPattern
 
 from rollouts.web.steering.deletion import deletion_urlpatterns
+from rollouts.web.steering.desk import Form
+from rollouts.web.steering.images import Images
 from rollouts.web.steering.pods import AnyPods, Pods
 from rollouts.web.steering.restart import Restart
+from rollouts.web.steering.roll_back import RollBack
+from rollouts.web.steering.scale import Scale
 from rollouts.web.steering.strategy import EditStrategy
 
-_DESKS = (EditStrategy(), Restart(), Pods(), AnyPods())
+_DESKS: Final[tuple[Form, ...]] = (
+    Images(),
+    EditStrategy(),
+    Scale(),
+    Restart(),
+    RollBack(),
+    Pods(),
+    AnyPods(),
+)
 
 
 def steering_urlpatterns(below: str) -> list[URLPattern]:

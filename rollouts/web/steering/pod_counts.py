@@ -1,0 +1,22 @@
+"""How many pods a form is about, clique by clique, as the tree of the workload has them."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from rollouts.selectors.tree import CliqueNode, WorkloadTree
+
+
+def count_by_clique(tree: WorkloadTree) -> Mapping[str, int]:
+    """Return how many pods there are of each clique of the template; those that are leaving do not count."""
+    counts: Counter[str] = Counter()
+    for clique in _cliques(tree):
+        counts[clique.template] += sum(not pod.leaving for pod in clique.pods)
+    return counts
+
+
+def _cliques(tree: WorkloadTree) -> Iterator[CliqueNode]:
+    for replica in tree.replicas:
+        yield from replica.cliques
+        for group in replica.groups:
+            for part in group.replicas:
+                yield from part.cliques

@@ -1,0 +1,68 @@
+"""A workload in the sandbox, and people who fill in forms about it.
+
+What the services do is tried on both clusters (`tests/commands`); here it is the forms, and one cluster is enough.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.core.management import call_command
+from django.test import Client
+
+from rollouts.models import NamespaceGrant, User
+from tests import both_sites
+from tests.commands import conftest as commands
+from tests.commands.stage import Stage
+from tests.scenarios.sites import Site, sandbox_site
+from tests.standin import make_nodes
+from tests.steering.filling import Desk
+
+namespace = both_sites.namespace
+cluster, stage, deployed = commands.cluster, commands.stage, commands.deployed
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _static_files() -> None:
+    """Pages name static files by what is in them."""
+    call_command("collectstatic", verbosity=0, interactive=False)
+
+
+@pytest.fixture(scope="package")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The sandbox, with nodes."""
+    with sandbox_site(tmp_path_factory.mktemp("sandbox")) as opened:
+        make_nodes(opened.cluster, [f"node-{number}" for number in range(4)])
+        yield opened
+
+
+def sign_in(role: str, name: str) -> Client:
+    """Return somebody of a role who has signed in."""
+    account = User.objects.create_user(name, password="correct horse battery")
+    account.groups.add(Group.objects.get(name=role))
+    client = Client()
+    client.force_login(account)
+    return client
+
+
+@pytest.fixture
+def operator(stage: Stage, redis: Any) -> Client:
+    """Somebody who may command in the namespace of the workload."""
+    client = sign_in("operator", "olga")
+    NamespaceGrant.objects.create(
+        user=User.objects.get(username="olga"), cluster=stage.cluster_name, namespace=stage.namespace
+    )
+    return client
+
+
+@pytest.fixture
+def desk(operator: Client, stage: Stage) -> Desk:
+    """The forms of a workload, in front of somebody who may send them; there are no pods yet."""
+    return Desk(operator, stage)
+
+
+@pytest.fixture
+def running(desk: Desk, deployed: Stage) -> Desk:
+    """The same once all pods run."""
+    return desk
