@@ -1,4 +1,5 @@
-/* Forms that command: a field is said to be wrong where the server says so beside it. */
+/* Forms that command: a field is said to be wrong where the server says so beside it, and a trial is said to be under
+   way while the last one stands. */
 
 function isWrong(field) {
   const said = field.getAttribute("aria-describedby").split(/\s+/).map((id) => document.getElementById(id));
@@ -12,5 +13,20 @@ function mark() {
   }
 }
 
+/* One that is replaced by the next ends after that has begun: they are counted. */
+let underWay = 0;
+
+function count(change) {
+  return (event) => {
+    if (event.target.id !== "desk") return;
+    underWay = Math.max(0, underWay + change);
+    const trial = document.getElementById("trial");
+    if (underWay) trial?.setAttribute("aria-busy", "true");
+    else trial?.removeAttribute("aria-busy");
+  };
+}
+
+document.addEventListener("htmx:before:request", count(1));
+document.addEventListener("htmx:finally:request", count(-1));
 document.addEventListener("htmx:after:swap", mark);
 mark();

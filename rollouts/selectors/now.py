@@ -95,8 +95,7 @@ def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree,
     """Return what a workload that was looked at is doing."""
     diagnosis = diagnosis_in(place, look)
     counts = None if look.workload is None else count_pods(look.workload, look.seen.observed)
-    waits = sorted(diagnosis.waits, key=_pressure)
-    notes = tuple(map(_note, _alike(waits)))
+    notes = note_waits(diagnosis.waits)
     return Now(
         state=detail.state,
         sentence=_sentence(detail, diagnosis, counts),
@@ -108,6 +107,11 @@ def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree,
         more=notes[NOTES_TOLD:MOST_NOTES],
         untold=max(0, len(notes) - MOST_NOTES),
     )
+
+
+def note_waits(waits: Iterable[Wait]) -> tuple[WaitNote, ...]:
+    """Return what is waited for, the most pressing first, with what is alike told once."""
+    return tuple(map(_note, _alike(sorted(waits, key=_pressure))))
 
 
 def _pressure(wait: Wait) -> tuple[bool, bool, bool]:

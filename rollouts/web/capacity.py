@@ -1,12 +1,12 @@
 """The chart of a rollout's capacity: pods that were available, updated and surge, against desired and the floor.
 
-From the counts that history keeps (`selectors.rollouts`) to what a template writes into SVG: paths in a field of fixed
-size, which the page stretches, and labels beside it, which it does not. Counts hold until the next ones, so lines are
-steps. A long rollout is drawn in columns; of what happened within one the worst is shown: the fewest available, the
-most surge. The invariant: a dip below the floor is never smoothed away.
+From the counts that history keeps (`selectors.rollouts`), or that a simulation foresees, to what a template writes into
+SVG: paths in a field of fixed size, which the page stretches, and labels beside it, which it does not. Counts hold
+until the next ones, so lines are steps. A long rollout is drawn in columns; of what happened within one the worst is
+shown: the fewest available, the most surge. The invariant: a dip below the floor is never smoothed away.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -62,9 +62,16 @@ def draw_capacity(rollout: RolloutDetail, now: datetime) -> Chart | None:
     """Return the chart of a rollout; None while there is nothing to draw."""
     if not rollout.samples:
         return None
-    start, end = rollout.samples[0].at, max(rollout.ended or now, rollout.samples[-1].at)
-    seconds = max(1.0, (end - start).total_seconds())
-    points = _thin_out(rollout.samples, start, seconds)
+    return draw_samples(rollout.samples, rollout.ended or now, _summarise)
+
+
+def draw_samples(
+    samples: Sequence[SamplePoint], end: datetime, summarise: Callable[[Sequence[SamplePoint]], str]
+) -> Chart:
+    """Return the chart of counts, of which there must be any; `summarise` says the same in a sentence."""
+    start = samples[0].at
+    seconds = max(1.0, (max(end, samples[-1].at) - start).total_seconds())
+    points = _thin_out(samples, start, seconds)
     top = max(max(point.desired, point.available, point.updated, point.floor) for point in points) * 1.08 or 1.0
     field = _Field(start, seconds, top)
     last = points[-1]
@@ -77,9 +84,9 @@ def draw_capacity(rollout: RolloutDetail, now: datetime) -> Chart | None:
         floor=field.line([(point.at, point.floor) for point in points]),
         labels=_labels(field, last),
         ticks=tuple(_ticks(seconds)),
-        summary=_summarise(points),
-        rows=tuple(reversed(rollout.samples[-_ROWS_SHOWN:])),
-        is_breached=bool(_breaches(points)),
+        summary=summarise(points),
+        rows=tuple(reversed(samples[-_ROWS_SHOWN:])),
+        is_breached=bool(find_breaches(points)),
     )
 
 
@@ -145,10 +152,11 @@ def _ticks(seconds: float) -> Iterable[Tick]:
     yield Tick(0, "0")
     # The last one stands clear of the edge, where it would be cut off.
     for number in range(1, int(seconds * 0.96 / step) + 1):
-        yield Tick(round(number * step / seconds * 100, 2), _say_length(number * step))
+        yield Tick(round(number * step / seconds * 100, 2), say_length(number * step))
 
 
-def _say_length(seconds: int) -> str:
+def say_length(seconds: int) -> str:
+    """Say how long something is."""
     for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             whole, rest = divmod(seconds, size)
@@ -156,7 +164,7 @@ def _say_length(seconds: int) -> str:
     return f"{seconds} s"
 
 
-def _breaches(points: Sequence[SamplePoint]) -> list[SamplePoint]:
+def find_breaches(points: Sequence[SamplePoint]) -> list[SamplePoint]:
     """Return where fewer than the floor were available; before it was first reached, nothing could be taken away."""
     reached = next((number for number, point in enumerate(points) if point.available >= point.floor), len(points))
     return [point for point in points[reached:] if point.available < point.floor]
@@ -176,6 +184,6 @@ def _summarise(points: Sequence[SamplePoint]) -> str:
     ]
     if surge := max(one.surge for one in points):
         words.append(f"There were up to {surge} surge pods.")
-    if breaches := _breaches(points):
+    if breaches := find_breaches(points):
         words.append(f"Availability fell below the floor, to {min(one.available for one in breaches)}.")
     return " ".join(words)

@@ -33,6 +33,8 @@ from rollouts.services.simulated import Simulated
 from rollouts.services.simulation import Belief, Proposal, workload_simulate
 from rollouts.web.fragments import answer_fragment
 from rollouts.web.shell import for_readers
+from rollouts.web.steering.difference import render_changes
+from rollouts.web.steering.preview import make_preview
 from rollouts.web.workload import Scene
 
 VERSION: Final = "version"
@@ -41,6 +43,10 @@ TRY: Final = "try"
 """The button that tries a form where no script does so while somebody types."""
 AGREED: Final = "agreed"
 """The box to tick for what nobody should do by mistake. Its value is the very sentence that was agreed to."""
+
+NEVER_READY: Final = "never_ready"
+IS_FULL: Final = "full"
+"""The fields that say how the cluster is supposed to behave; they are no part of the command."""
 
 _LONGEST_VERSION: Final = 100
 
@@ -91,6 +97,7 @@ class Form(ABC):
     more: ClassVar[str] = ""  # of the address: what the form is about, as Django's paths write it
     template: ClassVar[str] = ""  # of the page; left out, it is called like the form
     trial_template: ClassVar[str] = "steering/_trial.html"  # the template of what stands beside it
+    supposes: ClassVar[bool] = True  # whether it can be tried under other beliefs about the cluster
     updates: ClassVar[str] = ""  # the template of what else a trial brings up to date: parts of the form, out of band
 
     @abstractmethod
@@ -119,7 +126,9 @@ class Form(ABC):
 
     def believe(self, given: QueryDict) -> Belief:
         """Return how the cluster behaves when the form is tried."""
-        return Belief()
+        return Belief(
+            seconds_to_ready=None, never_ready=tuple(given.getlist(NEVER_READY)), is_full=bool(given.get(IS_FULL))
+        )
 
     # ---- views
 
@@ -216,8 +225,26 @@ class Form(ABC):
             "is_race": is_race,
             "wrong": by_field,
             "findings": others,
+            **self._show_trial(scene, trial),
+            **self._suppose(scene, given),
             **self._addresses(scene, about),
             **self.fill_in(scene, given, **about),
+        }
+
+    def _show_trial(self, scene: Sitting, trial: Trial) -> dict[str, Any]:
+        told = trial.simulated
+        if told is None:
+            return {"preview": None, "difference": []}
+        manifest = scene.look.seen.manifest if told.version else {}
+        return {"preview": make_preview(told), "difference": render_changes(told.changed, manifest)}
+
+    def _suppose(self, scene: Sitting, given: QueryDict | None) -> dict[str, Any]:
+        """Return how the cluster is supposed to behave, and what may be supposed."""
+        workload = scene.look.workload if self.supposes else None
+        return {
+            "cliques": [] if workload is None else [clique.name for clique in workload.cliques],
+            "never_ready": [] if given is None else given.getlist(NEVER_READY),
+            "is_full": given is not None and bool(given.get(IS_FULL)),
         }
 
     def _addresses(self, scene: Sitting, about: Mapping[str, Any]) -> dict[str, str]:

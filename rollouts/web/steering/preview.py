@@ -1,0 +1,236 @@
+"""What a form would do, as a page shows it: a few figures, capacity over time, who is replaced when, and what changes.
+
+From `services.simulated` to words and a chart. Nothing is decided here: the numbers, the steps and the reasons for
+being stuck are the simulation's own.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Final
+
+from rollouts.engine.actions import Moment
+from rollouts.engine.roller import Reason
+from rollouts.engine.simulate import End
+from rollouts.selectors.now import WaitNote, note_waits
+from rollouts.selectors.rollouts import SamplePoint
+from rollouts.services.simulated import Former, PodsAt, Simulated, SimulatedStep
+from rollouts.web.capacity import Chart, draw_samples, find_breaches
+
+LINES_SHOWN: Final = 8
+"""Of what happens when; the others are behind a fold."""
+
+_MOST_LINES: Final = 60
+_NAMES_SHOWN: Final = 3
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_BEGINNING: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_REPLACED: Final = frozenset({Reason.OUTDATED, Reason.OUTDATED_UNAVAILABLE, Reason.OUTDATED_SURGE})
+_SURGE_GONE: Final = frozenset({Reason.SURGE_DONE, Reason.SURGE_NOT_ALLOWED})
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A figure and what it stands for."""
+
+    figure: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What happens at a moment."""
+
+    at: str
+    words: str
+    available: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a form would do."""
+
+    title: str
+    sentence: str  # what comes of it, in short
+    is_bad: bool
+    facts: tuple[Fact, ...]
+    chart: Chart | None  # None: capacity stays as it is
+    desired: int
+    lines: tuple[Line, ...]
+    more: tuple[Line, ...]  # behind a fold
+    untold: int  # moments that are in neither
+    waits: tuple[WaitNote, ...]  # why it gets stuck, or what it waits for in the end
+
+
+def make_preview(told: Simulated) -> Preview:
+    """Return what a page shows of a change that was run to its end."""
+    moves = bool(told.pods_created or told.pods_deleted)
+    lines = list(_lines(told)) if moves else []
+    kept = lines[:_MOST_LINES]
+    waits = note_waits(told.waits)
+    return Preview(
+        title="What the next rollout would do" if told.is_rehearsal else "What this would do",
+        sentence=_say_end(told, moves=moves),
+        is_bad=told.end in (End.STUCK, End.ENDLESS),
+        facts=tuple(_facts(told)) if moves else (),
+        chart=_draw(told) if moves else None,
+        desired=told.pods.desired,
+        lines=tuple(kept[:LINES_SHOWN]),
+        more=tuple(kept[LINES_SHOWN:]),
+        untold=len(lines) - len(kept) + (told.steps_left_out > 0),
+        waits=waits if told.end is not End.DONE or not moves else (),
+    )
+
+
+def _say_end(told: Simulated, *, moves: bool) -> str:
+    former = told.former
+    if told.end is End.STUCK:
+        if former is None:
+            return "It gets stuck."
+        return (
+            "It gets stuck, as it does now." if former.end is End.STUCK else "It gets stuck; as it is now, it does not."
+        )
+    if told.end is End.ENDLESS:
+        return "It never comes to an end: please report this."
+    if told.end is End.UNFINISHED:
+        return f"The workload is large: it was followed for {say_duration(told.seconds)} of its time, which went well."
+    if not moves:
+        return "No pod is created or deleted."
+    freed = former is not None and former.end is End.STUCK
+    return "It comes to its end; as it is now, it gets stuck." if freed else ""
+
+
+# ---- figures
+
+
+def _facts(told: Simulated) -> Iterator[Fact]:
+    yield from _say_pods(told)
+    former, pods = told.former, told.pods
+    was_rounds, was_lowest = (None, None) if former is None else (former.rounds, former.lowest)
+    yield Fact(f"{told.rounds:,}", f"step{'s' * (told.rounds != 1)}{_was(told.rounds, was_rounds)}")
+    yield Fact(f"{pods.lowest:,} of {pods.desired:,}", f"lowest capacity{_was(pods.lowest, was_lowest)}")
+    if pods.most > pods.desired:
+        yield Fact(f"+{pods.most - pods.desired:,}", "pods of surge at most")
+    if told.end is End.DONE:
+        yield Fact(f"≈ {say_duration(told.seconds)}", f"{_say_pace(told)}{_say_former_duration(told.seconds, former)}")
+
+
+def _say_pods(told: Simulated) -> Iterator[Fact]:
+    """Yield how many pods are replaced, and how many come or go for good."""
+    first, last = told.pods.counts[0].live, told.pods.desired
+    gone, grown = sum(told.replaced.values()), last - first
+    replaced = gone - max(0, -grown)
+    if replaced > 0:
+        yield Fact(f"{replaced:,}", f"pod{'s' * (replaced != 1)} replaced")
+    if grown:
+        yield Fact(f"{abs(grown):,}", f"pod{'s' * (abs(grown) != 1)} {'more' if grown > 0 else 'fewer'}")
+
+
+def _was(now: int, former: int | None) -> str:
+    return "" if former is None or former == now else f", was {former:,}"
+
+
+def _say_pace(told: Simulated) -> str:
+    seconds = say_duration(told.pace.seconds_to_ready)
+    return f"at {seconds} to Ready, as measured" if told.pace.is_measured else f"if pods take {seconds} to Ready"
+
+
+def _say_former_duration(seconds: float, former: Former | None) -> str:
+    if former is None or former.end is not End.DONE:
+        return ""
+    was = say_duration(former.seconds)
+    return "" if was == say_duration(seconds) else f", was ≈ {was}"
+
+
+def say_duration(seconds: float) -> str:
+    """Say how long something takes, as precisely as one wants to know.
+
+    >>> [say_duration(seconds) for seconds in (0.4, 38, 89, 250, 7300)]
+    ['0 s', '38 s', '89 s', '4 min', '2 h']
+    """
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.0f} s"
+    return f"{seconds / _MINUTE:.0f} min" if seconds < 2 * _HOUR else f"{seconds / _HOUR:.0f} h"
+
+
+# ---- capacity
+
+
+def _draw(told: Simulated) -> Chart:
+    pods = told.pods
+    samples = [
+        SamplePoint(
+            at=_BEGINNING + timedelta(seconds=one.at),
+            desired=pods.desired,
+            available=one.available,
+            updated=one.updated,
+            surge=max(0, one.live - pods.desired),
+            floor=pods.floor,
+        )
+        for one in pods.counts
+    ]
+    return draw_samples(samples, _BEGINNING + timedelta(seconds=told.seconds), _summarise)
+
+
+def _summarise(points: Sequence[SamplePoint]) -> str:
+    fewest, last = min(one.available for one in points), points[-1]
+    words = f"At least {fewest} of {last.desired} pods are available at any time; the floor is {last.floor}."
+    return f"{words} Availability falls below it." if find_breaches(points) else words
+
+
+# ---- who is replaced when
+
+
+def _lines(told: Simulated) -> Iterator[Line]:
+    counts = {one.at: one for one in told.pods.counts}
+    former = told.pods.counts[0]
+    for at, steps in groupby(told.steps, key=lambda step: step.at):
+        now = counts.get(at, former)
+        if words := _say_moment(list(steps), former, now):
+            yield Line(say_duration(at), words, now.available)
+        former = now
+
+
+def _say_moment(steps: Sequence[SimulatedStep], former: PodsAt, now: PodsAt) -> str:
+    words = list(_say_moments([moment for step in steps for moment in step.moments]))
+    if words and any(step.left_out for step in steps):
+        words.append("and more")
+    if not words and now.available > former.available:
+        ready = now.available - former.available
+        words.append(f"{ready} more pod{'s' * (ready != 1)} available")
+    return "; ".join(words)
+
+
+def _say_moments(moments: Iterable[Moment]) -> Iterator[str]:
+    """Yield what is decided at a moment, by what is done and to whom."""
+    by_reason: dict[str, list[str]] = {}
+    for moment in moments:
+        by_reason.setdefault(_sort(moment.reason), []).append(moment.component)
+    created = by_reason.get("replica", [])
+    # The pods of a replica that is created go without saying, and so do those that come in the place of others.
+    told = {*created, *by_reason.get("replaced", [])}
+    pods = [name for name in by_reason.get("pods", []) if not any(name.startswith(known) for known in told)]
+    for verb, names in (
+        ("replaces", by_reason.get("replaced", [])),
+        ("creates", [*created, *pods]),
+        ("takes surge away:", by_reason.get("surge", [])),
+        ("scales in", by_reason.get("scaled", [])),
+    ):
+        if names:
+            yield f"{verb} {_list_names(names)}"
+
+
+def _sort(reason: str) -> str:
+    if reason in _REPLACED:
+        return "replaced"
+    if reason in _SURGE_GONE:
+        return "surge"
+    return {"ReplicaCreated": "replica", "PodsCreated": "pods", Reason.SCALED_IN: "scaled"}.get(reason, "")
+
+
+def _list_names(names: Iterable[str]) -> str:
+    counted = [f"{name} ×{number}" if number > 1 else name for name, number in Counter(names).items()]
+    more = len(counted) - _NAMES_SHOWN
+    return ", ".join(counted[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
