@@ -29,7 +29,7 @@ from rollouts.cluster.resources import PODS
 from rollouts.commands import Command, Place
 from rollouts.effective import compute_effective, list_overrides
 from rollouts.engine.findings import Code, Finding
-from rollouts.engine.observed import Pod
+from rollouts.engine.observed import Observed, Pod
 from rollouts.engine.shape import Place as Spot
 from rollouts.engine.shape import Shape, make_shape
 from rollouts.engine.spec import Unreadable, parse_workload
@@ -126,7 +126,7 @@ def pods_delete(
         site = open_site(place)
         live = fetch_expected(site, expected)
         shape = _read_shape(site, live, force=force)
-        choice = _choose(shape, list_pods(site, live), chosen, force=force)
+        choice = _choose(shape, read_observed(site, live).pods, chosen, force=force)
         manner = Manner.REMOVE if force else Manner.EVICT
         return _carry_out(site, it, version_in(live), choice, manner, dry_run=dry_run)
 
@@ -143,7 +143,7 @@ def pods_let_go(
     with deed(caller, Command.DELETE_ANY_PODS, place, dry_run=dry_run) as it:
         site = open_site(place)
         live = fetch_expected(site, expected)
-        choice = _choose_leaving(_read_shape(site, live, force=True), list_pods(site, live), chosen)
+        choice = _choose_leaving(_read_shape(site, live, force=True), read_observed(site, live).pods, chosen)
         return _carry_out(site, it, version_in(live), choice, Manner.LET_GO, dry_run=dry_run)
 
 
@@ -178,13 +178,27 @@ def count_fates(outcomes: Iterable[PodOutcome]) -> str:
 # ---- which pods
 
 
-def _read_shape(site: Site, live: Obj, *, force: bool) -> Shape:
-    """Return the workload with its current hashes; raises where nobody but the strategy deletes outdated pods."""
+def read_workload(site: Site, live: Obj) -> Workload:
+    """Return a workload with the strategy in force; raises what cannot be read."""
     overrides = list_overrides(site.place.cluster)
     effective = compute_effective(live, overrides, time.time(), cluster=site.place.cluster)
     workload = parse_workload(effective.manifest)
     if isinstance(workload, Unreadable):
         raise refuse(workload.findings)
+    return workload
+
+
+def read_observed(site: Site, live: Obj) -> Observed:
+    """Return what there is of a workload as the mirror has it; raises where that does not know all of it."""
+    if not site.row.complete:
+        raise ClusterAway(f"The pods of {site.row.name} are not known yet: the cluster is being listed.")
+    seen = mirror.read(site.row, site.place.namespace, site.place.name)
+    return seen.observed if seen is not None and seen.uid == live["metadata"]["uid"] else Observed()
+
+
+def _read_shape(site: Site, live: Obj, *, force: bool) -> Shape:
+    """Return the workload with its current hashes; raises where nobody but the strategy deletes outdated pods."""
+    workload = read_workload(site, live)
     if not force and (sentence := find_obstacle(workload)):
         raise Contradiction(sentence)
     return make_shape(workload)
@@ -195,14 +209,6 @@ def find_obstacle(workload: Workload) -> str:
     if workload.strategy is Strategy.ON_DELETE:
         return ""
     return f"{workload.strategy} replaces outdated pods by itself; change the strategy to OnDelete, or use force."
-
-
-def list_pods(site: Site, live: Obj) -> Sequence[Pod]:
-    """Return the pods of a workload as the mirror has them; raises where that does not know all of them."""
-    if not site.row.complete:
-        raise ClusterAway(f"The pods of {site.row.name} are not known yet: the cluster is being listed.")
-    seen = mirror.read(site.row, site.place.namespace, site.place.name)
-    return seen.observed.pods if seen is not None and seen.uid == live["metadata"]["uid"] else ()
 
 
 @dataclass(slots=True)

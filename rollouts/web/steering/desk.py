@@ -79,6 +79,13 @@ class Trial:
         return self.simulated is not None and bool(self.simulated.changed)
 
 
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a form cannot be sent by anybody now; shown in place of why somebody may not."""
+
+    sentence: str
+
+
 class Sitting(Scene):
     """A workload as a form shows it, and what the address of the form asks for."""
 
@@ -123,6 +130,10 @@ class Form(ABC):
     def ask(self, scene: Sitting, given: QueryDict, **about: Any) -> str:
         """Return what somebody has to agree to before the command is carried out; empty: nothing."""
         return ""
+
+    def bar(self, sentence: str) -> dict[str, Any]:
+        """Return what `fill_in` adds where there is nothing to command, whoever asks; an empty sentence: there is."""
+        return {"barred": Obstacle(sentence)} if sentence else {}
 
     def believe(self, given: QueryDict) -> Belief:
         """Return how the cluster behaves when the form is tried."""

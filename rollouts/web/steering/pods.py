@@ -74,12 +74,12 @@ class Pods(Deletion):
         return {
             **self._picture(scene, shape, candidates, frozenset(pod.uid for pod in chosen)),
             "force": self.force,
-            "obstacle": "" if self.force or scene.look.workload is None else find_obstacle(scene.look.workload),
             "chosen": len(chosen),
             "vanished": len(asked) - len(chosen) if given is not None else 0,
             "returns": _say_returns(shape, chosen),
             "most": MOST_PODS,
             "fields": ["pods"],
+            **self.bar("" if candidates else self._say_nothing(scene)),
         }
 
     def propose(self, scene: Sitting, given: QueryDict, **about: Any) -> Proposal:
@@ -105,6 +105,14 @@ class Pods(Deletion):
             *super().urlpatterns(below),
             path(f"{below}{self.name}/picture/", picture, name=f"steer-{self.name}-picture"),
         ]
+
+    def _say_nothing(self, scene: Sitting) -> str:
+        """Say why there is nothing to delete."""
+        workload = scene.look.workload
+        if workload is None:
+            return "Its manifest cannot be read, so nothing has a place in it."
+        nothing = "There are no pods." if self.force else "No pod is outdated: all are of the current template."
+        return ("" if self.force else find_obstacle(workload)) or nothing
 
     def _live(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
         """Answer with the picture alone; what is chosen of it is known to whoever looks at it."""

@@ -8,6 +8,7 @@ from rollouts.web.steering.deletion import deletion_urlpatterns
 from rollouts.web.steering.desk import Form
 from rollouts.web.steering.images import Images
 from rollouts.web.steering.pods import AnyPods, Pods
+from rollouts.web.steering.remedies import REMEDY_FORMS, remedy_urlpatterns
 from rollouts.web.steering.restart import Restart
 from rollouts.web.steering.roll_back import RollBack
 from rollouts.web.steering.scale import Scale
@@ -21,9 +22,11 @@ _DESKS: Final[tuple[Form, ...]] = (
     RollBack(),
     Pods(),
     AnyPods(),
+    *REMEDY_FORMS,
 )
 
 
 def steering_urlpatterns(below: str) -> list[URLPattern]:
     """Return the addresses of all forms, below the address of a workload."""
-    return [*(pattern for desk in _DESKS for pattern in desk.urlpatterns(below)), *deletion_urlpatterns(below)]
+    forms = [pattern for desk in _DESKS for pattern in desk.urlpatterns(below)]
+    return [*forms, *deletion_urlpatterns(below), *remedy_urlpatterns(below)]
