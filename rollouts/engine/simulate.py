@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from rollouts.engine.actions import Action, Create, Kind, Moment, Plan, Wait
+from rollouts.engine.actions import Action, Create, Delete, Kind, Moment, Plan, Wait
 from rollouts.engine.observed import Observed
 from rollouts.engine.placing import NOTHING, Amounts
 from rollouts.engine.planner import plan_tree
@@ -32,6 +32,9 @@ PASSES_AT_ONE_MOMENT: Final = 200
 
 # How long a preview follows a world at rest: long enough for every wait to be called a problem that is one.
 PATIENCE: Final = 3600.0
+
+BY_HAND: Final = "ByHand"
+"""Why something is deleted that no plan deletes."""
 
 _NO_PLAN: Final = Plan((), (), (), (), None)
 
@@ -100,17 +103,22 @@ def simulate(
     behaviour: Behaviour | None = None,
     now: float = 0.0,
     *,
+    first: tuple[Delete, ...] = (),
     is_enough: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Return what happens when a workload that is observed so becomes the changed one.
 
     A pod that is not Ready now becomes so if it is of the template that its PodClique promises, and stays as it is if
-    it is not: the change may well be the repair. `is_enough` is asked after each pass whether to leave it at that.
+    it is not: the change may well be the repair. `first` is what somebody deletes by hand, before the plan has a say.
+    `is_enough` is asked after each pass whether to leave it at that.
     """
     world = World(observed, behaviour or Behaviour(), now, requests=_requests(workload, observed))
     sight = Sight(make_shape(changed), world)
     counter = Counter(sight)
     record = _Record(now, dict(counter.tallies), _count_live(world))
+    if first:
+        world.apply(first)
+        record.steps.append(Step(0.0, first, (), ()))
     last = Pass(now, _NO_PLAN, ())
     for last in _passes(sight, world, PATIENCE):
         record.note(last, counter.count())

@@ -28,6 +28,7 @@ from rollouts.cluster import Obj
 from rollouts.commands import Command, Place
 from rollouts.effective import Override, compute_effective, list_overrides
 from rollouts.engine import simulate as engine
+from rollouts.engine.actions import Delete
 from rollouts.engine.findings import Finding
 from rollouts.engine.observed import Observed
 from rollouts.engine.placing import Node
@@ -65,6 +66,8 @@ class Proposal:
     manifest: Any = None
     # What is changed about live objects instead of the set.
     observe: Callable[[Workload, Observed], Observed] | None = None
+    # What is deleted by hand, of that which is observed.
+    delete: Callable[[Workload, Observed], tuple[Delete, ...]] | None = None
     # A rollout to judge the change by if it starts none: an edit on top of it, and of what is there now.
     rehearse: Edit | None = None
 
@@ -103,7 +106,7 @@ class _Stage:
         self,
         case: _Case,
         cluster: str,
-        observe: Callable[[Workload, Observed], Observed] | None,
+        proposal: Proposal,
         belief: Belief,
         pace: Pace,
     ) -> None:
@@ -111,7 +114,8 @@ class _Stage:
         self._case, self._cluster, self._belief = case, cluster, belief
         self.pace = pace
         self.before, self.after = self._read(case.before), self._read(case.after)
-        self.observed = case.observed if observe is None else observe(self.after, case.observed)
+        self.observed = case.observed if proposal.observe is None else proposal.observe(self.after, case.observed)
+        self._first = () if proposal.delete is None else proposal.delete(self.after, self.observed)
 
     def edit(self, manifest: Obj, edit: Edit) -> Workload:
         """Return the workload that another edit makes of a manifest."""
@@ -123,7 +127,13 @@ class _Stage:
         behaviour = _behave(self._belief, self.pace, self.before, after, self.observed)
         deadline = time.monotonic() + SECONDS
         outcome = engine.simulate(
-            self.before, self.observed, after, behaviour, self._case.now, is_enough=lambda: time.monotonic() > deadline
+            self.before,
+            self.observed,
+            after,
+            behaviour,
+            self._case.now,
+            first=self._first,
+            is_enough=lambda: time.monotonic() > deadline,
         )
         return Run(self.before, after, self.observed, outcome)
 
@@ -147,7 +157,7 @@ def workload_simulate(
     with deed(caller, proposal.command, place, dry_run=True):
         site = open_site(place)
         case = _make_case(site, proposal, expected)
-        stage = _Stage(case, place.cluster, proposal.observe, belief, _choose_pace(belief, site))
+        stage = _Stage(case, place.cluster, proposal, belief, _choose_pace(belief, site))
         _require_bearable(stage.after, stage.observed)
         with _turn():
             return _follow(stage, case.consider(place), proposal)

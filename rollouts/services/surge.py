@@ -10,16 +10,18 @@ up. The invariant: nothing within the wanted numbers is touched.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from rollouts.audit import Caller, deed
 from rollouts.cluster import ClusterError, Conflict, NotFound, Obj, Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODS, SERVICES
 from rollouts.commands import Command, Place
+from rollouts.engine.actions import Delete, Kind
 from rollouts.engine.arrange import arrange
 from rollouts.engine.observed import Observed, Pod
 from rollouts.engine.shape import make_shape
+from rollouts.engine.simulate import BY_HAND
 from rollouts.engine.views import CliqueView, GroupView, Replica
 from rollouts.engine.workload import Workload
 from rollouts.mirror import Changes
@@ -72,18 +74,15 @@ def find_surge(workload: Workload, observed: Observed) -> tuple[SurgeUnit, ...]:
     return tuple(found)
 
 
-def without_surge(workload: Workload, observed: Observed, names: Collection[str]) -> Observed:
-    """Return what is observed once some surge has been deleted, for a simulation."""
+def delete_units(workload: Workload, observed: Observed, names: Collection[str]) -> tuple[Delete, ...]:
+    """Return the deletion of surge by the names of its units, for a simulation."""
     units = [unit for unit in find_surge(workload, observed) if unit.name in names]
-    gone = {holder.uid for unit in units for holder in unit.holders}
-    leaving = {pod.uid for unit in units for pod in unit.pods}
-    return replace(
-        observed,
-        cliques=tuple(one for one in observed.cliques if one.uid not in gone),
-        groups=tuple(one for one in observed.groups if one.uid not in gone),
-        services=tuple(one for one in observed.services if one.uid not in gone),
-        pods=tuple(replace(pod, leaving=True) if pod.uid in leaving else pod for pod in observed.pods),
-    )
+    holders = [Delete(_KINDS[one.resource], one.name, one.uid, BY_HAND) for unit in units for one in unit.holders]
+    pods = [Delete(Kind.POD, pod.name, pod.uid, BY_HAND) for unit in units if not unit.holders for pod in unit.pods]
+    return (*holders, *pods)
+
+
+_KINDS: Final = {PODCLIQUESCALINGGROUPS: Kind.GROUP, PODCLIQUES: Kind.CLIQUE, SERVICES: Kind.SERVICE}
 
 
 def surge_delete(

@@ -7,8 +7,7 @@ often it is opened. So a form that is sent twice leads to the same pods: the sec
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
@@ -19,7 +18,9 @@ from django.views.decorators.http import require_safe
 
 from rollouts.audit import Caller, Via, caller_of
 from rollouts.commands import Place
+from rollouts.engine.actions import Delete, Kind
 from rollouts.engine.observed import Observed
+from rollouts.engine.simulate import BY_HAND
 from rollouts.engine.workload import Workload
 from rollouts.selectors.departures import departures_detail
 from rollouts.services.pods import PodsDeleted
@@ -35,6 +36,8 @@ _LIVE = "steer-pods-live"
 class Deletion(Form):
     """A form whose command deletes pods."""
 
+    trial_template: ClassVar[str] = "steering/_removal_trial.html"
+
     @abstractmethod
     def delete(
         self, caller: Caller, request: HttpRequest, scene: Sitting, about: Mapping[str, Any], expected: str
@@ -48,10 +51,11 @@ class Deletion(Form):
         return HttpResponseRedirect(reverse(_DONE, kwargs={**kwargs_of(scene.place), "record": deleted.record}))
 
 
-def mark_leaving(_: Workload, observed: Observed, uids: Collection[str]) -> Observed:
-    """Return what is observed as it is once pods have been deleted, for a simulation."""
-    pods = tuple(replace(pod, leaving=True) if pod.uid in uids else pod for pod in observed.pods)
-    return replace(observed, pods=pods)
+def delete_pods(_: Workload, observed: Observed, uids: Collection[str]) -> tuple[Delete, ...]:
+    """Return the deletion of pods, for a simulation."""
+    return tuple(
+        Delete(Kind.POD, pod.name, pod.uid, BY_HAND) for pod in observed.pods if pod.uid in uids and not pod.leaving
+    )
 
 
 # ---- what became of them

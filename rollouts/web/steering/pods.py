@@ -37,7 +37,7 @@ from rollouts.services.simulation import Proposal
 from rollouts.services.sites import refuse
 from rollouts.web.cells import Pick, Picks
 from rollouts.web.fragments import answer_fragment
-from rollouts.web.steering.deletion import Deletion, mark_leaving
+from rollouts.web.steering.deletion import Deletion, delete_pods
 from rollouts.web.steering.desk import Sitting, kwargs_of
 
 _LONGEST = 10  # digits of a number in an address
@@ -87,7 +87,7 @@ class Pods(Deletion):
         uids = _read_uids(given)
         if not uids:
             raise _nothing_chosen()
-        return Proposal(self.command, edit=lambda manifest: manifest, observe=partial(mark_leaving, uids=uids))
+        return Proposal(self.command, edit=lambda manifest: manifest, delete=partial(delete_pods, uids=uids))
 
     def delete(
         self, caller: Caller, request: HttpRequest, scene: Sitting, about: Mapping[str, Any], expected: str

@@ -37,7 +37,7 @@ from rollouts.services.changing import Changed
 from rollouts.services.pods import NamedPod, PodsDeleted, pods_let_go
 from rollouts.services.simulation import Proposal
 from rollouts.services.sites import refuse
-from rollouts.services.surge import SurgeUnit, find_surge, surge_delete, without_surge
+from rollouts.services.surge import SurgeUnit, delete_units, find_surge, surge_delete
 from rollouts.services.workloads import workload_edit_strategy, workload_scale
 from rollouts.web.shell import for_readers
 from rollouts.web.steering.deletion import Deletion
@@ -276,7 +276,7 @@ class DeleteSurge(Choice, Deletion):
     def propose(self, scene: Sitting, given: QueryDict, **about: Any) -> Proposal:
         """Return the world without the chosen surge."""
         names = frozenset(row.value for row in self.read_rows(scene, given))
-        return Proposal(self.command, edit=_nothing, observe=partial(without_surge, names=names))
+        return Proposal(self.command, edit=_nothing, delete=partial(delete_units, names=names))
 
     def delete(
         self, caller: Caller, request: HttpRequest, scene: Sitting, about: Mapping[str, Any], expected: str
