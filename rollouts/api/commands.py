@@ -23,7 +23,6 @@ from rollouts.api.bodies import Body, ChangedAnswer, ImagesBody, RestartBody, Ro
 from rollouts.api.etags import read_expected, read_must_be_new, render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.parsers import (
-    MOST_BYTES,
     ApplyYAMLParser,
     FormerYAMLParser,
     StrictJSONParser,
@@ -36,6 +35,7 @@ from rollouts.api.problems import BadQuery, Flaw
 from rollouts.api.rendering import CONTENT_TYPE, render_json
 from rollouts.audit import Caller, Via, caller_of
 from rollouts.commands import Place
+from rollouts.documents import MOST_BYTES
 from rollouts.engine.edits import Image
 from rollouts.engine.findings import Finding
 from rollouts.services import workloads

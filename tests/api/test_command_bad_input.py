@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rest_framework.exceptions import ParseError, ValidationError
 
-from rollouts.api.parsers import MOST_BYTES, parse_json, parse_yaml
+from rollouts.documents import MOST_BYTES, UnreadableDocument, parse_json, parse_yaml
 from rollouts.models import AuditEntry
 from tests.api.calling import Answer, Api, make_api
 from tests.api.scene import CLUSTER, NAMESPACE, Scene
@@ -210,7 +209,7 @@ def test_a_name_twice_among_many_is_found_in_one_look() -> None:
         "\n".join(f"{name}: 1" for name in (*names, names[-1])),
         "{" + ",".join(f'"{name}":1' for name in (*names, names[-1])) + "}",
     ):
-        with pytest.raises(ParseError, match="'n49999' is written twice"):
+        with pytest.raises(UnreadableDocument, match="'n49999' is written twice"):
             parse_yaml(text.encode())
 
 
@@ -270,5 +269,5 @@ def test_no_body_is_a_fault_of_ours(api: Api, method: str, path: str, body: Any)
 @pytest.mark.parametrize("parse", [parse_json, parse_yaml])
 @given(body=st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
 def test_reading_either_gives_a_value_or_refuses(parse: Callable[[bytes], Any], body: bytes) -> None:
-    with contextlib.suppress(ParseError, ValidationError):
+    with contextlib.suppress(UnreadableDocument):
         json.dumps(parse(body), allow_nan=False)
