@@ -9,13 +9,13 @@ builds anew where an old pod still runs.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import partial
 
 from rollouts.engine.observed import Clique, Gang, Group, Observed, Pod, Service
 from rollouts.engine.quiet import is_quiet, is_settled
 from rollouts.engine.shape import Found, Shape
-from rollouts.engine.views import ENDED, Complete, Replica, Replicas, Tree
+from rollouts.engine.views import ENDED, Complete, Names, Replica, Replicas, Tree
 
 Stranger = tuple[str, str]
 """The name of an object, and why it fits nowhere."""
@@ -44,7 +44,7 @@ def rearrange(shape: Shape, tree: Tree, part: Tree, touched: Set[int]) -> Tree:
     return Tree(
         replicas=replicas,
         strangers=tree.strangers,
-        complete=tree.complete if _is_as_complete(tree, part, touched) else Complete(replicas, shape.workload.replicas),
+        complete=_renew_complete(shape, tree, replicas, touched),
         unavailable=_renew(tree.unavailable, part.unavailable, touched),
         outdated=_renew(tree.outdated, part.outdated, touched),
         incomplete=_renew(tree.incomplete, part.incomplete, touched),
@@ -60,18 +60,15 @@ def _renew(before: frozenset[int], now: frozenset[int], touched: Set[int]) -> fr
     return before if before & touched == now else (before - touched) | now
 
 
-def _is_as_complete(tree: Tree, part: Tree, touched: Set[int]) -> bool:
-    """Whether the same components are complete in the replicas that were touched."""
-    return all(
-        _complete_parts(tree.replicas.get(index)) == _complete_parts(part.replicas.get(index)) for index in touched
-    )
-
-
-def _complete_parts(replica: Replica | None) -> list[bool]:
-    """Return which components of a replica are complete."""
-    if replica is None:
-        return []
-    return [view.is_complete for view in replica.cliques] + [view.is_complete for view in replica.groups]
+def _renew_complete(shape: Shape, tree: Tree, replicas: dict[int, Replica], touched: Set[int]) -> Complete:
+    """Return what is complete now that the replicas that were touched may have changed; mostly it is the same."""
+    if not (touched <= tree.replicas.keys() and touched <= replicas.keys()):
+        return Complete(partial(_list_complete, shape, replicas))
+    changed = {index for index in touched if replicas[index].complete != tree.replicas[index].complete}
+    if not changed:
+        return tree.complete
+    wanted = shape.workload.replicas
+    return tree.complete.renew({index: replicas[index].complete for index in changed if index < wanted})
 
 
 def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> Tree:
@@ -112,7 +109,7 @@ def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> 
     return Tree(
         replicas=known,
         strangers=strangers,
-        complete=Complete(known, shape.workload.replicas, settled, shape.name_cliques),
+        complete=Complete(partial(_list_complete, shape, known, settled)),
         unavailable=frozenset(unavailable),
         outdated=frozenset(outdated),
         incomplete=frozenset(incomplete),
@@ -121,6 +118,14 @@ def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> 
         frameless=frozenset(frameless),
         restless=frozenset(restless),
     )
+
+
+def _list_complete(shape: Shape, replicas: Mapping[int, Replica], settled: Set[int] = frozenset()) -> dict[int, Names]:
+    """Return which components of each wanted replica are complete; of one that is settled the cliques are all."""
+    originals = [index for index in replicas if index < shape.workload.replicas]
+    return {
+        index: (shape.name_cliques(index), []) if index in settled else replicas[index].complete for index in originals
+    }
 
 
 # Each puts what belongs to the workload among what is found, and yields the rest.

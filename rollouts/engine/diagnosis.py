@@ -5,7 +5,7 @@ is no fault: pods take time. It is called a problem once it has lasted longer th
 a pass has nothing to do and something wanted is not there, a wait names what it is waiting for.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from itertools import chain
@@ -15,15 +15,15 @@ from rollouts.engine import remedies
 from rollouts.engine.actions import Wait
 from rollouts.engine.budget import Budget
 from rollouts.engine.gangs import WantedGang
-from rollouts.engine.names import service_name
 from rollouts.engine.observed import Group, Pod, Service
 from rollouts.engine.remedies import NO_SURGE, Remedies, Remedy, Surge
 from rollouts.engine.roller import Unit
+from rollouts.engine.shape import Shape
 from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.update import Update
 from rollouts.engine.values import value
 from rollouts.engine.views import CliqueView, Replica, Tree
-from rollouts.engine.workload import Strategy, Workload
+from rollouts.engine.workload import Strategy
 
 
 class Code(StrEnum):
@@ -85,9 +85,10 @@ class _Remains:
 class Examiner:
     """Collects the waits of one pass."""
 
-    def __init__(self, workload: Workload, update: Update, now: float) -> None:
+    def __init__(self, shape: Shape, update: Update, now: float) -> None:
         """Look at things as they are now."""
-        self._workload = workload
+        self._shape = shape
+        self._workload = shape.workload
         self._update = update
         self._now = now
         self._due: list[float] = []
@@ -96,7 +97,7 @@ class Examiner:
         """Return every wait of the pass, the set first; `bases` are the base gangs by replica."""
         surge = self._find_set_surge(tree, steps)
         inside = {
-            step.replica.index: [*self._replica_waits(step, bases[step.replica.index], surge)]
+            step.replica.index: self._replica_waits(step, bases[step.replica.index], surge)
             for step in steps.replicas
             if step.is_at_work or not step.replica.is_complete
         }
@@ -115,28 +116,31 @@ class Examiner:
     def _is_extra(self, index: int) -> bool:
         return index >= self._workload.replicas
 
-    def _set_waits(self, tree: Tree, steps: SetStep, inside: Mapping[int, list[Wait]]) -> Iterator[Wait]:
+    def _set_waits(self, tree: Tree, steps: SetStep, inside: Mapping[int, list[Wait]]) -> list[Wait]:
+        waits: list[Wait] = []
         if steps.is_rolling:
-            yield from self._budget_wait(self._workload.name, "replicas", steps.units, steps, self._workload.replicas)
-        yield from self._turn_wait(tree, inside)
+            waits += self._budget_wait(self._workload.name, "replicas", steps.units, steps, self._workload.replicas)
+        waits += self._turn_wait(tree, inside)
         for unit in steps.units:
             if unit.leaving:
-                yield from self._termination_wait(unit.key, _leftovers(tree.replicas[unit.index]))
+                waits += self._termination_wait(unit.key, _leftovers(tree.replicas[unit.index]))
+        return waits
 
-    def _turn_wait(self, tree: Tree, inside: Mapping[int, list[Wait]]) -> Iterator[Wait]:
+    def _turn_wait(self, tree: Tree, inside: Mapping[int, list[Wait]]) -> list[Wait]:
         """Say which replicas wait for the one that is updated, or for those that are down."""
         update, name = self._update, self._workload.name
         if update.selected is None and not update.held_by:
-            return
-        others = _list_names(name, tree.outdated, None if update.held_by else update.selected)
-        if others and update.held_by:
-            yield self._held_wait(tree, others, [wait for index in update.held_by for wait in inside.get(index, ())])
-        elif others:
-            text = (
-                f"{_names(others)} {_wait(others)} until {name}-{update.selected} is updated:"
-                " replicas are updated one at a time."
-            )
-            yield Wait(Code.WAITING_FOR_REPLICA, name, others, text, (), is_problem=False)
+            return []
+        others = _list_names(self._shape, tree.outdated, None if update.held_by else update.selected)
+        if not others:
+            return []
+        if update.held_by:
+            return [self._held_wait(tree, others, [wait for index in update.held_by for wait in inside.get(index, ())])]
+        text = (
+            f"{_names(others)} {_wait(others)} until {name}-{update.selected} is updated:"
+            " replicas are updated one at a time."
+        )
+        return [Wait(Code.WAITING_FOR_REPLICA, name, others, text, (), is_problem=False)]
 
     def _held_wait(self, tree: Tree, others: tuple[str, ...], theirs: list[Wait]) -> Wait:
         name, held_by = self._workload.name, self._update.held_by
@@ -156,67 +160,73 @@ class Examiner:
 
     # A replica of the set
 
-    def _replica_waits(self, step: ReplicaStep, base: WantedGang, surge: Surge) -> Iterator[Wait]:
+    def _replica_waits(self, step: ReplicaStep, base: WantedGang, surge: Surge) -> list[Wait]:
         stand = _Stand(base, is_surge=self._is_extra(step.replica.index), is_scaled=False, surge=surge)
+        waits: list[Wait] = []
         for clique in step.cliques:
-            yield from self._clique_waits(clique, stand)
+            waits += self._clique_waits(clique, stand)
         for group in step.groups:
-            yield from self._group_waits(group, stand)
+            waits += self._group_waits(group, stand)
+        return waits
 
-    def _clique_waits(self, step: CliqueStep, stand: _Stand) -> Iterator[Wait]:
+    def _clique_waits(self, step: CliqueStep, stand: _Stand) -> list[Wait]:
         view = step.view
+        waits: list[Wait] = []
         if self._workload.strategy is Strategy.ON_DELETE:
-            yield from self._deletion_wait(view)
+            waits += _deletion_wait(view)
         elif step.is_rolling and view.outdated:
-            yield from self._budget_wait(view.name, "pods", step.units, step, view.wanted)
+            waits += self._budget_wait(view.name, "pods", step.units, step, view.wanted)
         if step.is_rolling and view.available < len(view.live):
             stand = stand.beside(_find_pod_surge(step))
         if view.available < len(view.live) and not step.is_held:
-            yield from self._pod_waits(view, stand, first_surge=view.wanted if step.is_rolling else None)
+            waits += self._pod_waits(view, stand, first_surge=view.wanted if step.is_rolling else None)
         if view.clique is not None and view.clique.leaving:
-            yield from self._termination_wait(view.name, _remains([view]))
-        elif len(view.live) < view.wanted or step.is_rolling:
-            leaving = tuple(pod for pod in view.pods if pod.leaving)
-            yield from self._termination_wait(view.name, _Remains(leaving))
+            waits += self._termination_wait(view.name, _remains([view]))
+        elif len(view.live) < len(view.pods) and (len(view.live) < view.wanted or step.is_rolling):
+            waits += self._termination_wait(view.name, _Remains(tuple([pod for pod in view.pods if pod.leaving])))
+        return waits
 
-    def _group_waits(self, step: GroupStep, stand: _Stand) -> Iterator[Wait]:
+    def _group_waits(self, step: GroupStep, stand: _Stand) -> list[Wait]:
         view = step.view
+        waits: list[Wait] = []
         if step.is_rolling:
             stand = stand.beside(_find_group_surge(step))
             if any(unit.outdated for unit in step.units):
-                yield from self._budget_wait(view.name, "replicas", step.units, step, view.wanted)
+                waits += self._budget_wait(view.name, "replicas", step.units, step, view.wanted)
         for part, cliques in step.parts:
             is_surge = stand.is_surge or part.index >= view.wanted
             there = _Stand(stand.base, is_surge, part.index >= view.template.min_available, stand.surge)
             for clique in cliques:
-                yield from self._member_waits(clique, there)
+                waits += self._member_waits(clique, there)
         staying = {part.index for part, _ in step.parts}
         for index, part in view.replicas.items():
             if index not in staying:
-                yield from self._termination_wait(part.name, _remains(part.cliques))
+                waits += self._termination_wait(part.name, _remains(part.cliques))
         if view.group is not None and view.group.leaving:
-            yield from self._termination_wait(view.name, _Remains(holders=(view.name,)))
+            waits += self._termination_wait(view.name, _Remains(holders=(view.name,)))
+        return waits
 
-    def _member_waits(self, step: CliqueStep, stand: _Stand) -> Iterator[Wait]:
+    def _member_waits(self, step: CliqueStep, stand: _Stand) -> list[Wait]:
         view = step.view
+        waits: list[Wait] = []
         if self._workload.strategy is Strategy.ON_DELETE:
-            yield from self._deletion_wait(view)
+            waits += _deletion_wait(view)
         if not view.is_live:
-            yield from self._termination_wait(view.name, _remains([view]))
+            waits += self._termination_wait(view.name, _remains([view]))
         if view.available < len(view.live) and not step.is_held:
-            yield from self._pod_waits(view, stand, first_surge=None)
+            waits += self._pod_waits(view, stand, first_surge=None)
+        return waits
 
     # One sentence each
 
-    def _pod_waits(self, view: CliqueView, stand: _Stand, first_surge: int | None) -> Iterator[Wait]:
+    def _pod_waits(self, view: CliqueView, stand: _Stand, first_surge: int | None) -> list[Wait]:
         """Say which pods are waited for, those of a kind together; from `first_surge` on they are surge."""
         by_code: dict[Code, list[Pod]] = {}
         for pod in view.live:
             if not pod.ready:
                 is_surge = stand.is_surge or (first_surge is not None and pod.index >= first_surge)
                 by_code.setdefault(_pod_code(pod, stand, is_surge=is_surge), []).append(pod)
-        for code, pods in by_code.items():
-            yield self._pod_wait(code, view, pods, stand)
+        return [self._pod_wait(code, view, pods, stand) for code, pods in by_code.items()]
 
     def _pod_wait(self, code: Code, view: CliqueView, pods: list[Pod], stand: _Stand) -> Wait:
         limit = READY_WITHIN if code in (Code.WAITING_FOR_READY, Code.SURGE_NOT_READY) else SCHEDULED_WITHIN
@@ -236,35 +246,25 @@ class Examiner:
             return remedies.against_surge_not_ready(is_updating=is_updating)
         return remedies.against_unschedulable_surge(surge)
 
-    def _termination_wait(self, component: str, remains: _Remains) -> Iterator[Wait]:
+    def _termination_wait(self, component: str, remains: _Remains) -> list[Wait]:
         names = remains.names
         if not names:
-            return
+            return []
         text = f"{component} waits until {_names(names)} {_are(names)} gone."
         helps = (Remedy.FORCE_DELETE_PODS,) if remains.pods else ()
         told = [pod.gone_by for pod in remains.pods if pod.gone_by is not None]
         problem = bool(told) and self._is_overdue(told, GONE_WITHIN)
-        yield Wait(Code.WAITING_FOR_TERMINATION, component, names, text, helps, is_problem=problem)
-
-    def _deletion_wait(self, view: CliqueView) -> Iterator[Wait]:
-        if view.outdated:
-            outdated = [pod for pod in view.live if pod.template_hash != view.template_hash]
-            text = (
-                f"{view.outdated} of {len(view.live)} pods of {view.name} run an older template;"
-                " each comes back with the current one when it is deleted."
-            )
-            helps = (Remedy.DELETE_OUTDATED_PODS,)
-            yield Wait(Code.AWAITING_DELETION, view.name, _keys(outdated), text, helps, is_problem=False)
+        return [Wait(Code.WAITING_FOR_TERMINATION, component, names, text, helps, is_problem=problem)]
 
     def _budget_wait(
         self, component: str, what: str, units: Iterable[Unit], step: CliqueStep | GroupStep | SetStep, wanted: int
-    ) -> Iterator[Wait]:
+    ) -> list[Wait]:
         """Say that outdated units wait because as many are unavailable as may be."""
         live = [unit for unit in units if not unit.leaving]
         going = {removal.unit.key for removal in step.step.delete}
         waiting = [unit for unit in live if unit.outdated and unit.available and unit.key not in going]
         if not waiting:
-            return
+            return []
         budget, available = step.budget, sum(unit.available for unit in live) - len(going)
         text = (
             f"{len(waiting)} outdated {what} of {component} wait: {max(available, 0)} are available"
@@ -273,7 +273,7 @@ class Examiner:
         keys = tuple(unit.key for unit in waiting)
         is_ours_to_set = self._workload.strategy is not Strategy.ROLLING_RECREATE
         helps = remedies.against_spent_budget(budget, wanted, is_ours_to_set=is_ours_to_set)
-        yield Wait(Code.BUDGET_EXHAUSTED, component, keys, text, helps, is_problem=False)
+        return [Wait(Code.BUDGET_EXHAUSTED, component, keys, text, helps, is_problem=False)]
 
     def _is_overdue(self, since: list[float], limit: float) -> bool:
         """Whether the longest wait is over its limit; if not, note when it will be."""
@@ -282,6 +282,19 @@ class Examiner:
             return True
         self._due.append(due)
         return False
+
+
+def _deletion_wait(view: CliqueView) -> list[Wait]:
+    """Say that outdated pods stay until somebody deletes them."""
+    if not view.outdated:
+        return []
+    outdated = [pod for pod in view.live if pod.template_hash != view.template_hash]
+    text = (
+        f"{view.outdated} of {len(view.live)} pods of {view.name} run an older template;"
+        " each comes back with the current one when it is deleted."
+    )
+    helps = (Remedy.DELETE_OUTDATED_PODS,)
+    return [Wait(Code.AWAITING_DELETION, view.name, _keys(outdated), text, helps, is_problem=False)]
 
 
 def _find_pod_surge(step: CliqueStep) -> Surge:
@@ -347,10 +360,10 @@ def _remains(cliques: Iterable[CliqueView]) -> _Remains:
     )
 
 
-@lru_cache(maxsize=16)
-def _list_names(workload: str, indices: frozenset[int], but: int | None) -> tuple[str, ...]:
+@lru_cache(maxsize=2)
+def _list_names(shape: Shape, indices: frozenset[int], but: int | None) -> tuple[str, ...]:
     """Return the names of all these replicas but one, in order; while that is updated the same wait in every pass."""
-    return tuple([service_name(workload, index) for index in sorted(indices) if index != but])
+    return tuple(map(shape.prefixes.__getitem__, sorted(indices - {but})))
 
 
 def _keys(pods: Iterable[Pod]) -> tuple[str, ...]:

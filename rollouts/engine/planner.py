@@ -61,7 +61,7 @@ def _pass(shape: Shape, tree: Tree, update: Update, stored: Stored, now: float) 
     remove_replicas(workload, tree, steps, draft)
     relabel_emptied(workload, tree, steps, draft)
     bases = {step.replica.index: _step_replica(shape, step, termination, draft) for step in steps.replicas}
-    diagnosis = Examiner(workload, update, now).diagnose(tree, steps, bases)
+    diagnosis = Examiner(shape, update, now).diagnose(tree, steps, bases)
     pen = make_pen(workload, update, now)
     _write_statuses(pen, steps, termination, draft)
     status = set_status(pen, stored, shape, tree, steps=steps, waits=diagnosis.waits)

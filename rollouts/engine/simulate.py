@@ -185,9 +185,12 @@ class Counter:
         for index in self._sight.take_changed():
             replica = tree.replicas.get(index)
             before, after = self._of_replica.pop(index, {}), self._look_at(index, replica)
-            changed |= {name: tally for name, tally in after.items() if before.get(name) != tally}
-            changed |= {name: _none_of(tally) for name, tally in before.items() if name not in after}
-            total = _shift(total, self._shares.pop(index, self._none), self._share(index, replica))
+            if before != after:
+                changed |= {name: tally for name, tally in after.items() if before.get(name) != tally}
+                changed |= {name: _none_of(tally) for name, tally in before.items() if name not in after}
+            share, now = self._shares.pop(index, self._none), self._share(index, replica)
+            if share != now:
+                total = _shift(total, share, now)
         if total != former or not self.tallies:
             changed[total.component] = total
         self.tallies |= changed
@@ -224,7 +227,7 @@ def _shift(total: Tally, before: Tally, after: Tally) -> Tally:
 def _tallies(replica: Replica) -> Iterator[Tally]:
     for clique in replica.cliques:
         wanted = clique.wanted if clique.is_live else 0
-        surge = sum(pod.index >= wanted for pod in clique.live)
+        surge = sum([pod.index >= wanted for pod in clique.live])
         yield Tally(clique.name, Kind.CLIQUE, wanted, len(clique.live), clique.available, surge, clique.outdated)
     for group in replica.groups:
         yield _tally(group.name, Kind.GROUP, group.wanted if group.is_live else 0, group_units(group))

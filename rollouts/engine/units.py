@@ -11,7 +11,6 @@ from rollouts.engine.order import (
     group_replica_update_order,
     pod_scale_in_order,
     pod_update_order,
-    replica_update_order,
 )
 from rollouts.engine.roller import PODS, REPLICAS, Step, Unit, choose_step
 from rollouts.engine.views import ENDED, CliqueView, GroupView, Replica
@@ -63,16 +62,9 @@ def _set_unit(replica: Replica, *, whole: bool, is_surge: bool) -> Unit:
         outdated=replica.is_outdated or (emptied and is_surge),
         available=replica.is_available,
         leaving=not replica.has_live_frame or (emptied and not is_surge),
-        update_order=compute_replica_order(replica),
+        update_order=replica.update_order,
         scale_in_order=(),
     )
-
-
-def compute_replica_order(replica: Replica) -> tuple[bool, bool, int]:
-    """Return the turn of a set replica among those to be updated."""
-    scheduled = replica.is_anything_scheduled
-    breached = scheduled and not replica.is_available
-    return replica_update_order(replica.index, scheduled=scheduled, breached=breached)
 
 
 def choose_pod_step(view: CliqueView, budget: Budget, *, rolling: bool) -> tuple[Sequence[Unit], Step]:

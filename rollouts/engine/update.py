@@ -8,10 +8,10 @@ meanwhile.
 
 from collections.abc import Mapping
 from enum import Enum
+from operator import attrgetter
 from typing import Any
 
 from rollouts.engine.shape import Shape
-from rollouts.engine.units import compute_replica_order
 from rollouts.engine.values import value
 from rollouts.engine.views import Replica, Tree
 from rollouts.engine.workload import Strategy
@@ -120,7 +120,7 @@ def _select(shape: Shape, tree: Tree, former: Progress) -> tuple[int | None, tup
     if not candidates:
         return None, ()
     replicas = [tree.replicas.get(index) or shape.replica(index) for index in candidates & begun or candidates]
-    first = min(replicas, key=compute_replica_order).index
+    first = min(replicas, key=attrgetter("update_order")).index
     if first in down:
         return first, ()
     held_by = tuple(sorted(down - due))

@@ -10,18 +10,22 @@ workload of a thousand pods costs little more than looking at each pod.
                     the PodCliques of its groups, and by PodCliques in no group while anything is in it
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Final
 
 from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
+from rollouts.engine.order import replica_update_order
 from rollouts.engine.references import MOST_PODS
 from rollouts.engine.values import value
 from rollouts.engine.workload import CliqueTemplate, GroupTemplate
 
 ENDED = frozenset({"Failed", "Succeeded"})
 """Phases of pods that will never serve again."""
+
+Names = tuple[list[str], list[str]]
+"""Of a replica of the set: PodCliques in no scaling group, and PodCliqueScalingGroups."""
 
 _NONE: Final[frozenset[int]] = frozenset()
 
@@ -155,10 +159,12 @@ class Replica:
     scaled_gangs: Mapping[str, Gang]  # by name
     is_available: bool
     is_outdated: bool
+    complete: Names  # of those of its components that are
     is_complete: bool  # each of its components is
     is_anything_scheduled: bool  # any of its pods has a node
     is_begun: bool  # the update of a component has begun and not ended
     has_live_frame: bool  # anything that holds its contents is there to stay: service, groups, cliques in no group
+    update_order: tuple[bool, bool, int]  # its turn among those to be updated
 
     @property
     def gangs(self) -> list[Gang]:
@@ -218,30 +224,36 @@ def view_replica(  # noqa: PLR0917 - called for each of thousands, and by name i
     scaled_gangs: Mapping[str, Gang],
 ) -> Replica:
     """Return a replica of the set."""
-    available, outdated, complete = True, False, True
+    available, outdated = True, False
+    complete_cliques: list[str] = []
+    complete_groups: list[str] = []
     scheduled = begun = False
     framed = service is not None and not service.leaving
     for view in cliques:
         available = available and view.is_available
         outdated = outdated or view.outdated > 0
-        complete = complete and view.is_complete
+        if view.is_complete:
+            complete_cliques.append(view.name)
         scheduled = scheduled or view.scheduled > 0
         begun = begun or view.is_updating
         framed = framed or view.is_live
     for group in groups:
         available = available and group.is_available
         outdated = outdated or group.is_outdated
-        complete = complete and group.is_complete
+        if group.is_complete:
+            complete_groups.append(group.name)
         scheduled = scheduled or group.is_anything_scheduled
         begun = begun or group.is_updating
         framed = framed or group.is_live
-    if not outdated and not complete:
+    is_complete = len(complete_cliques) == len(cliques) and len(complete_groups) == len(groups)
+    if not outdated and not is_complete:
         # What a PodClique still promises to nobody counts for nothing.
         outdated = any(view.is_label_outdated for view in cliques) and _has_contents(cliques, groups)
+    update_order = replica_update_order(index, scheduled=scheduled, breached=scheduled and not available)
     # fmt: off
     return Replica(
-        name, index, service, cliques, groups, base_gang, scaled_gangs,
-        available, outdated, complete, scheduled, begun, framed,
+        name, index, service, cliques, groups, base_gang, scaled_gangs, available, outdated,
+        (complete_cliques, complete_groups), is_complete, scheduled, begun, framed, update_order,
     )
     # fmt: on
 
@@ -283,39 +295,32 @@ class Replicas(Mapping[int, Replica]):
         """Return how many there are."""
         return len(self._built)
 
+    def keys(self) -> KeysView[int]:
+        """Return the indices, as a set that need not be gone through to be compared."""
+        return self._built.keys()
+
 
 class Complete:
     """The names of the complete components of the wanted replicas; listed when somebody asks, and only once."""
 
-    def __init__(
-        self,
-        replicas: Mapping[int, Replica],
-        wanted: int,
-        settled: Set[int] = _NONE,
-        name_cliques: Callable[[int], list[str]] = lambda _: [],
-    ) -> None:
-        """Take replicas of the set in order; of those that are settled the names of the cliques are all there is."""
-        self._replicas = replicas
-        self._wanted = wanted
-        self._settled = settled
-        self._name_cliques = name_cliques
+    def __init__(self, tell: Callable[[], dict[int, Names]]) -> None:
+        """Take what tells the names of each wanted replica, in order."""
+        self._tell = tell
+
+    def renew(self, changed: Mapping[int, Names]) -> "Complete":
+        """Return what is complete when it is other components in some of the replicas."""
+        former = self._by_replica
+        return Complete(lambda: {**former, **changed})
 
     @cached_property
     def cliques(self) -> list[str]:
         """The PodCliques in no scaling group."""
-        names: list[str] = []
-        for index in self._originals():
-            if index in self._settled:
-                names += self._name_cliques(index)
-            else:
-                names += [view.name for view in self._replicas[index].cliques if view.is_complete]
-        return names
+        return [*chain.from_iterable([cliques for cliques, _ in self._by_replica.values()])]
 
     @cached_property
     def groups(self) -> list[str]:
         """The PodCliqueScalingGroups."""
-        unsettled = (self._replicas[index] for index in self._originals() if index not in self._settled)
-        return [view.name for replica in unsettled for view in replica.groups if view.is_complete]
+        return [*chain.from_iterable([groups for _, groups in self._by_replica.values()])]
 
     def __eq__(self, other: object) -> bool:
         """Whether the same components are complete."""
@@ -323,8 +328,9 @@ class Complete:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _originals(self) -> Iterator[int]:
-        return (index for index in self._replicas if index < self._wanted)
+    @cached_property
+    def _by_replica(self) -> dict[int, Names]:
+        return self._tell()
 
 
 @value
