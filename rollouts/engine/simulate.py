@@ -52,6 +52,16 @@ class Tally:
     outdated: int  # live ones of another template than the current one
 
 
+@value
+class Pods:
+    """All pods of a workload from a moment on; those that are leaving do not count."""
+
+    at: float  # seconds since the change was made
+    live: int
+    available: int
+    outdated: int
+
+
 class End(StrEnum):
     """How a simulated change ended."""
 
@@ -92,6 +102,7 @@ class Outcome:
     steps: tuple[Step, ...]
     lowest: Mapping[str, int]  # of the components that were there before: fewest available at any time
     most_surge: Mapping[str, int]  # of all components that ever had surge
+    pods: tuple[Pods, ...]  # each time their numbers changed; the first are those before the change
     pods_created: int
     pods_deleted: int  # by the plan itself or with their owner
 
@@ -115,13 +126,14 @@ def simulate(
     world = World(observed, behaviour or Behaviour(), now, requests=_requests(workload, observed))
     sight = Sight(make_shape(changed), world)
     counter = Counter(sight)
-    record = _Record(now, dict(counter.tallies), _count_live(world))
+    record = _Record(now, dict(counter.tallies), _count_live(world), [counter.count_pods(0.0)])
     if first:
         world.apply(first)
         record.steps.append(Step(0.0, first, (), ()))
     last = Pass(now, _NO_PLAN, ())
     for last in _passes(sight, world, PATIENCE):
         record.note(last, counter.count())
+        record.note_pods(counter.count_pods(last.at - now))
         if is_enough():
             return record.close(last, End.UNFINISHED, _count_live(world))
     if last.plan.actions:
@@ -173,6 +185,8 @@ class Counter:
         self._workload = sight.shape.workload
         self._of_replica: dict[int, dict[str, Tally]] = {}  # its components
         self._shares: dict[int, Tally] = {}  # what each replica counts for in the tally of the set
+        self._pods: dict[int, tuple[int, int, int]] = {}  # of each replica: live, available, outdated
+        self._all_pods = (0, 0, 0)
         self._none = Tally(self._workload.name, Kind.SET, self._workload.replicas, 0, 0, 0, 0)
         self.tallies: dict[str, Tally] = {}
         self.count()
@@ -184,6 +198,7 @@ class Counter:
         former = total = self.tallies.get(self._workload.name, self._none)
         for index in self._sight.take_changed():
             replica = tree.replicas.get(index)
+            self._recount_pods(index, replica)
             before, after = self._of_replica.pop(index, {}), self._look_at(index, replica)
             if before != after:
                 changed |= {name: tally for name, tally in after.items() if before.get(name) != tally}
@@ -195,6 +210,25 @@ class Counter:
             changed[total.component] = total
         self.tallies |= changed
         return [changed[name] for name in sorted(changed)]
+
+    def count_pods(self, at: float) -> Pods:
+        """Return all pods as they were when `count` last looked."""
+        return Pods(at, *self._all_pods)
+
+    def _recount_pods(self, index: int, replica: Replica | None) -> None:
+        before, live, available, outdated = self._pods.pop(index, (0, 0, 0)), 0, 0, 0
+        for clique in () if replica is None else replica.all_cliques:
+            live += len(clique.live)
+            available += clique.available
+            outdated += clique.outdated
+        if live:
+            self._pods[index] = (live, available, outdated)
+        total = self._all_pods
+        self._all_pods = (
+            total[0] + live - before[0],
+            total[1] + available - before[1],
+            total[2] + outdated - before[2],
+        )
 
     def _look_at(self, index: int, replica: Replica | None) -> dict[str, Tally]:
         if replica is None:
@@ -255,6 +289,7 @@ class _Record:
     began: float
     start: dict[str, Tally]
     pods: int
+    pods_over_time: list[Pods]
     lowest: dict[str, int] = field(init=False)
     most_surge: dict[str, int] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
@@ -277,6 +312,11 @@ class _Record:
             if tally.surge > self.most_surge.get(tally.component, 0):
                 self.most_surge[tally.component] = tally.surge
 
+    def note_pods(self, now: Pods) -> None:
+        former = self.pods_over_time[-1]
+        if (former.live, former.available, former.outdated) != (now.live, now.available, now.outdated):
+            self.pods_over_time.append(now)
+
     def close(self, last: Pass, end: End, pods: int) -> Outcome:
         return Outcome(
             end=end,
@@ -287,6 +327,7 @@ class _Record:
             steps=tuple(self.steps),
             lowest=self.lowest,
             most_surge=self.most_surge,
+            pods=tuple(self.pods_over_time),
             pods_created=self.pods_created,
             pods_deleted=self.pods + self.pods_created - pods,
         )

@@ -7,6 +7,7 @@ the pages from which people command. The invariant: an answer is bounded in size
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final, TypeVar
 
 from rollouts.cluster import Obj
@@ -258,7 +259,7 @@ def _summarise(outcome: Outcome) -> list[Lowest]:
 
 def count_over_time(run: Run) -> PodsOverTime:
     """Count the pods of a workload from before a change to its end."""
-    counts = list(_merge(_count_pods(run.outcome)))
+    counts = list(_merge(run.outcome.pods))
     meant = count_pods(run.after, _scale(run.observed, run.after))
     return PodsOverTime(
         desired=meant.desired,
@@ -270,38 +271,14 @@ def count_over_time(run: Run) -> PodsOverTime:
     )
 
 
-def _count_pods(outcome: Outcome) -> Iterator[PodsAt]:
-    """Yield the pods before the change and after each of its steps."""
-    known = {name: tally for name, tally in outcome.start.items() if tally.kind is Kind.CLIQUE}
-    available, live, outdated = 0, 0, 0
-    for tally in known.values():
-        available, live, outdated = available + tally.available, live + tally.live, outdated + tally.outdated
-    yield PodsAt(0.0, available, live - outdated, live)
-    for step in outcome.steps:
-        for tally in step.tallies:
-            if tally.kind is Kind.CLIQUE:
-                former = known.get(tally.component)
-                known[tally.component] = tally
-                available += tally.available - (former.available if former else 0)
-                live += tally.live - (former.live if former else 0)
-                outdated += tally.outdated - (former.outdated if former else 0)
-        yield PodsAt(step.at, available, live - outdated, live)
-
-
-def _merge(counts: Iterator[PodsAt]) -> Iterator[PodsAt]:
+def _merge(counts: Iterable[engine.Pods]) -> Iterator[PodsAt]:
     """Yield one count for each moment, with the fewest available and the most live; the first stays by itself."""
-    yield next(counts)
-    at_once: PodsAt | None = None
-    for one in counts:
-        if at_once is not None and at_once.at == one.at:
-            fewest, most = min(at_once.available, one.available), max(at_once.live, one.live)
-            at_once = replace(one, available=fewest, live=most)
-            continue
-        if at_once is not None:
-            yield at_once
-        at_once = one
-    if at_once is not None:
-        yield at_once
+    first, *others = (PodsAt(one.at, one.available, one.live - one.outdated, one.live) for one in counts)
+    yield first
+    for _, group in groupby(others, key=lambda one: one.at):
+        at_once = list(group)
+        fewest, most = min(one.available for one in at_once), max(one.live for one in at_once)
+        yield replace(at_once[-1], available=fewest, live=most)
 
 
 def _scale(observed: Observed, workload: Workload) -> Observed:

@@ -105,6 +105,7 @@ class Form(ABC):
     template: ClassVar[str] = ""  # of the page; left out, it is called like the form
     trial_template: ClassVar[str] = "steering/_trial.html"  # the template of what stands beside it
     supposes: ClassVar[bool] = True  # whether it can be tried under other beliefs about the cluster
+    has_manifest: ClassVar[bool] = False  # whether what it changes is a manifest
     updates: ClassVar[str] = ""  # the template of what else a trial brings up to date: parts of the form, out of band
 
     @abstractmethod
@@ -278,6 +279,8 @@ class Form(ABC):
 
 class Desk(Form):
     """A form whose command changes the manifest of the workload; done, it leads back to the workload."""
+
+    has_manifest = True
 
     @abstractmethod
     def read(self, scene: Sitting, given: QueryDict, **about: Any) -> Draft:
