@@ -32,7 +32,11 @@ _PARAMETERS = [
         many=True,
         pattern=r'^[^=\\"\u0000]+=[^\\"\u0000]*$',
     ),
-    parameter("search", "Words, each of which is in the name, the namespace or the name of the cluster."),
+    parameter(
+        "search",
+        "Words, each of which is in the name, the namespace or the name of the cluster, or begins the name of one of"
+        " its pods or the hash of one of its templates.",
+    ),
     parameter(
         "ordering",
         f"By what, with commas between, each with a minus before it to go down: {', '.join(ORDERINGS)}. Ties are"

@@ -179,6 +179,16 @@ class Pod(Owned):
     restarts = models.IntegerField(default=0)
     images = models.TextField(blank=True)  # of its containers, in their order, separated by spaces
 
+    class Meta(Owned.Meta):
+        indexes: ClassVar = [
+            *Owned.Meta.indexes,
+            models.Index(
+                fields=("cluster", "namespace", "workload", "template_hash"),
+                name="pod_by_template",
+                condition=models.Q(gone_at__isnull=True),
+            ),
+        ]
+
 
 class Gang(Owned):
     """A PodGang."""

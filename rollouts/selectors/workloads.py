@@ -2,15 +2,15 @@
 
 The list reads columns of the mirror and never a manifest. Four queries and one a cluster, however many workloads there
 are: the clusters, the counts by state, the page, what overrides there are, and, where one of those hits something on
-the page, the manifests it hits.
+the page, the manifests it hits. A search that met pods or templates costs two more.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from django.db.models import Count, F, Q, QuerySet, Value
+from django.db.models import Count, F, QuerySet, Value
 from django.db.models.functions import StrIndex
 from django.db.models.lookups import GreaterThan
 
@@ -20,6 +20,7 @@ from rollouts.selectors.in_force import Named, StrategyInForce, active_overrides
 from rollouts.selectors.moments import moment, moment_or_none
 from rollouts.selectors.paging import Page, Window
 from rollouts.selectors.places import find_cluster, not_there, visible_clusters
+from rollouts.selectors.search import FoundBy, found_by, has_word
 from rollouts.selectors.standing import STANDING, STATES, State
 from rollouts.versions import version_of
 
@@ -54,7 +55,7 @@ class WorkloadFilters:
     strategies: tuple[str, ...] = ()  # in force
     states: tuple[State, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()  # all of them
-    search: str = ""  # words, each of which is in the name, the namespace or the cluster's name
+    search: str = ""  # words; see `search`
     ordering: tuple[str, ...] = ()  # keys of ORDERINGS, with a minus before those that go down
 
 
@@ -79,6 +80,8 @@ class WorkloadSummary:
     generation_hash: str  # empty until the controller has looked at it
     update_started_at: datetime | None
     update_ended_at: datetime | None
+    # What a search met, where the names do not show it: a pod or a template.
+    found_by: FoundBy | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,8 @@ def workload_list(filters: WorkloadFilters, window: Window) -> WorkloadPage:
     lines = list(rows.order_by(*_order(filters.ordering)).values(*_COLUMNS)[window.span])
     strategies = strategies_in_force([_named(line) for line in lines], overrides)
     items = [_summary(line, strategies[line["id"]]) for line in lines]
-    return WorkloadPage(Page(items, count, window), totals)
+    met = found_by(filters.search, items)
+    return WorkloadPage(Page([replace(one, found_by=met.get(one.uid)) for one in items], count, window), totals)
 
 
 def workload_summary(place: Place) -> WorkloadSummary:
@@ -131,7 +135,7 @@ def _filter(rows: "QuerySet[models.Workload]", filters: WorkloadFilters) -> "Que
     for label, value in filters.labels:
         rows = rows.filter(_has_label(label, value))
     for word in filters.search.split():
-        rows = rows.filter(Q(name__icontains=word) | Q(namespace__icontains=word) | Q(cluster__name__icontains=word))
+        rows = rows.filter(has_word(word))
     return rows
 
 

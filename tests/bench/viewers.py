@@ -1,11 +1,11 @@
 """Many who watch while a workload of a thousand pods rolls: `python -m tests.bench.viewers [viewers]`. Asserts nothing.
 
 The product runs as with `make run`, with a sandbox that has room. Each viewer does what static/live.js does: says what
-its page shows and is brought it by the stream; every fourth has the page of the large workload open, the others the
-list. Meanwhile small workloads are added; what counts is how long it takes until each viewer has them in their list.
-Everything runs on one machine, and the viewers on its processors too, so what the web process itself spends is told
-beside: for each viewer and second, and what it weighs as time goes on. So is when the change feed told of a change: until
-then it is the time of the controller, and from then on that of the pages.
+its page shows, is brought it by the stream, and fetches what it is told to; every fourth has the page of the large
+workload open, the others the list. Meanwhile small workloads are added; what counts is how long it takes until each
+viewer has them in their list. Everything runs on one machine, and the viewers on its processors too, so what the web
+process itself spends is told beside: for each viewer and second, and what it weighs as time goes on. So is when the
+change feed told of a change: until then it is the time of the controller, from then on that of the pages.
 """
 
 import asyncio
@@ -53,28 +53,42 @@ class Viewer:
     seen: dict[str, float] = field(default_factory=dict)  # when each workload was first in the list
     brought: int = 0
     received: int = 0  # bytes
+    _fetching: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def watch(self) -> None:
         """Listen until cancelled."""
         async for piece in _listen(self.port, self.cookie, self.address, Accept_Encoding="gzip"):
-            self._take(piece)
+            self.received += len(piece)
+            brought = _unpack(piece)
+            self.brought += brought.parts
+            for name in brought.probes:
+                self.seen.setdefault(name, time.monotonic())
+            for src in brought.to_fetch:
+                self._fetching.add(task := asyncio.create_task(self._fetch(src)))
+                task.add_done_callback(self._fetching.discard)
 
-    def _take(self, piece: bytes) -> None:
-        self.received += len(piece)
-        fragments, names = _unpack(piece)
-        self.brought += fragments
-        for name in names:
-            self.seen.setdefault(name, time.monotonic())
+    async def _fetch(self, src: str) -> None:
+        reader, writer = await _request(self.port, self.cookie, src, Connection="close", Accept_Encoding="gzip")
+        self.received += len(await reader.read())
+        writer.close()
 
 
-async def _listen(port: int, cookie: str, address: str, **headers: str) -> AsyncIterator[bytes]:
-    """Yield what an answer that stays open consists of, as it comes."""
+async def _request(
+    port: int, cookie: str, address: str, **headers: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Ask for something, and return where the answer comes after its head."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    given = {"Host": f"localhost:{port}", "Cookie": cookie, "Accept": "text/event-stream", **headers}
+    given = {"Host": f"localhost:{port}", "Cookie": cookie, **headers}
     lines = [f"GET {address} HTTP/1.1", *(f"{name.replace('_', '-')}: {value}" for name, value in given.items())]
     writer.write("\r\n".join([*lines, "", ""]).encode())
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     assert " 200 " in head, head
+    return reader, writer
+
+
+async def _listen(port: int, cookie: str, address: str, **headers: str) -> AsyncIterator[bytes]:
+    """Yield what an answer that stays open consists of, as it comes."""
+    reader, _ = await _request(port, cookie, address, Accept="text/event-stream", **headers)
     while size := int(await reader.readline(), 16):
         yield await reader.readexactly(size)
         await reader.readexactly(2)
@@ -87,11 +101,21 @@ async def _note_told(told: dict[str, float], port: int, cookie: str) -> None:
             told.setdefault(name.decode(), time.monotonic())
 
 
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What a piece of a stream tells."""
+
+    parts: int
+    probes: frozenset[str]  # that are in the list
+    to_fetch: tuple[str, ...]
+
+
 @lru_cache(maxsize=64)
-def _unpack(piece: bytes) -> tuple[int, frozenset[str]]:
-    """Return how many parts a piece brings, and which probes are in them; once for all to whom the same is sent."""
-    text = zlib.decompressobj(-zlib.MAX_WBITS).decompress(piece.removeprefix(_GZIP))
-    return text.count(b"event: fragment"), frozenset(name.decode() for name in re.findall(rb">(probe-\d+)<", text))
+def _unpack(piece: bytes) -> Brought:
+    """Read a piece; once for all to whom the same is sent."""
+    text = zlib.decompressobj(-zlib.MAX_WBITS).decompress(piece.removeprefix(_GZIP)).decode()
+    to_fetch = re.findall(r'event: look\ndata: {"src":"([^"]+)"}', text)
+    return Brought(text.count("event: fragment"), frozenset(re.findall(r">(probe-\d+)<", text)), tuple(to_fetch))
 
 
 _GZIP: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"

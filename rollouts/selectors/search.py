@@ -1,0 +1,137 @@
+"""What a search means: words, each of which is in a workload's name, its namespace or its cluster's name, or is the
+beginning of the name of one of its pods or of the hash of a template that it has or had.
+
+`workloads` narrows its list with it, and lets each line say by what it was found where its own names do not show it.
+The invariant: however many workloads and pods there are, a search costs no query more, and to say what it met two; the
+pods and revisions of a workload are looked up by an index.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Final, Literal, Protocol
+
+from django.db import connection
+from django.db.models import Exists, Min, OuterRef, Q
+
+from rollouts import models
+
+# A pod is called <set>-<replica>-…: what has no number after a dash begins no pod's name.
+_POD: Final = re.compile(r"[a-z0-9][a-z0-9.-]*-[0-9][a-z0-9.-]*")
+# Of a hash so many letters: fewer would be the beginning of too many.
+_HASH: Final = re.compile(r"[a-z0-9]{4,63}")
+_AFTER_ALL: Final = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBy:
+    """What a search met, other than a name that a line shows anyhow."""
+
+    kind: Literal["pod", "template"]
+    text: str  # the name of the pod; the hash
+
+
+class Line(Protocol):
+    """A workload as far as a search is concerned."""
+
+    @property
+    def cluster(self) -> str:
+        """The name of its cluster."""
+
+    @property
+    def namespace(self) -> str:
+        """Where it is."""
+
+    @property
+    def name(self) -> str:
+        """How it is called."""
+
+    @property
+    def uid(self) -> str:
+        """Which of that name it is."""
+
+    @property
+    def generation_hash(self) -> str:
+        """Of its current template."""
+
+
+def has_word(word: str) -> Q:
+    """Return the condition under which a workload is found by a word."""
+    found = Q(name__icontains=word) | Q(namespace__icontains=word) | Q(cluster__name__icontains=word)
+    word = word.lower()
+    pods = models.Pod.objects.filter(
+        cluster=OuterRef("cluster"), namespace=OuterRef("namespace"), workload=OuterRef("name")
+    )
+    if _POD.fullmatch(word):
+        found |= Q(Exists(pods.filter(_begins("name", word))))
+    if _HASH.fullmatch(word):
+        revisions = models.Revision.objects.filter(cluster=OuterRef("cluster__name"), workload_uid=OuterRef("uid"))
+        found |= _begins("generation_hash", word)
+        found |= Q(Exists(pods.filter(_begins("template_hash", word))))
+        found |= Q(Exists(revisions.filter(_begins("generation_hash", word))))
+    return found
+
+
+def found_by(search: str, lines: Sequence[Line]) -> Mapping[str, FoundBy]:
+    """Return by uid what a search met of those lines whose own names do not show it."""
+    words = [word.lower() for word in search.split()]
+    hidden = [line for line in lines if not all(_shows(line, word) for word in words)]
+    names, hashes = list(filter(_POD.fullmatch, words)), list(filter(_HASH.fullmatch, words))
+    if not hidden or not (names or hashes):
+        return {}
+    pods, revisions = _find_pods(hidden, names, hashes), _find_revisions(hidden, hashes)
+    met = {}
+    for line in hidden:
+        pod, template = pods.get((line.cluster, line.namespace, line.name), (None, None))
+        own = line.generation_hash if any(map(line.generation_hash.startswith, hashes)) else None
+        if pod:
+            met[line.uid] = FoundBy("pod", pod)
+        elif text := own or template or revisions.get(line.uid):
+            met[line.uid] = FoundBy("template", text)
+    return met
+
+
+def _shows(line: Line, word: str) -> bool:
+    return any(word in name.lower() for name in (line.name, line.namespace, line.cluster))
+
+
+def _find_pods(
+    lines: Iterable[Line], names: Iterable[str], hashes: Iterable[str]
+) -> Mapping[tuple[str, str, str], tuple[str | None, str | None]]:
+    """Return by workload the first pod and the first hash of its pods that were met."""
+    named, templated = _begin_any("name", names), _begin_any("template_hash", hashes)
+    rows = models.Pod.objects.filter(
+        named | templated,
+        cluster__name__in={line.cluster for line in lines},
+        namespace__in={line.namespace for line in lines},
+        workload__in={line.name for line in lines},
+    )
+    grouped = rows.order_by().values_list("cluster__name", "namespace", "workload")
+    found = grouped.annotate(pod=Min("name", filter=named), template=Min("template_hash", filter=templated))
+    return {(cluster, namespace, name): (pod, template) for cluster, namespace, name, pod, template in found}
+
+
+def _find_revisions(lines: Iterable[Line], hashes: Sequence[str]) -> Mapping[str, str]:
+    """Return by uid of the workload a hash of one of its revisions that was met."""
+    if not hashes:
+        return {}
+    rows = models.Revision.objects.filter(
+        _begin_any("generation_hash", hashes),
+        cluster__in={line.cluster for line in lines},
+        workload_uid__in={line.uid for line in lines},
+    )
+    return dict(rows.order_by("number").values_list("workload_uid", "generation_hash"))
+
+
+def _begin_any(column: str, words: Iterable[str]) -> Q:
+    return reduce(or_, (_begins(column, word) for word in words), Q(pk__in=()))
+
+
+def _begins(column: str, word: str) -> Q:
+    """Return that a column begins with a word, in the way that the database finds by an index."""
+    if connection.vendor == "sqlite":
+        # Its LIKE takes upper and lower case for the same, and so no index.
+        return Q(**{f"{column}__gte": word, f"{column}__lt": f"{word}{_AFTER_ALL}"})
+    return Q(**{f"{column}__startswith": word})
