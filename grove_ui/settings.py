@@ -36,6 +36,8 @@ SESSION_COOKIE_HTTPONLY = True
 # A working day: roles that an identity provider takes back are gone with the next sign-in.
 SESSION_COOKIE_AGE = 12 * 3600
 CSRF_COOKIE_SECURE = ENVIRONMENT.https
+# A form that chooses among the pods of a large workload has a field for each of them; its bytes are bounded as well.
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 12_000
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY: dict[str, Any] = {
     "DIRECTIVES": {

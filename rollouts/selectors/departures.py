@@ -111,8 +111,8 @@ def _follow_one(one: Mapping[str, Any], clique: CliqueNode | None) -> Departure:
     )
 
 
-# What `services.pods` says of pods that it has not deleted, and that may still be there.
-_NOT_DELETED: Final = frozenset({"Refused", "NotOutdated", "NotThere", "NotSent"})
+# What `services.pods` says of pods that were there and that it has not deleted.
+_NOT_DELETED: Final = frozenset({"Refused", "NotOutdated", "NotSent"})
 
 
 def _stage(outcome: str, itself: PodNode | None, successor: PodNode | None, *, is_wanted: bool) -> Stage:
@@ -121,6 +121,4 @@ def _stage(outcome: str, itself: PodNode | None, successor: PodNode | None, *, i
         return Stage.STAYED if outcome in _NOT_DELETED and not itself.leaving else Stage.LEAVING
     if successor is not None:
         return Stage.BACK if successor.available else Stage.COMING
-    if outcome in _NOT_DELETED and not is_wanted:
-        return Stage.STAYED
     return Stage.GONE if is_wanted else Stage.OVER

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
@@ -24,8 +24,8 @@ from rollouts.engine.simulate import BY_HAND
 from rollouts.engine.workload import Workload
 from rollouts.selectors.departures import departures_detail
 from rollouts.services.pods import PodsDeleted
-from rollouts.web.fragments import answer_fragment
-from rollouts.web.shell import for_readers
+from rollouts.web.fragments import Fragment
+from rollouts.web.shell import for_fragment, for_readers
 from rollouts.web.steering.desk import VERSION, Form, Sitting, kwargs_of
 from rollouts.web.workload import Scene
 
@@ -77,16 +77,13 @@ def done(request: HttpRequest, cluster: str, namespace: str, name: str, record: 
     return render(request, "steering/pods_done.html", _describe(Place(cluster, namespace, name), record))
 
 
-@require_safe
-@for_readers
-def live(request: HttpRequest, cluster: str, namespace: str, name: str, record: int) -> HttpResponse:
-    """Answer with the pods alone."""
+@for_fragment
+def live(given: QueryDict, cluster: str, namespace: str, name: str, record: int) -> Fragment:
+    """Return the pods alone."""
     place = Place(cluster, namespace, name)
-
-    def render_live() -> str:
-        return render_to_string("steering/_departures.html", _describe(place, record))
-
-    return answer_fragment(request, ("departures", place, record), render_live)
+    return Fragment(
+        ("departures", place, record), lambda: render_to_string("steering/_departures.html", _describe(place, record))
+    )
 
 
 def _describe(place: Place, record: int) -> dict[str, Any]:

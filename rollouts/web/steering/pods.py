@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, QueryDict
 from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
 
 from rollouts.audit import Caller
-from rollouts.commands import Command
+from rollouts.commands import Command, Place
 from rollouts.engine.findings import Code, Finding
 from rollouts.engine.observed import Pod
 from rollouts.engine.shape import Shape, make_shape
@@ -36,7 +36,8 @@ from rollouts.services.pods import (
 from rollouts.services.simulation import Proposal
 from rollouts.services.sites import refuse
 from rollouts.web.cells import Pick, Picks
-from rollouts.web.fragments import answer_fragment
+from rollouts.web.fragments import Fragment
+from rollouts.web.shell import for_fragment
 from rollouts.web.steering.deletion import Deletion, delete_pods
 from rollouts.web.steering.desk import Sitting, kwargs_of
 
@@ -100,10 +101,9 @@ class Pods(Deletion):
 
     def urlpatterns(self, below: str) -> list[URLPattern]:
         """Return where the page hangs, its trial, and the picture in it."""
-        picture = self._make_view(self._live, ["GET", "HEAD"])
         return [
             *super().urlpatterns(below),
-            path(f"{below}{self.name}/picture/", picture, name=f"steer-{self.name}-picture"),
+            path(f"{below}{self.name}/picture/", for_fragment(self._find_picture), name=f"steer-{self.name}-picture"),
         ]
 
     def _say_nothing(self, scene: Sitting) -> str:
@@ -114,15 +114,17 @@ class Pods(Deletion):
         nothing = "There are no pods." if self.force else "No pod is outdated: all are of the current template."
         return ("" if self.force else find_obstacle(workload)) or nothing
 
-    def _live(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
-        """Answer with the picture alone; what is chosen of it is known to whoever looks at it."""
+    def _find_picture(self, given: QueryDict, cluster: str, namespace: str, name: str) -> Fragment:
+        """Return the picture alone; what is chosen of it is known to whoever looks at it."""
+        place = Place(cluster, namespace, name)
 
         def render_picture() -> str:
+            scene = Sitting(place, given)  # each rendering looks anew
             shape = _shape_of(scene)
             context = self._picture(scene, shape, self._candidates(scene, shape), frozenset())
-            return render_to_string("steering/_pods.html", {"place": scene.place, "force": self.force, **context})
+            return render_to_string("steering/_pods.html", {"place": place, "force": self.force, **context})
 
-        return answer_fragment(request, ("pods", self.name, scene.place, scene.by), render_picture)
+        return Fragment(("pods", self.name, place, given.get("by", "")), render_picture)
 
     def _candidates(self, scene: Sitting, shape: Shape | None) -> list[Pod]:
         workload = scene.look.workload
