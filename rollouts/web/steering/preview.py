@@ -5,13 +5,13 @@ being stuck are the simulation's own.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Final
 
-from rollouts.engine.actions import Moment
+from rollouts.engine.actions import Delete, Kind, Moment
 from rollouts.engine.roller import Reason
 from rollouts.engine.simulate import End
 from rollouts.selectors.now import WaitNote, note_waits
@@ -24,11 +24,27 @@ LINES_SHOWN: Final = 8
 
 _MOST_LINES: Final = 60
 _NAMES_SHOWN: Final = 3
+_REPLICAS_SHOWN: Final = 2
 _MINUTE: Final = 60
 _HOUR: Final = 3600
+_DELETED_POD: Final = f"{Delete.__name__} {Kind.POD}"
 _BEGINNING: Final = datetime(2000, 1, 1, tzinfo=UTC)
-_REPLACED: Final = frozenset({Reason.OUTDATED, Reason.OUTDATED_UNAVAILABLE, Reason.OUTDATED_SURGE})
-_SURGE_GONE: Final = frozenset({Reason.SURGE_DONE, Reason.SURGE_NOT_ALLOWED})
+_REPLACES: Final = "replaces"
+_CREATES: Final = "creates"
+_CREATES_PODS: Final = "creates pods"
+_ENDS_SURGE: Final = "ends the surge of"
+_SCALES_IN: Final = "scales in"
+_DEEDS: Final[Mapping[str, str]] = {
+    Reason.OUTDATED: _REPLACES,
+    Reason.OUTDATED_UNAVAILABLE: _REPLACES,
+    Reason.OUTDATED_SURGE: _REPLACES,
+    Reason.SURGE_DONE: _ENDS_SURGE,
+    Reason.SURGE_NOT_ALLOWED: _ENDS_SURGE,
+    Reason.SCALED_IN: _SCALES_IN,
+    "ReplicaCreated": _CREATES,
+    "PodsCreated": _CREATES_PODS,
+}
+"""What is done, by the reason that the timeline gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,49 +204,59 @@ def _lines(told: Simulated) -> Iterator[Line]:
     former = told.pods.counts[0]
     for at, steps in groupby(told.steps, key=lambda step: step.at):
         now = counts.get(at, former)
-        if words := _say_moment(list(steps), former, now):
+        if words := _say_moment(told.name, list(steps), former, now):
             yield Line(say_duration(at), words, now.available)
         former = now
 
 
-def _say_moment(steps: Sequence[SimulatedStep], former: PodsAt, now: PodsAt) -> str:
-    words = list(_say_moments([moment for step in steps for moment in step.moments]))
+def _say_moment(workload: str, steps: Sequence[SimulatedStep], former: PodsAt, now: PodsAt) -> str:
+    words = list(_say_moments(workload, [moment for step in steps for moment in step.moments]))
     if words and any(step.left_out for step in steps):
         words.append("and more")
+    if not words and (deleted := sum(step.writes.get(_DELETED_POD, 0) for step in steps)):
+        # Nobody gives a reason for what is deleted by hand.
+        words.append(f"{deleted} pod{'s' * (deleted != 1)} deleted")
     if not words and now.available > former.available:
         ready = now.available - former.available
         words.append(f"{ready} more pod{'s' * (ready != 1)} available")
     return "; ".join(words)
 
 
-def _say_moments(moments: Iterable[Moment]) -> Iterator[str]:
+def _say_moments(workload: str, moments: Iterable[Moment]) -> Iterator[str]:
     """Yield what is decided at a moment, by what is done and to whom."""
-    by_reason: dict[str, list[str]] = {}
+    by_deed: dict[str, list[str]] = {}
     for moment in moments:
-        by_reason.setdefault(_sort(moment.reason), []).append(moment.component)
-    created = by_reason.get("replica", [])
+        by_deed.setdefault(_DEEDS.get(moment.reason, ""), []).append(moment.component)
     # The pods of a replica that is created go without saying, and so do those that come in the place of others.
-    told = {*created, *by_reason.get("replaced", [])}
-    pods = [name for name in by_reason.get("pods", []) if not any(name.startswith(known) for known in told)]
-    for verb, names in (
-        ("replaces", by_reason.get("replaced", [])),
-        ("creates", [*created, *pods]),
-        ("takes surge away:", by_reason.get("surge", [])),
-        ("scales in", by_reason.get("scaled", [])),
-    ):
-        if names:
-            yield f"{verb} {_list_names(names)}"
+    known = (*by_deed.get(_REPLACES, ()), *by_deed.get(_CREATES, ()))
+    pods = [name for name in by_deed.pop(_CREATES_PODS, []) if not name.startswith(known)]
+    if pods:
+        by_deed.setdefault(_CREATES, []).extend(pods)
+    for deed in (_REPLACES, _CREATES, _ENDS_SURGE, _SCALES_IN):
+        if deed in by_deed:
+            yield f"{deed} {_say_names(workload, by_deed[deed])}"
 
 
-def _sort(reason: str) -> str:
-    if reason in _REPLACED:
-        return "replaced"
-    if reason in _SURGE_GONE:
-        return "surge"
-    return {"ReplicaCreated": "replica", "PodsCreated": "pods", Reason.SCALED_IN: "scaled"}.get(reason, "")
+def _say_names(workload: str, names: Iterable[str]) -> str:
+    """Say which components of which replicas of the set are meant.
+
+    >>> _say_names("chat", ["chat-0-web", "chat-0-web", "chat-0-decode-1", "chat-1"])
+    'web ×2, decode-1 of replica 0 and replica 1'
+    """
+    by_replica: dict[str, list[str]] = {}
+    for name in names:
+        index, _, component = name.removeprefix(f"{workload}-").partition("-")
+        by_replica.setdefault(index, []).append(component)
+    said = [_say_replica(index, components) for index, components in by_replica.items()]
+    more = len(said) - _REPLICAS_SHOWN
+    return " and ".join([*said[:_REPLICAS_SHOWN], *([f"of {more} replicas more"] if more > 0 else [])])
 
 
-def _list_names(names: Iterable[str]) -> str:
-    counted = [f"{name} ×{number}" if number > 1 else name for name, number in Counter(names).items()]
-    more = len(counted) - _NAMES_SHOWN
-    return ", ".join(counted[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _say_replica(index: str, components: Iterable[str]) -> str:
+    counted = Counter(components)
+    if "" in counted:
+        return f"replica {index}"
+    said = [f"{name} ×{number}" if number > 1 else name for name, number in counted.items()]
+    more = len(said) - _NAMES_SHOWN
+    shown = ", ".join(said[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return f"{shown} of replica {index}"
