@@ -6,6 +6,7 @@ the case is about. Edits are written as dotted paths, list items by their index:
 
 import copy
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,10 +25,15 @@ REMOVED: Final = object()  # as the value of an edit: the field is taken out
 
 
 def load(path: Path) -> Obj:
-    """Read the one object of a file."""
-    # By way of JSON: what a YAML alias shares is taken apart, so that an edit changes one place only.
-    parsed: Obj = json.loads(json.dumps(yaml.safe_load(path.read_text())))
+    """Return the one object of a file, for the caller to change."""
+    parsed: Obj = json.loads(_read(path))
     return parsed
+
+
+@cache
+def _read(path: Path) -> str:
+    # As JSON: what a YAML alias shares is taken apart, so that an edit changes one place only.
+    return json.dumps(yaml.safe_load(path.read_text()))
 
 
 def complete(edits: Edits | None = None) -> Obj:

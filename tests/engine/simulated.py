@@ -12,9 +12,11 @@ from typing import Any
 
 from rollouts.engine import names
 from rollouts.engine.actions import Action, Delete, Kind, Plan, Wait
+from rollouts.engine.arrange import arrange
 from rollouts.engine.hashing import compute_template_hash
 from rollouts.engine.observed import Clique, Observed, Pod
-from rollouts.engine.planner import plan
+from rollouts.engine.planner import plan_tree
+from rollouts.engine.shape import Shape, make_shape
 from rollouts.engine.simulate import PATIENCE, next_moment, passes
 from rollouts.engine.spec import parse_workload
 from rollouts.engine.workload import BudgetSpec, CliqueTemplate, GroupTemplate, Strategy, Workload
@@ -241,6 +243,7 @@ class Cluster:
     actions: list[Action] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     last: Plan | None = None
+    _shape: Shape | None = None
 
     def __post_init__(self) -> None:
         self.world = World(Observed(), self.behaviour, now=1_000_000.0)
@@ -263,7 +266,10 @@ class Cluster:
         return self.last.waits
 
     def plan(self) -> Plan:
-        self.last = plan(self.workload, self.world.observed(), self.world.now)
+        if self._shape is None or self._shape.workload is not self.workload:
+            self._shape = make_shape(self.workload)  # templates are hashed once, not for each of many plans
+        tree = arrange(self._shape, self.world.observed())
+        self.last = plan_tree(self._shape, tree, self.world.status, self.world.now)
         return self.last
 
     def step(self) -> Plan:
@@ -302,6 +308,7 @@ class Cluster:
         """Return a second cluster that is as this one is now; what was done to it starts anew."""
         other = Cluster(self.workload, self.behaviour)
         other.world = self.world.fork()
+        other._shape = self._shape
         return other
 
     def begin_from(self, observed: Observed) -> None:
@@ -363,7 +370,23 @@ class Cluster:
 
 
 def settled(workload: Workload, behaviour: Behaviour = QUICK) -> Cluster:
-    """Return the workload all running, with nothing done yet that a test would count."""
-    cluster = Cluster(workload, behaviour).settle()
-    cluster.actions.clear()
+    """Return the workload all running, with nothing done yet that a test would count.
+
+    Many tests begin with the same one: it is brought up once, and each goes on from there by itself.
+    """
+    running = _bring_up(_Start(repr((workload, behaviour)), workload, behaviour))
+    cluster = running.fork()
+    cluster.last, cluster.refused = running.last, [*running.refused]
     return cluster
+
+
+@dataclass(frozen=True)
+class _Start:
+    text: str  # says all: workloads hold manifests, so they have no hash
+    workload: Workload = field(compare=False)
+    behaviour: Behaviour = field(compare=False)
+
+
+@lru_cache(maxsize=64)
+def _bring_up(start: _Start) -> Cluster:
+    return Cluster(start.workload, start.behaviour).settle()

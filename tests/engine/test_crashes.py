@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from rollouts.engine.actions import Action, Create, Delete, Kind
+from rollouts.engine.observed import Pod, Service
 from rollouts.engine.workload import Strategy, Workload
+from rollouts.engine.world import Thing
 from tests.engine.chance import assert_all_there, assert_within_budget, counts
 from tests.engine.simulated import Cluster, clique, group, settled, workload
 
@@ -24,6 +26,9 @@ SCENES: dict[str, Workload] = {
     "ReplicaRecreate": workload(*SMALL, replicas=2, strategy=Strategy.REPLICA_RECREATE, budget=(0, 1)),
     "OnDelete": workload(*SMALL, replicas=2, strategy=Strategy.ON_DELETE),
 }
+
+
+TOLD: dict[int, tuple[Thing, str]] = {}  # objects are values: what was told of one stays true as long as it is kept
 
 
 def create(calm: Cluster) -> Cluster:
@@ -89,10 +94,20 @@ def stopped_everywhere(cluster: Cluster) -> Iterator[tuple[str, Cluster]]:
 def state_of(cluster: Cluster) -> str:
     """Return everything that the future depends on."""
     seen = cluster.world.observed()
-    versioned = [replace(one, resource_version="") for kind in (seen.cliques, seen.groups, seen.gangs) for one in kind]
-    things = sorted([*versioned, *seen.services, *seen.pods], key=lambda one: (type(one).__name__, one.name))
+    things = sorted(
+        tell(one) for kind in (seen.cliques, seen.groups, seen.gangs, seen.services, seen.pods) for one in kind
+    )
     agenda = sorted((due, event, name, uid) for due, _, event, name, uid in cluster.world._agenda)
     return repr((cluster.world.now, seen.status, things, agenda))
+
+
+def tell(thing: Thing) -> str:
+    """Return an object as text, without its version; most are the same in thousands of states."""
+    known, text = TOLD.get(id(thing), (None, ""))
+    if known is not thing:
+        text = repr(thing if isinstance(thing, Service | Pod) else replace(thing, resource_version=""))
+        TOLD[id(thing)] = thing, text
+    return text
 
 
 def carry_out_within_budget(cluster: Cluster, action: Action) -> None:

@@ -34,7 +34,7 @@ def watch(cluster: Cluster) -> Sight:
 def assert_nothing_is_missed(cluster: Cluster, sight: Sight) -> None:
     seen = cluster.world.observed()
     tree = sight.look()
-    assert tree == arrange(make_shape(cluster.workload), seen)
+    assert tree == arrange(sight.shape, seen)
     assert [*tree.replicas] == sorted(tree.replicas)
     planned = plan_tree(sight.shape, tree, cluster.world.status, cluster.world.now)
     assert planned == plan(cluster.workload, seen, cluster.world.now)
