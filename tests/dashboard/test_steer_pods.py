@@ -133,7 +133,8 @@ def test_a_form_that_is_sent_twice_deletes_once(operator: Client, outdated: Stag
     before = {pod["metadata"]["uid"] for pod in outdated.loop.pods()}
     second = operator.post(address(outdated), sent)
     assert first.headers["Location"] != second.headers["Location"]
-    assert "Not there" in text(operator.get(second.headers["Location"]))
+    assert "Evicted" in text(operator.get(first.headers["Location"]))
+    assert "Evicted" not in text(operator.get(second.headers["Location"]))
     assert {pod["metadata"]["uid"] for pod in outdated.loop.pods()} == before
 
 
