@@ -37,6 +37,7 @@ urlpatterns = [
     path("overrides/", overrides.page, name="page-overrides"),
     path("live/overrides/", overrides.live, name="live-overrides"),
     path("audit/", audit.page, name="page-audit"),
+    path("live/audit/", audit.live, name="live-audit"),
     path("tokens/", tokens.page, name="page-tokens"),
     path("tokens/<number:number>/revoke/", tokens.revoke, name="page-token-revoke"),
     path("help/", guide.page, name="page-help"),

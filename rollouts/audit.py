@@ -24,11 +24,13 @@ from enum import StrEnum
 from typing import Any, Final
 
 import orjson
-from django.db import DatabaseError
+from django.db import DatabaseError, transaction
 from django.http import HttpRequest
 
-from rollouts import access
+from rollouts import access, feed
 from rollouts.commands import Command, Place
+from rollouts.connections import redis_client
+from rollouts.feed import Change
 from rollouts.masking import mask_manifest
 from rollouts.models import ApiToken, AuditEntry, User
 from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH
@@ -162,8 +164,8 @@ def record(
     detail: str = "",
     begun: AuditEntry | None = None,
 ) -> AuditEntry:
-    """Add an entry."""
-    return AuditEntry.objects.create(
+    """Add an entry, and let pages that show the audit know of it."""
+    entry = AuditEntry.objects.create(
         actor=_fit(caller.name, 150),
         token=caller.token,
         via=caller.via,
@@ -179,6 +181,9 @@ def record(
         detail=_fit(detail, MOST_LETTERS),
         begun=begun,
     )
+    news = Change(entry.cluster, "audit", str(entry.pk))
+    transaction.on_commit(lambda: feed.publish(redis_client(), [news]))
+    return entry
 
 
 def _result_of(error: Exception) -> Result:

@@ -20,7 +20,7 @@ from redis.asyncio import Redis as AsyncRedis
 
 logger = logging.getLogger(__name__)
 
-Kind = Literal["workload", "cluster", "node", "override"]
+Kind = Literal["workload", "cluster", "node", "override", "audit"]
 
 START: Final = "0-0"
 """The id before the first entry."""
@@ -38,7 +38,7 @@ class Change:
 
     cluster: str
     kind: Kind
-    # Of a workload its key in the queue, else its name.
+    # Of a workload its key in the queue, of an entry of the audit its number, else its name.
     key: str
     # Which of its parts changed, for example pods, status, timeline; none named: all of them.
     what: tuple[str, ...] = ()

@@ -1,8 +1,10 @@
 """Celery entry points, a few lines each: the work is done by the modules they call."""
 
 import time
+from importlib import import_module
 
 from celery import shared_task
+from django.conf import settings
 
 from rollouts import dispatch, heartbeats, history, reconciler
 from rollouts.connections import redis_client
@@ -26,3 +28,4 @@ def resync() -> None:
     """Wake every workload, whatever was missed, and drop what is long over; beat calls it every few minutes."""
     dispatch.wake_everything()
     history.forget_gone(time.time())
+    import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()

@@ -96,11 +96,11 @@ class FeedView(APIView):
     def get(self, request: Request) -> StreamingHttpResponse:
         """Keep the answer open and send an event whenever something changes (server-sent events).
 
-        `change` says what to look at again: `kind` (workload, cluster, node or override), `key`, `cluster`, which parts
-        (`what`; none named: all) and whether it is `deleted`. `reset`: something may have been missed, look at
-        everything again. `stale`: nothing can be told for now; a `reset` follows. `heartbeat`: nothing has changed for
-        some seconds. Bursts are merged to four writes a second. Connect again with the last id as `Last-Event-ID`, as
-        browsers do by themselves. It ends when your token or session does.
+        `change` says what to look at again: `kind` (workload, cluster, node, override or audit), `key`, `cluster`,
+        which parts (`what`; none named: all) and whether it is `deleted`. `reset`: something may have been missed,
+        look at everything again. `stale`: nothing can be told for now; a `reset` follows. `heartbeat`: nothing has
+        changed for some seconds. Bursts are merged to four writes a second. Connect again with the last id as
+        `Last-Event-ID`, as browsers do by themselves. It ends when your token or session does.
         """
         query = Query(request)
         interest = Interest(query.texts("cluster"), query.texts("namespace"), query.texts("workload"))

@@ -119,7 +119,7 @@ class Examiner:
     def _set_waits(self, tree: Tree, steps: SetStep, inside: Mapping[int, list[Wait]]) -> list[Wait]:
         waits: list[Wait] = []
         if steps.is_rolling:
-            waits += self._budget_wait(self._workload.name, "replicas", steps.units, steps, self._workload.replicas)
+            waits += self._budget_wait(self._workload.name, "replica", steps.units, steps, self._workload.replicas)
         waits += self._turn_wait(tree, inside)
         for unit in steps.units:
             if unit.leaving:
@@ -175,7 +175,7 @@ class Examiner:
         if self._workload.strategy is Strategy.ON_DELETE:
             waits += _deletion_wait(view)
         elif step.is_rolling and view.outdated:
-            waits += self._budget_wait(view.name, "pods", step.units, step, view.wanted)
+            waits += self._budget_wait(view.name, "pod", step.units, step, view.wanted)
         if step.is_rolling and view.available < len(view.live):
             stand = stand.beside(_find_pod_surge(step))
         if view.available < len(view.live) and not step.is_held:
@@ -192,7 +192,7 @@ class Examiner:
         if step.is_rolling:
             stand = stand.beside(_find_group_surge(step))
             if any(unit.outdated for unit in step.units):
-                waits += self._budget_wait(view.name, "replicas", step.units, step, view.wanted)
+                waits += self._budget_wait(view.name, "replica", step.units, step, view.wanted)
         for part, cliques in step.parts:
             is_surge = stand.is_surge or part.index >= view.wanted
             there = _Stand(stand.base, is_surge, part.index >= view.template.min_available, stand.surge)
@@ -266,8 +266,11 @@ class Examiner:
         if not waiting:
             return []
         budget, available = step.budget, sum(unit.available for unit in live) - len(going)
+        counted, waits = (
+            (f"1 outdated {what}", "waits") if len(waiting) == 1 else (f"{len(waiting)} outdated {what}s", "wait")
+        )
         text = (
-            f"{len(waiting)} outdated {what} of {component} wait: {max(available, 0)} are available"
+            f"{counted} of {component} {waits}: {max(available, 0)} {'is' if available == 1 else 'are'} available"
             f" and maxUnavailable is {budget.max_unavailable}{_surge_words(budget)}."
         )
         keys = tuple(unit.key for unit in waiting)

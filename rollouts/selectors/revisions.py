@@ -3,7 +3,6 @@
 A pod carries the hash of its own template; here is which revision that was. Templates leave masked.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +17,7 @@ from rollouts.engine.spec import Unreadable, parse_workload
 from rollouts.masking import mask_manifest, mask_text
 from rollouts.models import Revision
 from rollouts.refusals import NotThere
+from rollouts.selectors.differences import render_diff
 from rollouts.selectors.places import find_workload
 
 # Of a diff; longer ones are cut, as nobody reads them.
@@ -58,7 +58,7 @@ class RevisionDiff:
     before: int
     after: int
     changed_cliques: tuple[str, ...]  # whose pods an update from one to the other replaces
-    text: str  # a unified diff of both templates as YAML, masked
+    text: str  # a unified diff of both templates as YAML, masked; each hunk names the cliques that it is in
     is_cut: bool  # there is more of it than is shown
 
 
@@ -98,7 +98,7 @@ def revision_diff(place: Place, before: int | None, after: int) -> RevisionDiff:
     names = {**old_hashes, **new_hashes}
     changed = [name for name in names if old_hashes.get(name) != new_hashes.get(name)]
     old, new = (_render(revision.template).splitlines() for revision in (one, other))
-    shown = list(difflib.unified_diff(old, new, f"revision {before}", f"revision {after}", lineterm=""))
+    shown = list(render_diff(old, new, (f"revision {before}", f"revision {after}")))
     return RevisionDiff(before, after, tuple(changed), "\n".join(shown[:LINES_SHOWN]), len(shown) > LINES_SHOWN)
 
 

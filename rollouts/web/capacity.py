@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from rollouts.selectors.rollouts import RolloutDetail, SamplePoint
+from rollouts.web.words import plural
 
 WIDTH: Final = 1000
 HEIGHT: Final = 140
@@ -173,17 +174,14 @@ def find_breaches(points: Sequence[SamplePoint]) -> list[SamplePoint]:
 def _summarise(points: Sequence[SamplePoint]) -> str:
     fewest, most = min(one.available for one in points), max(one.available for one in points)
     last = points[-1]
-    span = (
-        f"{fewest} pods were available all along"
-        if fewest == most
-        else f"Between {fewest} and {most} pods were available"
-    )
+    all_along = f"{plural(fewest, 'pod')} {'was' if fewest == 1 else 'were'} available all along"
+    span = all_along if fewest == most else f"Between {fewest} and {most} pods were available"
     words = [
         f"{span}; {last.desired} are desired, and the floor is {last.floor}.",
         f"{last.updated} of {last.desired} are updated now, {last.available} available.",
     ]
     if surge := max(one.surge for one in points):
-        words.append(f"There were up to {surge} surge pods.")
+        words.append(f"There {'was' if surge == 1 else 'were'} up to {plural(surge, 'surge pod')}.")
     if breaches := find_breaches(points):
         words.append(f"Availability fell below the floor, to {min(one.available for one in breaches)}.")
     return " ".join(words)

@@ -91,16 +91,18 @@ def all_of_replica(replica: ReplicaPicture, picks: Picks) -> SafeString:
     return mark_safe(link)  # noqa: S308 (what comes from outside is escaped)
 
 
-def _cells(found: Iterable[Cell], picks: Picks | None) -> str:
-    return f'<div class="cells">{"".join(map(picks.write if picks else _cell, found))}</div>'
+def _cells(found: Iterable[Cell], picks: Picks | None, by: str = "") -> str:
+    return f'<div class="cells">{"".join(picks.write(cell) if picks else _cell(cell, by) for cell in found)}</div>'
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: Cell, by: str) -> str:
+    """Write a cell that leads to its pod; `by` is how the picture is shown, and stays so."""
     label = escape(cell.label)
     if not cell.pod:
         return f'<i class="cell {cell.marks}" role="img" aria-label="{label}"></i>'
     name = escape(cell.pod)
-    return f'<a id="pod-{name}" class="cell {cell.marks}" href="?pod={name}" aria-label="{label}"></a>'
+    address = f"?by={by}&amp;pod={name}" if by else f"?pod={name}"
+    return f'<a id="pod-{name}" class="cell {cell.marks}" href="{address}" aria-label="{label}"></a>'
 
 
 def _node(node: NodePicture, picks: Picks | None) -> str:
@@ -110,7 +112,7 @@ def _node(node: NodePicture, picks: Picks | None) -> str:
     return (
         f'<section id="node-{escape(node.name)}" class="replica" aria-label="{name}" data-group><h3>{name} '
         f'<span class="muted">{node.ready} of {len(node.cells)} pods ready{outdated}</span>{link}</h3>'
-        f"{_cells(node.cells, picks)}</section>"
+        f"{_cells(node.cells, picks, by='node')}</section>"
     )
 
 

@@ -79,7 +79,7 @@ def test_surge_is_drawn_when_there_was_any() -> None:
     assert chart_of(sample(0, 10)).surge == ""
     chart = chart_of(sample(0, 10), sample(10, 11, surge=1), sample(20, 10))
     assert chart.surge
-    assert "up to 1 surge pods" in chart.summary
+    assert "There was up to 1 surge pod." in chart.summary
 
 
 def test_labels_of_lines_that_are_near_each_other_do_not_cover_each_other() -> None:

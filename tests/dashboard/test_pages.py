@@ -102,6 +102,17 @@ def test_the_audit_is_narrowed_by_the_address(viewer: Client, row: models.Cluste
     get(viewer, "/audit/?since=2020-02-31")
 
 
+def test_what_the_audit_is_narrowed_by_stays_while_one_pages_and_while_it_is_live(
+    viewer: Client, row: models.Cluster
+) -> None:
+    AuditEntry.objects.bulk_create(AuditEntry(actor="ana", command="set_images", result="Done") for _ in range(60))
+    page = get(viewer, "/audit/?actor=ana&since=2020-01-01&until=2999-01-01&page=2")
+    for address in re.findall(r'(?:rel="next"|data-live-src)[^>]*?="(?:/audit/|/live/audit/)\?([^"]+)"', page):
+        assert "actor=ana&amp;since=2020-01-01&amp;until=2999-01-01" in address
+    assert 'value="2999-01-01"' in page, "the day that was chosen, not the one after it"
+    assert get(viewer, "/live/audit/?actor=nobody-like-that").count("No command like that") == 1
+
+
 # ---- tokens
 
 

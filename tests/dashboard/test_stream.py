@@ -17,8 +17,10 @@ from django.test import Client
 from redis import Redis
 
 from rollouts import feed, models
+from rollouts.audit import Caller, Via, record
+from rollouts.commands import Command, Place
 from rollouts.feed import Change
-from rollouts.models import User
+from rollouts.models import AuditEntry, User
 from rollouts.web.stream import parse_part
 from tests.api.read import fleet
 
@@ -219,6 +221,19 @@ def test_after_something_may_have_been_missed_everything_is_looked_at_again(
         await stream.wait_for("current")
 
     watch(viewer, f"- {LIST} override", then=then)
+
+
+def test_a_command_that_is_put_on_record_is_brought_to_the_audit(
+    viewer: Client, row: models.Cluster, redis: Redis
+) -> None:
+    caller = Caller(None, "ana", None, "request-1", Via.API)
+
+    async def then(stream: Stream) -> None:
+        await stream.wait_for("current")
+        await in_thread(lambda: record(caller, Command.SCALE_WORKLOAD, Place(), AuditEntry.Result.DONE))
+        assert "<b>ana</b>" in (await stream.wait_for("fragment")).data["html"]
+
+    watch(viewer, "- /live/audit/ audit", then=then)
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,10 @@ def test_pods_are_shown_by_node_and_stay_so_while_live(viewer: Client, row: mode
     assert 'aria-label="node-0000"' in page
     assert f'data-live-src="{CHAT}parts/picture/?by=node"' in page
     assert 'aria-label="node-0000"' in get(viewer, f"{CHAT}parts/picture/?by=node")
+    [pod] = re.findall(r'href="(\?by=node&amp;pod=[^"]+)"', page)[:1]
+    opened = get(viewer, f"{CHAT}{pod.replace('&amp;', '&')}")
+    assert f'href="{CHAT}?by=node">Close' in opened, "whoever looks at a pod stays where they were"
+    assert 'aria-label="node-0000"' in opened
     assert 'aria-label="Replica 0"' in get(viewer, f"{CHAT}parts/picture/?by=odd")
 
 

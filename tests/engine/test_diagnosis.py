@@ -136,6 +136,14 @@ def test_replicas_recreated_whole_wait_for_the_budget() -> None:
     assert wait.remedies == ("RaiseMaxUnavailable",)
 
 
+def test_one_that_waits_is_not_told_as_many() -> None:
+    cluster = settled(workload(clique("a", 1), replicas=2, strategy=Strategy.REPLICA_RECREATE, budget=(1, 0))).update()
+    cluster.step()
+    cluster.step()
+    wait = only(cluster, "BudgetExhausted")
+    assert wait.text == "1 outdated replica of w waits: 1 is available and maxUnavailable is 1."
+
+
 def test_under_on_delete_outdated_pods_await_deletion_and_that_is_no_problem() -> None:
     cluster = settled(workload(clique("a", 3), strategy=Strategy.ON_DELETE)).update().settle()
     wait = only(cluster, "AwaitingDeletion")
