@@ -7,7 +7,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from rollouts.commands import Place
+from rollouts.access import find_refusal
+from rollouts.commands import Command, Place
 from rollouts.selectors.manifests import manifest_detail
 from rollouts.web.shell import for_readers
 
@@ -23,7 +24,12 @@ def page(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpR
     place = Place(cluster, namespace, name)
     found = dict(manifest_detail(place).manifest)
     status = found.pop("status", None)
-    context = {"place": place, "manifest": render_yaml(found), "status": render_yaml(status) if status else ""}
+    context = {
+        "place": place,
+        "manifest": render_yaml(found),
+        "status": render_yaml(status) if status else "",
+        "refusal": find_refusal(request.user, Command.APPLY_WORKLOAD, cluster, namespace),
+    }
     return render(request, "workload/manifest.html", context)
 
 

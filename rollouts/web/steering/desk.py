@@ -23,7 +23,7 @@ from django.urls import URLPattern, path, reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from rollouts.access import find_refusal
+from rollouts.access import Refusal, find_refusal
 from rollouts.audit import Caller, Via, caller_of
 from rollouts.commands import Command, Place
 from rollouts.engine.findings import Finding
@@ -106,6 +106,7 @@ class Form(ABC):
     trial_template: ClassVar[str] = "steering/_trial.html"  # the template of what stands beside it
     supposes: ClassVar[bool] = True  # whether it can be tried under other beliefs about the cluster
     has_manifest: ClassVar[bool] = False  # whether what it changes is a manifest
+    pause: ClassVar[str] = "300ms"  # in typing, after which the form is tried
     updates: ClassVar[str] = ""  # the template of what else a trial brings up to date: parts of the form, out of band
 
     @abstractmethod
@@ -221,7 +222,8 @@ class Form(ABC):
         is_race = isinstance(trial.refusal, RaceLost)
         by_field, others = self._sort(scene, trial.refusal)
         # Whoever lost a race has been told what they had not seen, and may send the form again.
-        version = scene.look.version if given is None or is_race else given.get(VERSION, "")
+        now = self._find_version(scene)
+        version = now if given is None or is_race else given.get(VERSION, "")
         asks = "" if given is None else self.ask(scene, given, **about)
         return {
             "place": place,
@@ -230,9 +232,9 @@ class Form(ABC):
             "send": self.send,
             "asks": asks,
             "is_agreed": given is not None and given.get(AGREED) == asks,
-            "barred": find_refusal(request.user, self.command, place.cluster, place.namespace),
+            "barred": self._find_barrier(request, place),
             "version": version,
-            "now": scene.look.version,
+            "now": now,
             "trial": trial,
             "is_race": is_race,
             "wrong": by_field,
@@ -259,10 +261,19 @@ class Form(ABC):
             "is_full": given is not None and bool(given.get(IS_FULL)),
         }
 
+    def _find_version(self, scene: Sitting) -> str:
+        """Return which version of the workload there is now."""
+        return scene.look.version
+
+    def _find_barrier(self, request: HttpRequest, place: Place) -> Refusal | None:
+        """Return why whoever looks may not send the form."""
+        return find_refusal(request.user, self.command, place.cluster, place.namespace)
+
     def _addresses(self, scene: Sitting, about: Mapping[str, Any]) -> dict[str, str]:
         kwargs = {**kwargs_of(scene.place), **about}
         names = {"desk_url": "", "trial_url": "-trial", "standing_url": "-standing"}
-        return {name: reverse(f"steer-{self.name}{end}", kwargs=kwargs) for name, end in names.items()}
+        found = {name: reverse(f"steer-{self.name}{end}", kwargs=kwargs) for name, end in names.items()}
+        return {**found, "back_url": address_of(scene.place)}
 
     def _sort(self, scene: Sitting, refusal: CommandRefused | None) -> tuple[dict[str, str], list[Finding]]:
         """Return the sentences by field of the form, and the findings that are about none of them."""

@@ -72,7 +72,7 @@ class Images(Desk):
         cliques = _list_cliques(scene, given)
         fields = [field for clique in cliques for field in clique.fields]
         return {
-            "cliques": cliques,
+            "roles": cliques,
             "fields": [field.name for field in fields],
             "shared": _shared_repositories(fields),
         }

@@ -4,6 +4,7 @@ from typing import Final
 
 from django.urls import URLPattern
 
+from rollouts.web.steering.apply import Apply, NewWorkload
 from rollouts.web.steering.deletion import deletion_urlpatterns
 from rollouts.web.steering.desk import Form
 from rollouts.web.steering.images import Images
@@ -20,6 +21,8 @@ _DESKS: Final[tuple[Form, ...]] = (
     Scale(),
     Restart(),
     RollBack(),
+    Apply(),
+    NewWorkload(),
     Pods(),
     AnyPods(),
     *REMEDY_FORMS,

@@ -1,0 +1,223 @@
+"""Apply a manifest: of a workload that is there, as it is with what may be secret hidden; and of a new one.
+
+The text is read by `rollouts.documents`, as the API reads it, and goes to `services.applying`: the cluster itself tries
+it while somebody types, and what it or the rules find is told with the line that it is about. Hidden values come back
+from what the cluster has.
+
+A new workload has no address yet: its form hangs beside the list, and the manifest says what it is called and where.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.urls import URLPattern, path, reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from rollouts.access import Reason, Refusal
+from rollouts.audit import Caller, Via, caller_of
+from rollouts.commands import Command, Place
+from rollouts.documents import MOST_BYTES, UnreadableDocument, find_line, parse_yaml
+from rollouts.engine.findings import Code, Finding
+from rollouts.refusals import CommandRefused, Contradiction, Invalid, RaceLost
+from rollouts.selectors.manifests import manifest_detail
+from rollouts.selectors.places import configured_names
+from rollouts.services.applying import workload_apply
+from rollouts.services.changing import Changed
+from rollouts.services.simulation import Proposal
+from rollouts.services.sites import refuse
+from rollouts.web.manifests import render_yaml
+from rollouts.web.shell import for_readers
+from rollouts.web.steering.desk import Desk, Draft, Sitting, Trial
+
+_TEXT: Final = "manifest"
+_FORCE: Final = "force"
+_OF_METADATA: Final = ("name", "namespace", "labels", "annotations", "finalizers")
+_NAMESPACE: Final = "default"
+# What a new workload is begun with: the least that can be accepted.
+_STARTER: Final = """\
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata:
+  name: my-workload
+spec:
+  replicas: 1
+  template:
+    cliques:
+    - name: worker
+      spec:
+        roleName: worker
+        replicas: 1
+        podSpec:
+          containers:
+          - name: main
+            image: example/main:v1
+"""
+
+
+class Apply(Desk):
+    """The form has the manifest as a text, and whether fields of others are taken over."""
+
+    name, title, send, command = "apply", "Edit the manifest", "Apply the manifest", Command.APPLY_WORKLOAD
+    pause = "800ms"  # each trial asks the cluster
+
+    def fill_in(self, scene: Sitting, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Show the manifest as the cluster has it, with what may be secret hidden."""
+        return {
+            "text": _render(manifest_detail(scene.place).manifest) if given is None else _text_of(given),
+            "is_forced": given is not None and _FORCE in given,
+            "fields": [_TEXT],
+        }
+
+    def read(self, scene: Sitting, given: QueryDict, **about: Any) -> Draft:
+        """Return the manifest that is to be applied."""
+        manifest = _read(_text_of(given))
+        return Draft(
+            partial(workload_apply, place=scene.place, manifest=manifest, force=_FORCE in given),
+            Proposal(self.command, manifest=manifest),
+        )
+
+    def field_of(self, finding: Finding) -> str:
+        """What is wrong with the text as a whole is said below it."""
+        return _TEXT if finding.field in ("", _TEXT) else ""
+
+    def say_done(self, changed: Changed) -> str:
+        """Say what was made of it."""
+        if changed.is_new:
+            return f"{changed.place.name} has been created."
+        return f"Applied: {len(changed.changes)} field{'s' * (len(changed.changes) != 1)} changed."
+
+    def carry_out(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
+        """Apply it and go to the workload; what is in the way is told with its lines."""
+        try:
+            return super().carry_out(request, scene, about)
+        except CommandRefused as refusal:
+            raise _with_lines(refusal, _text_of(request.POST)) from refusal
+
+    def _try(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> Trial:
+        """Have the cluster try it, which also tells what others hold, and then see what it would do."""
+        try:
+            draft = self.read(scene, request.POST, **about)
+            draft.carry_out(caller_of(request, Via.PAGE), expected=None, dry_run=True)
+        except CommandRefused as refusal:
+            return Trial(refusal=_with_lines(refusal, _text_of(request.POST)))
+        return super()._try(request, scene, about)
+
+
+class NewWorkload(Apply):
+    """The same for a workload that is not there yet; what there is already is not touched."""
+
+    name, title, send = "new", "New workload", "Create the workload"
+    supposes = False  # nothing runs yet that could be supposed to behave otherwise
+
+    def fill_in(self, scene: Sitting, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Show something to begin with, and the clusters to choose from."""
+        return {
+            "text": _STARTER if given is None else _text_of(given),
+            "clusters": configured_names(),
+            "namespace": _NAMESPACE if given is None else given.get("namespace", ""),
+            "fields": [_TEXT],
+        }
+
+    def read(self, scene: Sitting, given: QueryDict, **about: Any) -> Draft:
+        """Return the manifest that is to be created; it must say its name."""
+        draft = super().read(scene, given, **about)
+        if not scene.place.name:
+            raise refuse([Finding(_TEXT, Code.FIELD_MISSING, "metadata.name is missing; add it")])
+        return Draft(partial(_create, place=scene.place, manifest=draft.proposal.manifest), draft.proposal)
+
+    def urlpatterns(self, below: str) -> list[URLPattern]:
+        """Return where the page and its trial hang: there is no workload to hang them below."""
+        return [
+            path("workloads/new/", self._make_view(self._page, ["GET", "HEAD", "POST"]), name="steer-new"),
+            path("workloads/new/trial/", self._make_view(self._trial, ["POST"]), name="steer-new-trial"),
+        ]
+
+    def _make_view(self, answer: Callable[..., HttpResponse], methods: Sequence[str]) -> Callable[..., HttpResponse]:
+        @never_cache
+        @require_http_methods([*methods])
+        @for_readers
+        def view(request: HttpRequest, /) -> HttpResponse:
+            return answer(request, Sitting(_place_in(request.POST), request.GET), {})
+
+        return view
+
+    def _find_version(self, scene: Sitting) -> str:
+        return ""
+
+    def _find_barrier(self, request: HttpRequest, place: Place) -> Refusal | None:
+        """Return why somebody may create nothing at all; whether they may where they say is told once they say it."""
+        refusal = super()._find_barrier(request, place)
+        return None if refusal is None or refusal.reason is Reason.GRANT_MISSING else refusal
+
+    def _addresses(self, scene: Sitting, about: Mapping[str, Any]) -> dict[str, str]:
+        return {"desk_url": reverse("steer-new"), "trial_url": reverse("steer-new-trial"), "back_url": reverse("home")}
+
+
+def _create(caller: Caller, *, place: Place, manifest: Any, expected: str | None, dry_run: bool) -> Changed:
+    """Create a workload that is not there yet."""
+    try:
+        return workload_apply(caller, place, manifest, must_be_new=True, dry_run=dry_run)
+    except RaceLost as error:
+        # Sent twice, it is there because the first one created it.
+        tried = workload_apply(caller, place, manifest, dry_run=True)
+        if tried.changes:
+            raise Contradiction(f"{error.sentence} Open it to edit its manifest.") from error
+        return tried
+
+
+# ---- the text
+
+
+def _render(manifest: Mapping[str, Any]) -> str:
+    """Return what people write of a manifest."""
+    metadata = manifest.get("metadata") or {}
+    written = {name: metadata[name] for name in _OF_METADATA if metadata.get(name)}
+    return render_yaml({**{name: manifest[name] for name in manifest if name != "status"}, "metadata": written})
+
+
+def _text_of(given: QueryDict) -> str:
+    return given.get(_TEXT, "").replace("\r\n", "\n")
+
+
+def _read(text: str) -> Any:
+    """Read a text; raises what is wrong with it."""
+    body = text.encode(errors="replace")
+    if len(body) > MOST_BYTES:
+        sentence = f"the manifest is larger than {MOST_BYTES // 1024} KiB"
+        raise refuse([Finding(_TEXT, Code.OUT_OF_RANGE, sentence)])
+    if not text.strip():
+        raise refuse([Finding(_TEXT, Code.FIELD_MISSING, "there is no manifest here yet")])
+    try:
+        return parse_yaml(body)
+    except UnreadableDocument as error:
+        sentence = error.why if error.is_value else f"this cannot be read: {error.why}"
+        raise refuse([Finding(error.field or _TEXT, Code.WRONG_TYPE, sentence)]) from error
+
+
+def _with_lines(refusal: CommandRefused, text: str) -> CommandRefused:
+    """Return a refusal whose findings say which line of the text they are about."""
+    if not isinstance(refusal, Invalid | Contradiction):
+        return refusal
+    findings = [
+        finding if line is None else Finding(finding.field, finding.code, f"line {line}: {finding.message}")
+        for finding in refusal.findings
+        for line in [find_line(text, finding.field)]
+    ]
+    return type(refusal)(refusal.sentence, findings)
+
+
+def _place_in(given: QueryDict) -> Place:
+    """Return where a manifest wants to go, as far as it can be read."""
+    names = configured_names()
+    cluster = given.get("cluster") or (names[0] if names else "")
+    try:
+        manifest = _read(_text_of(given))
+    except CommandRefused:
+        manifest = None
+    metadata = manifest.get("metadata") if isinstance(manifest, dict) else None
+    written = metadata if isinstance(metadata, dict) else {}
+    namespace = written.get("namespace") or given.get("namespace", "").strip() or _NAMESPACE
+    return Place(cluster, str(namespace), str(written.get("name") or ""))
