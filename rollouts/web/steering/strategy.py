@@ -88,6 +88,7 @@ class EditStrategy(Desk):
             "type_part": tried.type,
             "ignored": tried.ignored,
             "rows": list(_rows(form, tried)),
+            "meanwhile": [] if given is None else list(_list_meanwhile(form, given)),
             "fields": [TYPE],
         }
 
@@ -191,6 +192,15 @@ def _take(given: QueryDict, part: Part, written: str) -> str:
     name = _field(part)
     text = given.get(name, written).strip()[:_LONGEST]
     return written if text == given.get(f"was.{name}") else text
+
+
+def _list_meanwhile(form: _Form, given: QueryDict) -> Iterator[tuple[str, str, str]]:
+    """Yield which fields others have changed since the form was opened: their names, and what they were and are."""
+    for part, now in form.written.items():
+        was = given.get(f"was.{_field(part)}")
+        if was is not None and was != now:
+            component, name = part
+            yield f"{name} of {component}" if component else name, was or "left out", now or "left out"
 
 
 def _rows(form: _Form, tried: StrategyDetail) -> Iterator[Row]:
