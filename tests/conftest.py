@@ -13,6 +13,18 @@ if TYPE_CHECKING:
     from redis import Redis
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Hash passwords quickly in this process: half a second each, as it is meant to be, is minutes for all tests.
+
+    The products that tests start as processes of their own hash as everywhere.
+    """
+    if config.pluginmanager.hasplugin("django"):
+        from django.conf import settings
+
+        settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[None]:
     """Run a real Redis server where the settings expect it."""
