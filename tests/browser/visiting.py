@@ -1,23 +1,25 @@
 """What visitors of every page do: sign in, see what the browser complains about, look for what axe finds."""
 
+from typing import Any
+
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page
 
 from rollouts.cluster import Cluster, kubeconfig
-from rollouts.cluster.resources import PODCLIQUESETS
+from rollouts.cluster.resources import NODES, PODCLIQUESETS, PODS
 from tests.browser.conftest import PASSWORD
 from tests.project.running import Product
 
 SECONDS = 30_000  # milliseconds, only reached when something is broken
 
 
-def sign_in(context: BrowserContext, address: str = "/") -> Page:
-    """Open a page as the first account."""
+def sign_in(context: BrowserContext, address: str = "/", name: str = "admin") -> Page:
+    """Open a page as the first account, or another one."""
     page = context.new_page()
     page.set_default_timeout(SECONDS)
     page.goto(address)
     if "/sign-in/" in page.url:
-        page.get_by_label("Name").fill("admin")
+        page.get_by_label("Name").fill(name)
         page.get_by_label("Password").fill(PASSWORD)
         page.get_by_role("button", name="Sign in", exact=True).click()
         page.wait_for_url(lambda url: "/sign-in/" not in url)
@@ -65,6 +67,34 @@ class Sandbox:
         }
         self._cluster.create(PODCLIQUESETS, manifest)
 
+    def add_pods(self, name: str, pods: int, budget: tuple[int, int] | None = None, **spec: object) -> None:
+        """Apply a workload of some pods that only fit on a node of its own name; with a budget, rolled by it."""
+        container = {"name": "main", "image": "example/main:v1"}
+        pod = {"containers": [container], "nodeSelector": {"kubernetes.io/hostname": name}}
+        clique: dict[str, object] = {
+            "name": "main",
+            "spec": {"roleName": "main", "replicas": pods, "minAvailable": 1, "podSpec": pod},
+        }
+        if budget is not None:
+            clique["updateStrategy"] = {"maxUnavailable": budget[0], "maxSurge": budget[1]}
+            spec = {"updateStrategy": {"type": "RollingUpdate"}, **spec}
+        self.add(name, template={"cliques": [clique]}, **spec)
+
+    def add_node(self, name: str, pods: int) -> None:
+        """Have a node that is up and has room for so many pods."""
+        room = {"cpu": "32", "memory": "128Gi", "pods": str(pods)}
+        status = {"capacity": room, "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
+        labels = {"kubernetes.io/hostname": name}
+        self._cluster.create(NODES, {"metadata": {"name": name, "labels": labels}, "status": status})
+
+    def remove_node(self, name: str) -> None:
+        """Take a node away."""
+        self._cluster.delete(NODES, name)
+
+    def delete_pod(self, name: str) -> None:
+        """Delete a pod."""
+        self._cluster.delete(PODS, name, namespace="default")
+
     def remove(self, name: str) -> None:
         """Delete a workload."""
         self._cluster.delete(PODCLIQUESETS, name, namespace="default")
@@ -74,3 +104,24 @@ class Sandbox:
         path = "/spec/template/cliques/0/spec/podSpec/containers/0/image"
         operation = {"op": "replace", "path": path, "value": image}
         self._cluster.patch_json(PODCLIQUESETS, name, [operation], namespace="default")
+
+    def put(self, name: str, path: str, value: object) -> None:
+        """Write a field of a workload, as somebody else does."""
+        operation = {"op": "add", "path": path, "value": value}
+        self._cluster.patch_json(PODCLIQUESETS, name, [operation], namespace="default")
+
+    def spec(self, name: str) -> Any:
+        """Return what a workload says."""
+        return self._cluster.get(PODCLIQUESETS, name, namespace="default")["spec"]
+
+
+def add_viewer(page: Page, name: str) -> None:
+    """Have an account that may see and nothing else, made by the first one in the admin."""
+    page.goto("/admin/rollouts/user/add/")
+    page.locator('[name="username"]').fill(name)
+    page.locator('[name="password1"]').fill(PASSWORD)
+    page.locator('[name="password2"]').fill(PASSWORD)
+    page.locator('button[name="_continue"], input[name="_continue"], [name="_save"]').first.click()
+    page.get_by_label("viewer", exact=True).check()
+    page.locator('[name="_save"]').first.click()
+    page.wait_for_url("**/admin/rollouts/user/")
