@@ -72,14 +72,14 @@ async def joined(viewer: Viewer, after_id: str = "") -> AsyncIterator[None]:
         hub.leave(viewer)
 
 
-async def batches(viewer: Viewer, guest: Guest, seconds: float) -> AsyncIterator[Batch | None]:
+async def batches(viewer: Viewer, guest: Guest, seconds: Callable[[], float]) -> AsyncIterator[Batch | None]:
     """Yield what there is to tell a viewer who has joined; None after so many seconds without anything.
 
     Ends when they are sent away, or may not see any more.
     """
     asked_at = time.monotonic()
     while not viewer.is_ended:
-        batch = await viewer.wait(seconds)
+        batch = await viewer.wait(seconds())
         if time.monotonic() - asked_at >= settings.FEED_RECHECK_SECONDS:
             if not await _ask(guest.is_welcome):
                 return

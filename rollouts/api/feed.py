@@ -123,7 +123,7 @@ async def _stream(interest: Interest, guest: Guest, after_id: str) -> AsyncItera
     viewer = Viewer(interest.covers)
     async with joined(viewer, after_id):
         yield _render_start(viewer.last_id)
-        async for batch in batches(viewer, guest, settings.FEED_HEARTBEAT_SECONDS):
+        async for batch in batches(viewer, guest, lambda: settings.FEED_HEARTBEAT_SECONDS):
             yield _render_heartbeat(viewer.last_id) if batch is None else _render(batch)
 
 

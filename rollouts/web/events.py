@@ -1,21 +1,20 @@
 """Kubernetes Events on the page of a workload, and all of them on a page of their own.
 
-They come from the cluster and not from the mirror, so they are kept out of the workload's page and of its stream, which
-must not wait for a cluster: the card is fetched by itself after the page is there (`static/live.js` is told to), and
-without scripts it leads to the page.
+They come from the cluster and not from the mirror, and a page must not wait for a cluster: the card is empty at first
+and brought when it is there, and without scripts it leads to the page.
 """
 
 from typing import Final
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_safe
 
 from rollouts.commands import Place
 from rollouts.selectors.events import event_list
-from rollouts.web.fragments import answer_fragment
-from rollouts.web.shell import for_readers
+from rollouts.web.fragments import Fragment
+from rollouts.web.shell import for_fragment, for_readers
 
 _ON_THE_CARD: Final = 8
 
@@ -29,10 +28,9 @@ def page(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpR
     return render(request, "workload/events.html", {"place": place, "events": events, "lines": events.items})
 
 
-@require_safe
-@for_readers
-def card(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
-    """Answer with the last few of them."""
+@for_fragment
+def card(_: QueryDict, cluster: str, namespace: str, name: str) -> Fragment:
+    """Return the last few of them."""
     place = Place(cluster, namespace, name)
 
     def render_card() -> str:
@@ -40,4 +38,4 @@ def card(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpR
         lines = events.items[:_ON_THE_CARD]
         return render_to_string("workload/_events.html", {"place": place, "events": events, "lines": lines})
 
-    return answer_fragment(request, ("events", place), render_card)
+    return Fragment(("events", place), render_card, asks_cluster=True)

@@ -46,6 +46,7 @@ class Fragment:
     key: Hashable  # names it, whoever asks
     render: Callable[[], str]
     headers: Mapping[str, str] = field(default_factory=dict)  # for whoever asks for it by itself
+    asks_cluster: bool = False  # rendering waits for a cluster, which may take as long as it likes
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +88,8 @@ _KEPT: Final[OrderedDict[Hashable, _Slot]] = OrderedDict()
 _SLOTS_LOCK: Final = threading.Lock()
 # Two: one that is slow does not hold up all others. More would only share the same processor.
 _RENDERERS: Final = ThreadPoolExecutor(2, thread_name_prefix="fragments")
+# Clusters that do not answer hold up nobody but each other.
+_ASKERS: Final = ThreadPoolExecutor(4, thread_name_prefix="fragments-of-clusters")
 
 
 def answer_fragment(request: HttpRequest, key: Hashable, render: Callable[[], str]) -> HttpResponse:
@@ -114,7 +117,7 @@ async def newest(fragment: Fragment, since: float) -> Rendering:
     slot = _slot(fragment.key)
     while slot.newest is None or slot.newest.began < since:
         if slot.flight is None or slot.flight.done() or slot.flight.get_loop() is not asyncio.get_running_loop():
-            slot.flight = asyncio.create_task(_fly(slot, fragment.render))
+            slot.flight = asyncio.create_task(_fly(slot, fragment))
         await asyncio.shield(slot.flight)  # whoever leaves does not take it from the others
     return slot.newest
 
@@ -143,10 +146,11 @@ def _fresh(slot: _Slot, render: Callable[[], str], asked: float) -> Rendering:
         return slot.newest
 
 
-async def _fly(slot: _Slot, render: Callable[[], str]) -> None:
+async def _fly(slot: _Slot, fragment: Fragment) -> None:
     """Render for all who wait."""
     await asyncio.sleep(slot.seconds_to_rest())
-    await asyncio.get_running_loop().run_in_executor(_RENDERERS, _render_into, slot, render)
+    threads = _ASKERS if fragment.asks_cluster else _RENDERERS
+    await asyncio.get_running_loop().run_in_executor(threads, _render_into, slot, fragment.render)
 
 
 def _render_into(slot: _Slot, render: Callable[[], str]) -> None:

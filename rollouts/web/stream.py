@@ -12,6 +12,8 @@ Before it: `watching`, which says what changed and asks again and again whether 
 renders each part once for everybody. So a change costs a rendering, and a write for each viewer: an event is put
 together and compressed once, as a piece that fits into anybody's stream (docs/adr/0019).
 
+A part that takes long, as one that asks a cluster may, is brought when it is there and holds up no other.
+
 The invariant: a page that has heard `current` has every part as it was then or later, and is brought all changes since.
 Whoever connects again is brought what is not as they have it, whatever they were sent before.
 """
@@ -40,6 +42,8 @@ from rollouts.web.fragments import Fragment, Rendering, newest
 from rollouts.web.shell import for_readers
 
 _MOST_SHOWN: Final = 32
+# So long the parts that are ready wait for those that are not.
+_SECONDS_TOGETHER: Final = 1.0
 # The header of a gzip stream: deflate, no name, no time.
 _GZIP: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _EVERY: Final = "every"
@@ -120,6 +124,12 @@ class Part:
     etag: str  # of the rendering that the page has
     fragment: Fragment | None  # None: nothing that could be brought
     looked_at: float = 0.0  # by the monotonic clock
+    owed: float | None = None  # a rendering from this moment on was not ready in time
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the page is not current without it; what a cluster must be asked for, nobody here knows."""
+        return self.owed is not None and not (self.fragment and self.fragment.asks_cluster)
 
     def depends_on(self, change: Change) -> bool:
         """Whether it may look different after a change."""
@@ -131,7 +141,7 @@ class Part:
             return now
         if self.every and now >= self.looked_at + self.every:
             return now - self.every / 2  # one for all whose turn comes within that time
-        return None
+        return self.owed
 
     async def look(self, since: float) -> Event | None:
         """Return how it looks; None: as it did."""
@@ -189,28 +199,56 @@ def _find_fragment(src: str) -> Fragment | None:
 async def _write(parts: Sequence[Part], guest: Guest, *, is_packed: bool) -> AsyncIterator[bytes]:
     """Write events until the page is left, or whoever looks at it may not see any more."""
     viewer = Viewer(lambda change: any(part.depends_on(change) for part in parts))
-    seconds = min([settings.FEED_HEARTBEAT_SECONDS, *(part.every for part in parts if part.every)])
+    rounds = _Rounds(parts)
     async with joined(viewer):
-        yield _join([_START], is_packed)
-        now = time.monotonic()
-        yield _join([*await _look_at([(part, now) for part in parts]), _CURRENT], is_packed)
-        async for batch in batches(viewer, guest, seconds):
-            if events := await _tell(parts, batch):
+        yield _join([_START, *await rounds.tell(_EVERYTHING)], is_packed)
+        async for batch in batches(viewer, guest, rounds.seconds_to_next):
+            if events := await rounds.tell(batch):
                 yield _join(events, is_packed)
 
 
-async def _tell(parts: Sequence[Part], batch: Batch | None) -> list[Event]:
-    now = time.monotonic()
-    news = await _look_at([(part, since) for part in parts if (since := part.due_since(batch, now)) is not None])
-    if batch is None:
-        return [*news, _HEARTBEAT]
-    if batch.is_stale and not batch.is_reset:
-        return [*news, _STALE]
-    return [*news, _CURRENT] if batch.is_reset else news
+_EVERYTHING: Final = Batch((), is_reset=True, is_stale=False, last_id="")
+
+
+@dataclass(slots=True)
+class _Rounds:
+    """Looks at the parts of a page again and again, and says what there is to tell of them."""
+
+    parts: Sequence[Part]
+    is_awaited: bool = False  # the page is to be told that it is current, once it is
+
+    def seconds_to_next(self) -> float:
+        """How long to wait for news."""
+        usual = min([settings.FEED_HEARTBEAT_SECONDS, *(part.every for part in self.parts if part.every)])
+        return min(usual, _SECONDS_TOGETHER) if any(part.owed is not None for part in self.parts) else usual
+
+    async def tell(self, batch: Batch | None) -> list[Event]:
+        """Return what to send after news, or after silence."""
+        now = time.monotonic()
+        due = [(part, since) for part in self.parts if (since := part.due_since(batch, now)) is not None]
+        events = await _look_at(due)
+        if batch and (batch.is_reset or batch.is_stale):
+            self.is_awaited = batch.is_reset
+            if not batch.is_reset:
+                return [*events, _STALE]
+        if self.is_awaited and not any(part.is_late for part in self.parts):
+            self.is_awaited = False
+            return [*events, _CURRENT]
+        return [*events, _HEARTBEAT] if batch is None else events
 
 
 async def _look_at(due: Iterable[tuple[Part, float]]) -> list[Event]:
-    return [event for event in await asyncio.gather(*(part.look(since) for part, since in due)) if event]
+    """Look at parts together; those that take too long are owed."""
+    looks = {asyncio.create_task(part.look(since)): (part, since) for part, since in due}
+    if not looks:
+        return []
+    try:
+        await asyncio.wait(looks, timeout=_SECONDS_TOGETHER)
+    finally:
+        for look, (part, since) in looks.items():
+            part.owed = None if look.done() else since
+            look.cancel()  # what is rendered goes on, for the next round
+    return [event for look in looks if look.done() and not look.cancelled() and (event := look.result())]
 
 
 def _join(events: Iterable[Event], is_packed: bool) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from rollouts.audit import Caller, Via, record
 from rollouts.commands import Command, Place
 from rollouts.feed import Change
 from rollouts.models import AuditEntry, User
+from rollouts.selectors.events import EventList
 from rollouts.web.stream import parse_part
 from tests.api.read import fleet
 
@@ -221,6 +223,31 @@ def test_after_something_may_have_been_missed_everything_is_looked_at_again(
         await stream.wait_for("current")
 
     watch(viewer, f"- {LIST} override", then=then)
+
+
+def test_a_part_that_takes_long_holds_up_no_other_and_comes_when_it_is_there(
+    viewer: Client, row: models.Cluster, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.store_fleet(row, 1)
+    is_answering = threading.Event()
+
+    def wait_for_the_cluster(place: Place) -> EventList:
+        assert is_answering.wait(SECONDS)
+        return EventList((), 0, is_partial=False, problem="Here at last.")
+
+    monkeypatch.setattr("rollouts.web.events.event_list", wait_for_the_cluster)
+    slow = "/workloads/sandbox/team-0/w-0000/events/card/"
+
+    async def then(stream: Stream) -> None:
+        await stream.wait_for("current")
+        assert [event.data.get("src") for event in stream.events] == [LIST, None]
+        await in_thread(lambda: fleet.store_fleet(row, 2))
+        feed.publish(redis, [Change("sandbox", "workload", CHAT)])
+        assert "w-0001" in (await stream.wait_for("fragment", src=LIST)).data["html"]
+        is_answering.set()
+        assert "Here at last." in (await stream.wait_for("fragment", src=slow)).data["html"]
+
+    watch(viewer, f"- {LIST} workload", f"- {slow} every:20", then=then)
 
 
 def test_a_command_that_is_put_on_record_is_brought_to_the_audit(
