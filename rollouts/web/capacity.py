@@ -73,13 +73,14 @@ def draw_samples(
     start = samples[0].at
     seconds = max(1.0, (max(end, samples[-1].at) - start).total_seconds())
     points = _thin_out(samples, start, seconds)
-    top = max(max(point.desired, point.available, point.updated, point.floor) for point in points) * 1.08 or 1.0
+    top = max(max(point.desired, point.available, point.floor) for point in points) * 1.08 or 1.0
     field = _Field(start, seconds, top)
     last = points[-1]
     return Chart(
         available=field.area([(point.at, point.available) for point in points]),
         edge=field.line([(point.at, point.available) for point in points]),
-        updated=field.area([(point.at, point.updated) for point in points]),
+        # Only what serves is drawn: a pod of the new template that is not Ready yet is no capacity.
+        updated=field.area([(point.at, min(point.updated, point.available)) for point in points]),
         surge=field.line([(point.at, point.surge) for point in points]) if any(one.surge for one in points) else "",
         desired=field.line([(point.at, point.desired) for point in points]),
         floor=field.line([(point.at, point.floor) for point in points]),

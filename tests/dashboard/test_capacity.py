@@ -92,3 +92,8 @@ def test_labels_of_lines_that_are_near_each_other_do_not_cover_each_other() -> N
 def test_there_are_a_few_round_moments_below() -> None:
     assert [tick.text for tick in chart_of(sample(0, 10), seconds=400).ticks] == ["0", "2 min", "4 min", "6 min"]
     assert [tick.text for tick in chart_of(sample(0, 10), seconds=45).ticks] == ["0", "10 s", "20 s", "30 s", "40 s"]
+
+
+def test_new_pods_are_drawn_as_updated_once_they_serve() -> None:
+    chart = chart_of(sample(0, 0, updated=10), sample(50, 4, updated=10))
+    assert chart.updated == f"M0 {HEIGHT}H500V{HEIGHT * (1 - 4 / 10.8):.1f}H{WIDTH}V{HEIGHT}H0Z"

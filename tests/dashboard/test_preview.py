@@ -64,6 +64,7 @@ def test_pods_that_come_and_pods_that_go_are_not_called_replaced() -> None:
     fewer = make_preview(told_of(cluster, replace(cluster.workload, replicas=1)))
     assert facts(fewer)["pods fewer"] == "5"
     assert "pods replaced" not in facts(fewer)
+    assert "pods of surge at most" not in facts(fewer)
     assert "scales in replica 1" in [line.words for line in fewer.lines]
 
 

@@ -127,10 +127,15 @@ def _facts(told: Simulated) -> Iterator[Fact]:
     was_rounds, was_lowest = (None, None) if former is None else (former.rounds, former.lowest)
     yield Fact(f"{told.rounds:,}", f"step{'s' * (told.rounds != 1)}{_was(told.rounds, was_rounds)}")
     yield Fact(f"{pods.lowest:,} of {pods.desired:,}", f"lowest capacity{_was(pods.lowest, was_lowest)}")
-    if pods.most > pods.desired:
+    if _is_rolling(told) and pods.most > pods.desired:
         yield Fact(f"+{pods.most - pods.desired:,}", "pods of surge at most")
     if told.end is End.DONE:
         yield Fact(f"≈ {say_duration(told.seconds)}", f"{_say_pace(told)}{_say_former_duration(told.seconds, former)}")
+
+
+def _is_rolling(told: Simulated) -> bool:
+    """Whether pods beyond what is desired are surge; else they are those that are scaled in."""
+    return told.starts_update or told.former is not None
 
 
 def _say_pods(told: Simulated) -> Iterator[Fact]:
@@ -182,7 +187,7 @@ def _draw(told: Simulated) -> Chart:
             desired=pods.desired,
             available=one.available,
             updated=one.updated,
-            surge=max(0, one.live - pods.desired),
+            surge=max(0, one.live - pods.desired) if _is_rolling(told) else 0,
             floor=pods.floor,
         )
         for one in pods.counts
