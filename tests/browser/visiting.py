@@ -27,6 +27,14 @@ def sign_in(context: BrowserContext, address: str = "/", name: str = "admin") ->
     return page
 
 
+def open_settled(page: Page, name: str) -> None:
+    """Open the page of a workload of the namespace default once all of it is there."""
+    page.goto(f"/?search={name}")
+    row = page.locator("#workload-rows > tr").filter(has=page.get_by_role("link", name=name, exact=True))
+    row.filter(has_text="Settled").wait_for()
+    page.goto(f"/workloads/sandbox/default/{name}/")
+
+
 def note_complaints(page: Page) -> list[str]:
     """Return a list that fills with what the browser complains about from now on."""
     complaints: list[str] = []
