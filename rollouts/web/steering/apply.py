@@ -61,6 +61,7 @@ class Apply(Desk):
     """The form has the manifest as a text, and whether fields of others are taken over."""
 
     name, title, send, command = "apply", "Edit the manifest", "Apply the manifest", Command.APPLY_WORKLOAD
+    idle = "Change the manifest to see what it would do."
     pause = "800ms"  # each trial asks the cluster
 
     def fill_in(self, scene: Sitting, given: QueryDict | None, **about: Any) -> dict[str, Any]:

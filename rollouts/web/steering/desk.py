@@ -106,6 +106,7 @@ class Form(ABC):
     trial_template: ClassVar[str] = "steering/_trial.html"  # the template of what stands beside it
     supposes: ClassVar[bool] = True  # whether it can be tried under other beliefs about the cluster
     has_manifest: ClassVar[bool] = False  # whether what it changes is a manifest
+    idle: ClassVar[str] = ""  # what is said while nothing is changed; empty: what is simulated then
     pause: ClassVar[str] = "300ms"  # in typing, after which the form is tried
     updates: ClassVar[str] = ""  # the template of what else a trial brings up to date: parts of the form, out of band
 

@@ -66,6 +66,7 @@ class Images(Desk):
 
     name, title, send, command = "images", "Change images", "Change the images", Command.SET_IMAGES
     updates = "steering/_replaced.html"
+    idle = "Change an image to see what it would do."
 
     def fill_in(self, scene: Scene, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show the cliques with the images of their containers."""

@@ -21,6 +21,7 @@ class RollBack(Desk):
 
     name, title, command = "roll-back", "Roll back", Command.ROLL_BACK_WORKLOAD
     more = "<number:number>/"
+    idle = "Nothing: pods are made as they were under that revision already."
 
     def fill_in(self, scene: Scene, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show how the revision differs from the one in force."""

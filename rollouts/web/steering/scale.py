@@ -21,6 +21,7 @@ from rollouts.engine.findings import Code, Finding
 from rollouts.engine.levels import LevelKind
 from rollouts.engine.schema import MOST_INT32
 from rollouts.engine.spec import Unreadable, parse_workload
+from rollouts.engine.workload import Workload
 from rollouts.headcount import count_desired
 from rollouts.refusals import CommandRefused
 from rollouts.selectors.strategies import StrategyLevel
@@ -39,7 +40,7 @@ _LIVE: Final = "live_"
 _LIVE_FIELDS: Final = ("component", "replica", "replicas")
 _OF_COMPONENT: Final = re.compile(r"spec\.template\.(cliques|podCliqueScalingGroups)\[(\d+)\]")
 _TWO_COMMANDS: Final = "the template and one live component are two commands; send one after the other"
-_KINDS: Final = {LevelKind.SET: "replicas of the set", LevelKind.GROUP: "scaling group", LevelKind.CLIQUE: "clique"}
+_UNITS: Final = {LevelKind.SET: "replicas", LevelKind.GROUP: "groups in each", LevelKind.CLIQUE: "pods in each"}
 _MANY: Final = 10  # pods that come at once
 
 
@@ -48,7 +49,8 @@ class NumberField:
     """A number of the template."""
 
     component: str  # empty: the set
-    kind: str  # in words
+    kind: str  # what it is, in words
+    unit: str  # what is counted
     name: str  # of the field
     now: int
     was: str  # what the field showed at first
@@ -69,6 +71,7 @@ class Scale(Desk):
     """The form has a number for each level, and one for a live component."""
 
     name, title, send, command = "scale", "Scale", "Scale", Command.SCALE_WORKLOAD
+    idle = "Change a number to see what it would do."
 
     def fill_in(self, scene: Scene, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show every level with what runs of it."""
@@ -139,7 +142,8 @@ def _number_field(scene: Scene, level: StrategyLevel, given: QueryDict | None) -
         was = value = now  # nobody has touched it: it shows what is there now
     return NumberField(
         component=level.component,
-        kind=_KINDS[level.kind],
+        kind=_say_kind(scene.look.workload, level),
+        unit=_UNITS[level.kind],
         name=name,
         now=level.replicas,
         was=was,
@@ -147,6 +151,14 @@ def _number_field(scene: Scene, level: StrategyLevel, given: QueryDict | None) -
         runs=_say_running(scene.tree, level),
         others=tuple(_list_scaled(scene.tree, level)),
     )
+
+
+def _say_kind(workload: Workload | None, level: StrategyLevel) -> str:
+    if level.kind is not LevelKind.GROUP or workload is None:
+        return "the set" if level.kind is LevelKind.SET else "clique"
+    members = next(group.clique_names for group in workload.groups if group.name == level.component)
+    pods = sum(clique.replicas for clique in workload.cliques if clique.name in members)
+    return f"scaling group of {pods} pod{'s' * (pods != 1)}"
 
 
 def _say_running(tree: WorkloadTree, level: StrategyLevel) -> str:
