@@ -5,7 +5,7 @@ from typing import Any
 
 from rollouts.commands import Place
 from rollouts.engine.observed import Observed
-from rollouts.engine.simulate import simulate
+from rollouts.engine.simulate import End, simulate
 from rollouts.engine.workload import Strategy, Workload
 from rollouts.engine.world import Behaviour
 from rollouts.services.changing import Change
@@ -103,6 +103,16 @@ def test_a_long_rollout_is_folded_after_a_few_lines() -> None:
     preview = make_preview(told_of(cluster, with_image(cluster.workload, "app:v2")))
     assert (len(preview.lines), bool(preview.more)) == (8, True)
     assert preview.untold > 0
+
+
+def test_what_was_not_followed_to_its_end_is_not_compared() -> None:
+    cluster = grouped()
+    changed = with_image(cluster.workload, "app:v2")
+    told = replace(told_of(cluster, changed), former=tell_former(run(cluster, cluster.workload)))
+    assert "steps, was 0" in facts(make_preview(told))
+    unfinished = make_preview(replace(told, end=End.UNFINISHED))
+    assert "steps so far" in facts(unfinished)
+    assert "The workload is large" in unfinished.sentence
 
 
 # ---- the diff

@@ -28,6 +28,9 @@ def say_level(level: StrategyLevel, strategy: str | int | None) -> str:
         return "OnDelete does not look at this: nothing goes until somebody deletes it."
     if level.resolved_max_unavailable is None or level.resolved_max_surge is None:
         return f"{strategy} does not look at this: it is replaced whole, with its replica of the set."
+    if level.kind is LevelKind.SET and not level.is_used:
+        # Whether a replica serves while its components are replaced is up to their budgets.
+        return f"{strategy} does not look at this: one replica of the set is updated at a time."
     words = say_numbers(level.kind, level.replicas, level.resolved_max_unavailable, level.resolved_max_surge)
     if not level.is_used:
         return f"{strategy} does not look at this: {words}."

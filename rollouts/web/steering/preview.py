@@ -123,14 +123,21 @@ def _say_end(told: Simulated, *, moves: bool) -> str:
 
 def _facts(told: Simulated) -> Iterator[Fact]:
     yield from _say_pods(told)
-    former, pods = told.former, told.pods
+    pods, former = told.pods, _comparable(told)
     was_rounds, was_lowest = (None, None) if former is None else (former.rounds, former.lowest)
-    yield Fact(f"{told.rounds:,}", f"step{'s' * (told.rounds != 1)}{_was(told.rounds, was_rounds)}")
-    yield Fact(f"{pods.lowest:,} of {pods.desired:,}", f"lowest capacity{_was(pods.lowest, was_lowest)}")
+    so_far = " so far" if told.end is End.UNFINISHED else ""
+    yield Fact(f"{told.rounds:,}", f"step{'s' * (told.rounds != 1)}{so_far}{_was(told.rounds, was_rounds)}")
+    yield Fact(f"{pods.lowest:,} of {pods.desired:,}", f"lowest capacity{so_far}{_was(pods.lowest, was_lowest)}")
     if _is_rolling(told) and pods.most > pods.desired:
         yield Fact(f"+{pods.most - pods.desired:,}", "pods of surge at most")
     if told.end is End.DONE:
         yield Fact(f"≈ {say_duration(told.seconds)}", f"{_say_pace(told)}{_say_former_duration(told.seconds, former)}")
+
+
+def _comparable(told: Simulated) -> Former | None:
+    """Return how it goes without the change; what was not followed to its end says nothing of the whole."""
+    former = told.former
+    return None if former is None or End.UNFINISHED in (told.end, former.end) else former
 
 
 def _is_rolling(told: Simulated) -> bool:
