@@ -125,6 +125,9 @@ class Part:
     fragment: Fragment | None  # None: nothing that could be brought
     looked_at: float = 0.0  # by the monotonic clock
     owed: float | None = None  # a rendering from this moment on was not ready in time
+    # And one from this moment on is wanted after it. Not instead of it: else a part that is slow and changes again and
+    # again would never be brought.
+    wanted: float | None = None
 
     @property
     def is_late(self) -> bool:
@@ -135,13 +138,24 @@ class Part:
         """Whether it may look different after a change."""
         return any(word.covers(change) for word in self.words)
 
-    def due_since(self, batch: Batch | None, now: float) -> float | None:
-        """Return from when on a rendering would do; None: it need not be looked at."""
+    def choose_since(self, batch: Batch | None, now: float) -> float | None:
+        """Return from when on a rendering is to be brought; None: it need not be looked at."""
+        since = self._due_since(batch, now)
+        if self.owed is None:
+            return since
+        self.wanted = self.wanted if since is None else since
+        return self.owed
+
+    def settle(self, since: float, *, is_done: bool) -> None:
+        """Note whether what was to be brought is there."""
+        self.owed, self.wanted = (self.wanted, None) if is_done else (since, self.wanted)
+
+    def _due_since(self, batch: Batch | None, now: float) -> float | None:
         if batch and (batch.is_reset or any(self.depends_on(change) for change in batch.changes)):
             return now
         if self.every and now >= self.looked_at + self.every:
             return now - self.every / 2  # one for all whose turn comes within that time
-        return self.owed
+        return None
 
     async def look(self, since: float) -> Event | None:
         """Return how it looks; None: as it did."""
@@ -225,7 +239,7 @@ class _Rounds:
     async def tell(self, batch: Batch | None) -> list[Event]:
         """Return what to send after news, or after silence."""
         now = time.monotonic()
-        due = [(part, since) for part in self.parts if (since := part.due_since(batch, now)) is not None]
+        due = [(part, since) for part in self.parts if (since := part.choose_since(batch, now)) is not None]
         events = await _look_at(due)
         if batch and (batch.is_reset or batch.is_stale):
             self.is_awaited = batch.is_reset
@@ -246,7 +260,7 @@ async def _look_at(due: Iterable[tuple[Part, float]]) -> list[Event]:
         await asyncio.wait(looks, timeout=_SECONDS_TOGETHER)
     finally:
         for look, (part, since) in looks.items():
-            part.owed = None if look.done() else since
+            part.settle(since, is_done=look.done())
             look.cancel()  # what is rendered goes on, for the next round
     return [event for look in looks if look.done() and not look.cancelled() and (event := look.result())]
 

@@ -3,9 +3,11 @@
 import asyncio
 import json
 import threading
+import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 from urllib.parse import urlencode
 
@@ -248,6 +250,32 @@ def test_a_part_that_takes_long_holds_up_no_other_and_comes_when_it_is_there(
         assert "Here at last." in (await stream.wait_for("fragment", src=slow)).data["html"]
 
     watch(viewer, f"- {LIST} workload", f"- {slow} every:20", then=then)
+
+
+def test_a_part_that_is_slow_and_changes_all_the_time_is_brought_nevertheless(
+    viewer: Client, row: models.Cluster, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = count(1)
+
+    def render_slowly(place: Place) -> EventList:
+        time.sleep(1.5)  # longer than parts wait for each other
+        return EventList((), 0, is_partial=False, problem=f"Look {next(numbers)}.")
+
+    monkeypatch.setattr("rollouts.web.events.event_list", render_slowly)
+    slow = "/workloads/sandbox/team-0/w-0000/events/card/"
+
+    async def change_all_the_time() -> None:
+        while True:
+            await asyncio.to_thread(feed.publish, redis, [Change("sandbox", "workload", CHAT)])
+            await asyncio.sleep(0.1)
+
+    async def then(stream: Stream) -> None:
+        changes = asyncio.create_task(change_all_the_time())
+        for number in (1, 2, 3):
+            assert f"Look {number}." in (await stream.wait_for("fragment", src=slow)).data["html"]
+        changes.cancel()
+
+    watch(viewer, f"- {slow} workload", then=then)
 
 
 def test_a_command_that_is_put_on_record_is_brought_to_the_audit(
