@@ -81,9 +81,10 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a form cannot be sent by anybody now; shown in place of why somebody may not."""
+    """Why there is nothing to send, whoever asks; shown in place of why somebody may not."""
 
     sentence: str
+    is_over: bool = True  # all is well, so it is said calmly
 
 
 class Sitting(Scene):
