@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from tests.browser.visiting import Sandbox, note_complaints, sign_in
 from tests.project.running import Product
@@ -87,6 +87,22 @@ def test_typing_narrows_the_list_and_the_address_says_so(page: Page) -> None:
     assert names(page) == ["training-workload"]
     page.get_by_label("Find a workload").fill("nothing like it")
     expect(page.get_by_role("heading", name="No workload like that")).to_be_visible()
+
+
+def test_an_answer_for_what_was_shown_before_does_not_replace_what_was_searched_for_since(page: Page) -> None:
+    held: list[Route] = []
+    # The server does not know such a part and has it fetched; its answer is held until the reader has moved on.
+    page.route("**/live/elsewhere/", lambda route: held.append(route))  # noqa: PLW0108 (Playwright marks it)
+    with page.expect_request("**/live/elsewhere/"):
+        page.evaluate("document.getElementById('workloads').dataset.liveSrc = '/live/elsewhere/'")
+    page.get_by_label("Find a workload").fill("training")
+    expect(page.locator("#workload-rows > tr")).to_have_count(1)
+    part = '<section id="workloads" data-live="workload" data-live-src="/live/elsewhere/">Too late</section>'
+    with page.expect_response("**/live/elsewhere/"):
+        held[0].fulfill(body=part)
+    page.evaluate("new Promise((done) => setTimeout(done))")  # whatever was to be done with it is done
+    expect(page.locator("#workload-rows > tr")).to_have_count(1)
+    assert names(page) == ["training-workload"]
 
 
 def test_chips_filter_and_are_left_again_by_the_same_chip(page: Page) -> None:

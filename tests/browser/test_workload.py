@@ -133,6 +133,16 @@ def test_focus_stays_in_the_picture_when_its_pod_is_replaced(context: BrowserCon
     page.close()
 
 
+def test_what_the_cluster_tells_of_its_pods_comes_by_itself(context: BrowserContext, sandbox: Sandbox) -> None:
+    page = open_page(context)
+    expect(page.locator("#events li").first).to_contain_text(re.compile("Pod rolling-0-|PodCliqueSet rolling"))
+    page.locator("#events").get_by_role("link", name=re.compile("^All")).click()
+    expect(page.get_by_role("heading", name="Events", exact=True)).to_be_visible()
+    expect(page.get_by_text("Scheduled").first).to_be_visible()
+    assert find_barriers(page) == []
+    page.close()
+
+
 def test_a_pointer_shows_a_pod_and_a_click_pins_it(context: BrowserContext, sandbox: Sandbox) -> None:
     page = open_page(context)
     page.locator("#picture a.cell").nth(3).hover()
