@@ -22,7 +22,7 @@ from tests.control.test_passes import change_image
 from tests.deploy.manifests import REMOVED
 from tests.engine.manifests import small
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis")]
 
 PODS_WANTED: Final = 3
 ROUNDS: Final = 400
@@ -134,6 +134,7 @@ def is_number(place: int) -> Callable[[int, str], bool]:
     return lambda number, _call: number == place
 
 
+@pytest.mark.database
 @pytest.mark.parametrize("way", [*Way], ids=lambda way: way.name)
 def test_every_write_interrupted_once(cluster: Cluster, namespace: str, way: Way) -> None:
     case = begin(cluster, f"{namespace}-x", way, is_first_time())
