@@ -13,7 +13,7 @@ function mark() {
   }
 }
 
-/* One that is replaced by the next ends after that has begun: they are counted. */
+/* The next one may begin before the last one is told to have ended: they are counted. */
 let underWay = 0;
 
 function count(change) {

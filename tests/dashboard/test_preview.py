@@ -95,7 +95,7 @@ def test_a_stuck_rollout_says_why_and_how_it_was_without_the_change() -> None:
     # How long nothing happens is no duration.
     assert not any(figure.startswith("≈") for figure in facts(preview).values())
     compared = replace(told, former=tell_former(run(cluster, changed)))
-    assert make_preview(compared).sentence == "It gets stuck; as it is now, it does not."
+    assert make_preview(compared).sentence == "It gets stuck; with the strategy as it is now, it does not."
 
 
 def test_a_long_rollout_is_folded_after_a_few_lines() -> None:

@@ -112,7 +112,7 @@ def test_a_cluster_that_is_full_stops_surge(admin: Client, chat: models.Cluster)
     surge = {"components.web.maxUnavailable": "0", "components.web.maxSurge": "1"}
     assert "stuck" not in say(trial(admin, **surge))
     words = say(trial(admin, **surge, full="1"))
-    assert "It gets stuck; as it is now, it does not." in words
+    assert "It gets stuck; with the strategy as it is now, it does not." in words
     assert "What would help: Look at the nodes" in words
 
 

@@ -22,6 +22,8 @@ from rollouts.web.capacity import Chart, draw_samples, find_breaches
 LINES_SHOWN: Final = 8
 """Of what happens when; the others are behind a fold."""
 
+WAITS_SHOWN: Final = 2
+
 _MOST_LINES: Final = 60
 _NAMES_SHOWN: Final = 3
 _REPLICAS_SHOWN: Final = 2
@@ -77,7 +79,8 @@ class Preview:
     lines: tuple[Line, ...]
     more: tuple[Line, ...]  # behind a fold
     untold: int  # moments that are in neither
-    waits: tuple[WaitNote, ...]  # why it gets stuck, or what it waits for in the end
+    waits: tuple[WaitNote, ...]  # why it gets stuck, or what it waits for in the end; the most pressing
+    more_waits: tuple[WaitNote, ...]  # behind a fold
 
 
 def make_preview(told: Simulated) -> Preview:
@@ -85,7 +88,7 @@ def make_preview(told: Simulated) -> Preview:
     moves = bool(told.pods_created or told.pods_deleted)
     lines = list(_lines(told)) if moves else []
     kept = lines[:_MOST_LINES]
-    waits = note_waits(told.waits)
+    waits = note_waits(told.waits) if told.end is not End.DONE or not moves else ()
     return Preview(
         title="What the next rollout would do" if told.is_rehearsal else "What this would do",
         sentence=_say_end(told, moves=moves),
@@ -96,7 +99,8 @@ def make_preview(told: Simulated) -> Preview:
         lines=tuple(kept[:LINES_SHOWN]),
         more=tuple(kept[LINES_SHOWN:]),
         untold=len(lines) - len(kept) + (told.steps_left_out > 0),
-        waits=waits if told.end is not End.DONE or not moves else (),
+        waits=waits[:WAITS_SHOWN],
+        more_waits=waits[WAITS_SHOWN:],
     )
 
 
@@ -105,9 +109,8 @@ def _say_end(told: Simulated, *, moves: bool) -> str:
     if told.end is End.STUCK:
         if former is None:
             return "It gets stuck."
-        return (
-            "It gets stuck, as it does now." if former.end is End.STUCK else "It gets stuck; as it is now, it does not."
-        )
+        now_too = former.end is End.STUCK
+        return f"It gets stuck; with the strategy as it is now, it does {'too' if now_too else 'not'}."
     if told.end is End.ENDLESS:
         return "It never comes to an end: please report this."
     if told.end is End.UNFINISHED:
@@ -115,7 +118,7 @@ def _say_end(told: Simulated, *, moves: bool) -> str:
     if not moves:
         return "No pod is created or deleted."
     freed = former is not None and former.end is End.STUCK
-    return "It comes to its end; as it is now, it gets stuck." if freed else ""
+    return "It comes to its end; with the strategy as it is now, it gets stuck." if freed else ""
 
 
 # ---- figures
