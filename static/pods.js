@@ -23,9 +23,7 @@ function tell() {
   if (button) button.textContent = number ? `${words.replace(/ the selected pods$/, "")} ${number} ${number === 1 ? "pod" : "pods"}` : words;
   for (const link of document.querySelectorAll("#pods [data-all]")) {
     const own = meant(link);
-    const isFull = own.length > 0 && own.every((box) => box.checked);
-    link.toggleAttribute("data-full", isFull);
-    if (/^(all|none of) \d+$/.test(link.textContent)) link.textContent = `${isFull ? "none of" : "all"} ${own.length}`;
+    link.toggleAttribute("data-full", own.length > 0 && own.every((box) => box.checked));
   }
 }
 

@@ -90,7 +90,9 @@ def rest_of(place: Place, record: int) -> frozenset[str]:
 
 def _follow(recorded: list[dict[str, Any]], tree: WorkloadTree) -> Iterator[Departure]:
     cliques = {clique.name: clique for _, clique in cliques_of(tree)}
-    for one in sorted(recorded, key=lambda one: (one["clique"], one["index"], one["name"])):
+    places = {name: place for place, name in enumerate(cliques)}
+    # In the order of the picture; what has no place in it any more comes last.
+    for one in sorted(recorded, key=lambda one: (places.get(one["clique"], len(places)), one["index"], one["name"])):
         yield _follow_one(one, cliques.get(one.get("clique") or ""))
 
 

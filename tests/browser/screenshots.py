@@ -16,7 +16,7 @@ from typing import Final
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.browser.conftest import FLAGS, PASSWORD, chromium_path
-from tests.browser.visiting import Sandbox, sign_in
+from tests.browser.visiting import Sandbox, open_settled, sign_in
 from tests.project.running import ROOT, product
 
 IMAGES: Final = ROOT / "docs" / "images"
@@ -24,6 +24,7 @@ THEMES: Final = ("light", "dark")
 WIDTHS: Final = {"wide": 1440, "middle": 1024, "phone": 390}
 TALLEST: Final = 1300  # what is below is cut: a picture shows what a page is like
 QUALITY: Final = 65
+STUCK: Final = "ranker"  # has a node of its own, with room for its pods and no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Shot:
     address: str
     # What somebody does before the picture is taken.
     act: Callable[[Page], None] = lambda _: None
+    sizes: tuple[str, ...] = tuple(WIDTHS)
 
 
 def _open_keys(page: Page) -> None:
@@ -42,6 +44,16 @@ def _open_keys(page: Page) -> None:
 
 def _workload(name: str) -> str:
     return f"/workloads/sandbox/default/{name}/"
+
+
+def _wait_for_trial(page: Page) -> None:
+    page.locator("#trial").get_by_text("lowest capacity").first.wait_for()
+
+
+def _form(name: str, workload: str, act: Callable[[Page], None] = lambda _: None) -> Shot:
+    """Take a page from which people command: as wide as at a desk, and on a phone."""
+    address = f"{_workload(workload)}{name}"
+    return Shot(f"steer-{name.partition('/')[0]}", address, act, ("wide", "phone"))
 
 
 # Pages as they are when nothing happens, then what the changes in `_stir` make of them.
@@ -56,12 +68,21 @@ QUIET: Final = (
     Shot("help", "/help/"),
     Shot("keyboard", "/", _open_keys),
     Shot("workload-settled", _workload("disagg-surge")),
+    _form("strategy/", "disagg-surge", _wait_for_trial),
+    _form("images/", "disagg-surge"),
+    _form("scale/", "disagg-surge"),
+    _form("restart/", "disagg-surge", _wait_for_trial),
+    _form("apply/", "disagg-surge"),
 )
 STIRRED: Final = (
     Shot("workloads", "/"),
     Shot("workloads-cards", "/?view=cards"),
     Shot("workload-waiting", _workload("training-workload")),
     Shot("workload-rolling", _workload("chat-single")),
+    Shot("workload-stuck", _workload(STUCK)),
+    _form("pods/?all=1", "training-workload", _wait_for_trial),
+    _form("no-surge/", STUCK, _wait_for_trial),
+    _form("roll-back/1/", "training-workload"),
 )
 
 
@@ -95,10 +116,15 @@ def _signed_in(browser: Browser, url: str, theme: str) -> BrowserContext:
 
 
 def _stir(sandbox: Sandbox, context: BrowserContext) -> None:
-    """Change a workload that waits for people, and one to an image that never becomes ready."""
+    """Change a workload that waits for people, one to an image that never becomes ready, and one without room."""
+    sandbox.add_node(STUCK, 3)
+    sandbox.add_pods(STUCK, 3, (0, 1))
+    page = context.new_page()
+    open_settled(page, STUCK)
+    sandbox.set_image(STUCK, "example/ranker:v2")
+    page.locator("#now").get_by_text("Surge cannot be scheduled").wait_for()
     sandbox.set_image("training-workload", "example/trainer:v2")
     sandbox.set_image("chat-single", "example/chat:broken")
-    page = context.new_page()
     page.goto("/")
     for name, words in (("training-workload", "for you"), ("chat-single", "outdated")):
         page.locator("#workload-rows > tr", has_text=name).get_by_text(words).wait_for()
@@ -114,8 +140,8 @@ def _take_all(contexts: list[BrowserContext], shots: tuple[Shot, ...], wanted: t
 
 def _take(context: BrowserContext, shot: Shot, theme: str) -> None:
     page = context.new_page()
-    for size, width in WIDTHS.items():
-        page.set_viewport_size({"width": width, "height": 800})
+    for size in shot.sizes:
+        page.set_viewport_size({"width": WIDTHS[size], "height": 800})
         page.goto(shot.address)
         page.locator('#live[data-state="live"]').wait_for()
         shot.act(page)
