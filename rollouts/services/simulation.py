@@ -78,7 +78,7 @@ class Belief:
 
     seconds_to_ready: float | None = SECONDS_TO_READY  # None: as long as the pods that run now took
     seconds_to_go: float = 5.0
-    never_ready: tuple[str, ...] = ()  # cliques whose pods of the changed template never become Ready
+    never_ready: tuple[str, ...] = ()  # cliques whose pods of a new template never become Ready
     is_full: bool = False  # there is room for the pods that run now, and no more
 
 
@@ -228,7 +228,12 @@ def _choose_pace(belief: Belief, site: Site) -> Pace:
 def _behave(belief: Belief, pace: Pace, before: Workload, after: Workload, observed: Observed) -> Behaviour:
     """Return the simulated cluster that the caller believes in."""
     former, hashes = make_shape(before).hashes, make_shape(after).hashes
-    broken = {hashes[name] for name in belief.never_ready if name in hashes and hashes[name] != former.get(name)}
+    templates = {clique.name: clique.template for clique in observed.cliques}
+    # What an update at work brings is as new as what the change itself does.
+    running = {(templates.get(pod.clique, ""), pod.template_hash) for pod in observed.pods}
+    rolling = {name for name, template_hash in running if name in hashes and hashes[name] != template_hash}
+    new = {name for name in hashes if hashes[name] != former.get(name)} | rolling
+    broken = {hashes[name] for name in belief.never_ready if name in new}
     behaviour = Behaviour(
         ready_seconds=pace.seconds_to_ready, gone_seconds=belief.seconds_to_go, never_ready=frozenset(broken)
     )

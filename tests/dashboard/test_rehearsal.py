@@ -71,6 +71,11 @@ def test_an_update_at_work_is_judged_by_its_own_end(caller: Caller, silent_clust
     assert (told.rounds, told.former.rounds) == (2, 6)
 
 
+def test_what_an_update_at_work_brings_may_never_get_ready(caller: Caller, silent_cluster: models.Cluster) -> None:
+    store(silent_cluster, outdated=[0])
+    assert rehearse(caller, FASTER, never_ready=("web",)).end is End.STUCK
+
+
 def test_an_override_counts_in_both_rollouts(caller: Caller, silent_cluster: models.Cluster) -> None:
     store(silent_cluster)
     StrategyOverride.objects.create(name="chat", strategy="RollingRecreate", reason="an incident")
