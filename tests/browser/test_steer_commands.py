@@ -208,12 +208,10 @@ def test_from_the_list_to_a_finished_rollout_by_keys_alone(page: Page) -> None:
     expect_settled(page)
 
 
-FORMS = ("images", "scale", "restart", "apply")
-
-
 def test_the_forms_keep_nobody_out(visitor: BrowserContext, sandbox: Sandbox) -> None:
-    page = sign_in(visitor, f"{WORKLOAD}roll-back/1/")
-    for address in ("/workloads/new/", f"{WORKLOAD}roll-back/1/", *(f"{WORKLOAD}{form}/" for form in FORMS)):
+    page = sign_in(visitor, WORKLOAD)
+    forms = ("images", "scale", "restart", "apply", f"roll-back/{current(page)}")
+    for address in ("/workloads/new/", *(f"{WORKLOAD}{form}/" for form in forms)):
         page.set_viewport_size({"width": 1280, "height": 800})
         page.goto(address)
         expect(page.locator("#trial")).not_to_contain_text("Nothing has been tried yet.")

@@ -21,6 +21,7 @@ class RollBack(Desk):
 
     name, title, command = "roll-back", "Roll back", Command.ROLL_BACK_WORKLOAD
     more = "<number:number>/"
+    has_manifest = False  # the difference of the revisions says it already
     idle = "Nothing: pods are made as they were under that revision already."
 
     def fill_in(self, scene: Scene, given: QueryDict | None, **about: Any) -> dict[str, Any]:
