@@ -15,14 +15,18 @@ if TYPE_CHECKING:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Hash passwords quickly in this process: half a second each, as it is meant to be, is minutes for all tests.
+    """Leave out, in this process, what takes its time and is done for each account and each client of a test.
 
-    The products that tests start as processes of their own hash as everywhere.
+    The products that tests start as processes of their own do all of it.
     """
     if config.pluginmanager.hasplugin("django"):
         from django.conf import settings
 
+        # To hash a password takes half a second, as it is meant to.
         settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+        # A new handler of requests looks at every static file there is; now it looks for those that are asked for.
+        settings.SERVESTATIC_AUTOREFRESH = True
+        settings.SERVESTATIC_USE_MANIFEST = False
 
 
 @pytest.fixture(scope="session")
