@@ -99,7 +99,7 @@ def _masked(value: Any) -> Any:
         kept = {key: _masked(one) for key, one in value.items() if key not in _DIFFERENT}
         if value.get("kind") == "Status":
             _sort_causes(kept)
-        # They stand in the order of their times, which two servers that are asked one after the other need not have in common.
+        # They stand in the order of their times, which two servers asked one after the other need not have in common.
         kept.get("managedFields", []).sort(key=lambda entry: json.dumps(entry, sort_keys=True))
         for column in kept["columnDefinitions"] if value.get("kind") == "Table" else ():
             del column["description"]
