@@ -1,18 +1,26 @@
 """A workload in the sandbox, and people who fill in forms about it.
 
 What the services do is tried on both clusters (`tests/commands`); here it is the forms, and one cluster is enough.
+What a form says while somebody types needs none: the mirror has the workload, of a cluster where nobody answers.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from django.conf import settings
 from django.contrib.auth.models import Group
 from django.core.management import call_command
-from django.test import Client
+from django.test import Client, override_settings
+from django.utils import timezone
 
+from rollouts import connections, models
 from rollouts.models import NamespaceGrant, User
 from tests import both_sites
+from tests.api.read import fleet
 from tests.commands import conftest as commands
 from tests.commands.stage import Stage
 from tests.scenarios.sites import Site, sandbox_site
@@ -20,7 +28,7 @@ from tests.standin import make_nodes
 from tests.steering.filling import Desk
 
 namespace = both_sites.namespace
-cluster, stage, deployed = commands.cluster, commands.stage, commands.deployed
+cluster, stage, deployed, caller = commands.cluster, commands.stage, commands.deployed, commands.caller
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -66,3 +74,26 @@ def desk(operator: Client, stage: Stage) -> Desk:
 def running(desk: Desk, deployed: Stage) -> Desk:
     """The same once all pods run."""
     return desk
+
+
+@pytest.fixture
+def silent_cluster(tmp_path: Path, redis: Any) -> Iterator[models.Cluster]:
+    """A cluster that the settings name and that was heard just now, all of it in the mirror; nobody answers there."""
+    row = fleet.make_cluster()
+    row.heard_at = timezone.now()
+    row.save()
+    file = tmp_path / "kubeconfig"
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": row.name,
+        "contexts": [{"name": row.name, "context": {"cluster": "nobody", "user": "nobody"}}],
+        "clusters": [{"name": "nobody", "cluster": {"server": "http://127.0.0.1:9"}}],
+        "users": [{"name": "nobody", "user": {}}],
+    }
+    file.write_text(yaml.safe_dump(config))
+    environment = replace(settings.ENVIRONMENT, clusters=("kubeconfig",), kubeconfig=file, kube_contexts=())
+    with override_settings(ENVIRONMENT=environment):
+        connections._shared_cluster.cache_clear()
+        yield row
+    connections._shared_cluster.cache_clear()

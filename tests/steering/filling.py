@@ -1,5 +1,6 @@
-"""Forms as people fill them in: opened, changed in some fields, tried or sent."""
+"""Forms as people fill them in: opened, changed in some fields, tried or sent; and what the pages say about them."""
 
+import html
 import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -39,10 +40,11 @@ class _Reader(HTMLParser):
             self._take_input(name, value, given)
 
     def _take_input(self, name: str, value: str, given: dict[str, str | None]) -> None:
-        if given.get("type") not in ("checkbox", "radio"):
-            self.fields[name] = value
-        elif "checked" in given:
+        kind, is_on = given.get("type"), "checked" in given
+        if kind == "checkbox" and is_on:
             self.fields.setdefault(name, []).append(value)
+        elif kind != "checkbox" and (kind != "radio" or is_on):
+            self.fields[name] = value
 
     def handle_data(self, data: str) -> None:
         if self._text_of:
@@ -64,11 +66,42 @@ def fields_of(page: str) -> Fields:
     return reader.fields
 
 
+def boxes_of(answer: Any, field: str) -> dict[str, str]:
+    """Return the boxes that a page has for a field, by value: chosen, free, or off, which cannot be ticked."""
+    pattern = rf'<input type="checkbox"[^>]* name="{re.escape(field)}" value="([^"]+)"([^>]*)>'
+    found = re.findall(pattern, answer.content.decode())
+    states = ((html.unescape(value), rest.split()) for value, rest in found)
+    return {
+        value: "off" if "disabled" in state else "chosen" if "checked" in state else "free" for value, state in states
+    }
+
+
+def is_barred(page: str) -> bool:
+    """Whether nothing of a form can be filled in."""
+    return "<fieldset disabled " in page
+
+
+def say(answer: Any, place: str = "") -> str:
+    """Return the words of an answer, or of one element in it."""
+    page = answer.content.decode()
+    if place:
+        found = re.search(rf'<(\w+)[^>]* id="{re.escape(place)}".*?</\1>', page, re.DOTALL)
+        assert found, place
+        page = found[0]
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))).strip()
+
+
 def said_beside(page: str, field: str) -> str:
     """Return what a page says is wrong with a field."""
     found = re.search(rf'id="wrong-{re.escape(field)}"[^>]*>([^<]*)<', page)
     assert found, f"nothing can be said beside {field}"
     return found[1]
+
+
+def address(stage: Stage, form: str) -> str:
+    """Return where a form is, or what hangs below it."""
+    place = stage.place
+    return f"/workloads/{place.cluster}/{place.namespace}/{place.name}/{form}/"
 
 
 @dataclass(slots=True)
@@ -80,8 +113,7 @@ class Desk:
 
     def address(self, form: str) -> str:
         """Return where a form is."""
-        place = self.stage.place
-        return f"/workloads/{place.cluster}/{place.namespace}/{place.name}/{form}/"
+        return address(self.stage, form)
 
     def open(self, form: str) -> Fields:
         """Open a form and return what stands in it."""

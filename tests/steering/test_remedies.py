@@ -5,29 +5,21 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
 from django.test import Client
-from django.urls import reverse
 
 from rollouts.audit import Caller
 from rollouts.cluster.resources import NODES, PODCLIQUES, PODS
 from rollouts.engine.edits import Image
 from rollouts.engine.remedies import Remedy
-from rollouts.models import AuditEntry, NamespaceGrant, StrategyOverride, User
+from rollouts.models import AuditEntry, StrategyOverride
 from rollouts.services.surge import find_surge
 from rollouts.services.workloads import workload_edit_strategy, workload_scale, workload_set_images
 from rollouts.web.workload import Scene
-from tests.commands import conftest as commands
 from tests.commands.stage import Stage
+from tests.steering.conftest import sign_in
+from tests.steering.filling import address, boxes_of, say
 
-pytestmark = [
-    pytest.mark.database,
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.parametrize("site", ["sandbox"], indirect=True),
-]
-
-site, namespace, cluster = commands.site, commands.namespace, commands.cluster
-caller, stage, deployed = commands.caller, commands.stage, commands.deployed
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 
 @pytest.fixture
@@ -42,16 +34,6 @@ def surging(deployed: Stage, caller: Caller) -> Stage:
     return deployed
 
 
-@pytest.fixture
-def operator(client: Client, stage: Stage) -> Client:
-    """Somebody who may command in that namespace."""
-    account = User.objects.create_user("olga")
-    account.groups.add(Group.objects.get(name="operator"))
-    NamespaceGrant.objects.create(user=account, cluster=stage.cluster_name, namespace=stage.namespace)
-    client.force_login(account)
-    return client
-
-
 def surge_of(stage: Stage) -> list[str]:
     """Return the names of the units of surge."""
     look = Scene(stage.place).look
@@ -59,42 +41,27 @@ def surge_of(stage: Stage) -> list[str]:
     return [unit.name for unit in find_surge(look.workload, look.seen.observed)]
 
 
-def address(stage: Stage, name: str, **more: str) -> str:
-    place = stage.place
-    return reverse(name, kwargs={"cluster": place.cluster, "namespace": place.namespace, "name": place.name, **more})
-
-
-def rows(page: str) -> dict[str, str]:
-    """Return the boxes of a form by value: chosen, off or free."""
-    found = re.findall(r'<input type="checkbox" name="chosen" value="([^"]+)"( checked)?( disabled)?>', page)
-    return {value: "off" if off else "chosen" if checked else "free" for value, checked, off in found}
-
-
 def form(stage: Stage, *chosen: str, **more: str) -> dict[str, Any]:
     return {"version": stage.version().strip('"'), "chosen": chosen, **more}
 
 
-def text(response: Any) -> str:
-    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", response.content.decode())))
-
-
 @pytest.mark.parametrize("code", [*Remedy])
 def test_every_remedy_of_the_engine_leads_to_a_page(operator: Client, surging: Stage, code: Remedy) -> None:
-    answer = operator.get(f"{address(surging, 'steer-remedy', code=code)}?component=chat-0-frontend", follow=True)
+    answer = operator.get(f"{address(surging, f'remedy/{code}')}?component=chat-0-frontend", follow=True)
     assert answer.status_code == 200
     assert answer.redirect_chain
 
 
 def test_there_is_no_remedy_of_another_name(operator: Client, surging: Stage) -> None:
-    assert operator.get(address(surging, "steer-remedy", code="Hope")).status_code == 404
+    assert operator.get(address(surging, "remedy/Hope")).status_code == 404
 
 
 def test_surge_is_set_to_0_for_whoever_waits_and_one_may_be_missing_then(operator: Client, surging: Stage) -> None:
-    page = operator.get(f"{address(surging, 'steer-no-surge')}?component=chat-0-frontend")
-    assert rows(page.content.decode()) == {"frontend": "chosen", "decode": "free"}
-    assert "maxSurge 1 → 0, maxUnavailable 0 → 1 (of 3 pods)" in text(page)
-    answer = operator.post(address(surging, "steer-no-surge"), form(surging, "frontend"), follow=True)
-    assert "maxSurge is 0" in text(answer)
+    page = operator.get(f"{address(surging, 'no-surge')}?component=chat-0-frontend")
+    assert boxes_of(page, "chosen") == {"frontend": "chosen", "decode": "free"}
+    assert "maxSurge 1 → 0, maxUnavailable 0 → 1 (of 3 pods)" in say(page)
+    answer = operator.post(address(surging, "no-surge"), form(surging, "frontend"), follow=True)
+    assert "maxSurge is 0" in say(answer)
     (frontend,) = (one for one in surging.spec()["template"]["cliques"] if one["name"] == "frontend")
     assert frontend["updateStrategy"] == {"maxUnavailable": 1, "maxSurge": 0}
     (decode,) = surging.spec()["template"]["podCliqueScalingGroups"]
@@ -107,25 +74,25 @@ def test_where_an_override_sets_the_surge_that_is_to_be_ended(operator: Client, 
     made = StrategyOverride.objects.create(
         name="chat", namespace=surging.namespace, components=components, reason="night shift", author=caller.user
     )
-    page = operator.get(address(surging, "steer-no-surge"))
-    assert rows(page.content.decode()) == {"frontend": "off", "decode": "chosen"}
-    assert f"Set by override {made.pk} by ada (“night shift”): end it" in text(page)
-    refused = operator.post(address(surging, "steer-no-surge"), form(surging, "frontend"))
+    page = operator.get(address(surging, "no-surge"))
+    assert boxes_of(page, "chosen") == {"frontend": "off", "decode": "chosen"}
+    assert f"Set by override {made.pk} by ada (“night shift”): end it" in say(page)
+    refused = operator.post(address(surging, "no-surge"), form(surging, "frontend"))
     assert refused.status_code == 422
 
 
 def test_surge_is_deleted_and_its_pods_are_followed(operator: Client, surging: Stage) -> None:
     (unit,) = surge_of(surging)
-    page = operator.get(f"{address(surging, 'steer-delete-surge')}?component=chat-0-frontend")
-    assert rows(page.content.decode()) == {unit: "chosen"}
-    assert "surge of chat-0-frontend: 1 pod, 0 ready" in text(page)
+    page = operator.get(f"{address(surging, 'delete-surge')}?component=chat-0-frontend")
+    assert boxes_of(page, "chosen") == {unit: "chosen"}
+    assert "surge of chat-0-frontend: 1 pod, 0 ready" in say(page)
     before = {pod["metadata"]["name"] for pod in surging.loop.pods()}
-    answer = operator.post(address(surging, "steer-delete-surge"), form(surging, unit), follow=True)
-    assert "Deleted" in text(answer)
+    answer = operator.post(address(surging, "delete-surge"), form(surging, unit), follow=True)
+    assert "Deleted" in say(answer)
     assert before - {pod["metadata"]["name"] for pod in surging.loop.pods()} == {unit}
     entry = AuditEntry.objects.get(actor="olga", result="Done")
     assert (entry.command, entry.via) == ("delete_any_pods", "page")
-    again = operator.post(address(surging, "steer-delete-surge"), form(surging, unit))
+    again = operator.post(address(surging, "delete-surge"), form(surging, unit))
     assert again.status_code == 422
 
 
@@ -135,8 +102,8 @@ def test_a_whole_surge_replica_goes_with_all_that_holds_it(operator: Client, dep
     workload_set_images(caller, deployed.place, [Image("frontend", "app:broken")])
     deployed.loop.run(lambda: surge_of(deployed) == ["chat-1"])
     deployed.observe()
-    answer = operator.post(address(deployed, "steer-delete-surge"), form(deployed, "chat-1"), follow=True)
-    assert "With all of chat-1." in text(answer)
+    answer = operator.post(address(deployed, "delete-surge"), form(deployed, "chat-1"), follow=True)
+    assert "With all of chat-1." in say(answer)
     found = deployed.cluster.list(PODCLIQUES, namespace=deployed.namespace).items
     assert {one["metadata"]["name"] for one in found} == {
         *("chat-0-frontend", "chat-0-decode-0-leader", "chat-0-decode-0-worker")
@@ -145,29 +112,29 @@ def test_a_whole_surge_replica_goes_with_all_that_holds_it(operator: Client, dep
 
 def test_what_is_within_the_wanted_number_is_no_surge(operator: Client, deployed: Stage) -> None:
     assert surge_of(deployed) == []
-    page = operator.get(address(deployed, "steer-delete-surge"))
-    assert "There is no surge" in text(page)
+    page = operator.get(address(deployed, "delete-surge"))
+    assert "There is no surge" in say(page)
     first = deployed.loop.pods()[0]["metadata"]["name"]
-    assert operator.post(address(deployed, "steer-delete-surge"), form(deployed, first)).status_code == 422
+    assert operator.post(address(deployed, "delete-surge"), form(deployed, first)).status_code == 422
 
 
 def test_one_more_may_be_missing_by_the_button(operator: Client, surging: Stage) -> None:
-    operator.post(address(surging, "steer-more-unavailable"), form(surging, "decode"))
+    operator.post(address(surging, "more-unavailable"), form(surging, "decode"))
     (decode,) = surging.spec()["template"]["podCliqueScalingGroups"]
     assert decode["updateStrategy"] == {"maxUnavailable": 1, "maxSurge": 1}
 
 
 def test_a_replica_without_a_node_is_scaled_in(operator: Client, deployed: Stage, caller: Caller) -> None:
-    assert "Every replica but the first" in text(operator.get(address(deployed, "steer-scale-in")))
+    assert "Every replica but the first" in say(operator.get(address(deployed, "scale-in")))
     for node in deployed.cluster.list(NODES).items:
         deployed.cluster.patch_merge(NODES, node["metadata"]["name"], {"spec": {"unschedulable": True}})
     try:
         workload_scale(caller, deployed.place, 2)
         deployed.loop.run(lambda: len(deployed.loop.pods()) == 12)
         deployed.observe()
-        page = operator.get(address(deployed, "steer-scale-in"))
-        assert "replicas 2 → 1 chat-1 without a node" in text(page)
-        operator.post(address(deployed, "steer-scale-in"), form(deployed, "1"))
+        page = operator.get(address(deployed, "scale-in"))
+        assert "replicas 2 → 1 chat-1 without a node" in say(page)
+        operator.post(address(deployed, "scale-in"), form(deployed, "1"))
         assert deployed.spec()["replicas"] == 1
     finally:
         for node in deployed.cluster.list(NODES).items:
@@ -183,14 +150,14 @@ def test_a_pod_that_does_not_go_is_let_go_once_somebody_has_said_that_its_node_i
     deployed.cluster.delete(PODS, pod["name"], namespace=deployed.namespace)
     deployed.observe()
     value = f"{pod['name']}/{pod['uid']}"
-    page = operator.get(address(deployed, "steer-let-go"))
-    assert rows(page.content.decode()) == {value: "chosen"}
-    refused = operator.post(address(deployed, "steer-let-go"), form(deployed, value))
+    page = operator.get(address(deployed, "let-go"))
+    assert boxes_of(page, "chosen") == {value: "chosen"}
+    refused = operator.post(address(deployed, "let-go"), form(deployed, value))
     assert refused.status_code == 422
     (asks,) = re.findall(r'name="agreed" value="([^"]+)"', refused.content.decode())
     agreed = form(deployed, value, agreed=html.unescape(asks))
-    answer = operator.post(address(deployed, "steer-let-go"), agreed, follow=True)
-    assert "Deleted" in text(answer)
+    answer = operator.post(address(deployed, "let-go"), agreed, follow=True)
+    assert "Deleted" in say(answer)
     free = {"metadata": {"finalizers": None}}
     deployed.cluster.patch_merge(PODS, pod["name"], free, namespace=deployed.namespace)
 
@@ -198,21 +165,17 @@ def test_a_pod_that_does_not_go_is_let_go_once_somebody_has_said_that_its_node_i
 @pytest.mark.parametrize(
     ("form_name", "permission"),
     [
-        ("steer-no-surge", "edit_strategy"),
-        ("steer-more-unavailable", "edit_strategy"),
-        ("steer-delete-surge", "delete_any_pods"),
+        ("no-surge", "edit_strategy"),
+        ("more-unavailable", "edit_strategy"),
+        ("delete-surge", "delete_any_pods"),
     ],
 )
-def test_whoever_may_not_is_told_why_and_changes_nothing(
-    client: Client, surging: Stage, form_name: str, permission: str
-) -> None:
-    account = User.objects.create_user("vera")
-    account.groups.add(Group.objects.get(name="viewer"))
-    client.force_login(account)
+def test_whoever_may_not_is_told_why_and_changes_nothing(surging: Stage, form_name: str, permission: str) -> None:
+    client = sign_in("viewer", "vera")
     page = client.get(address(surging, form_name))
-    assert f"lacks the permission {permission}" in text(page)
+    assert f"lacks the permission {permission}" in say(page)
     version, pods = surging.version(), len(surging.loop.pods())
-    chosen = [value for value, state in rows(page.content.decode()).items() if state == "chosen"]
+    chosen = [value for value, state in boxes_of(page, "chosen").items() if state == "chosen"]
     assert chosen
     assert client.post(address(surging, form_name), form(surging, *chosen)).status_code == 403
     assert (surging.version(), len(surging.loop.pods())) == (version, pods)

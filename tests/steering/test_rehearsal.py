@@ -23,7 +23,7 @@ NEXT = partial(edits.restart, at="next")
 
 
 @pytest.fixture
-def caller(redis: Any) -> Caller:
+def caller(silent_cluster: models.Cluster) -> Caller:
     """Somebody who may do everything."""
     return Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Via.PAGE)
 
