@@ -37,6 +37,7 @@ from rollouts.engine.spec import Unreadable, parse_workload
 from rollouts.engine.validation import validate_create
 from rollouts.engine.workload import Workload
 from rollouts.engine.world import Behaviour
+from rollouts.headcount import count_desired
 from rollouts.mirror import Seen
 from rollouts.refusals import ClusterAway, Contradiction, NotThere
 from rollouts.services.applying import preview_apply
@@ -204,13 +205,14 @@ def _look(site: Site) -> Seen | None:
 
 
 def _require_bearable(workload: Workload, observed: Observed) -> None:
-    sizes = {clique.name: clique.replicas for clique in workload.cliques}
-    grouped = {name for group in workload.groups for name in group.clique_names}
-    of_groups = sum(group.replicas * sum(sizes[name] for name in group.clique_names) for group in workload.groups)
-    wanted = workload.replicas * (of_groups + sum(size for name, size in sizes.items() if name not in grouped))
-    pods = max(wanted, len(observed.pods))
+    """Raise where there would be too many pods: as the template says, as live components are scaled to, or now.
+
+    It is arithmetic alone, however large the numbers are: a simulation of them would be at work for long, and take much
+    memory, before it is first asked whether it is enough.
+    """
+    pods = max(count_desired(workload, Observed()), count_desired(workload, observed), len(observed.pods))
     if pods > MOST_PODS:
-        raise Contradiction(f"This is about {pods} pods, and changes of at most {MOST_PODS} pods are simulated.")
+        raise Contradiction(f"This is about {pods:,} pods, and changes of at most {MOST_PODS:,} pods are simulated.")
 
 
 def _choose_pace(belief: Belief, site: Site) -> Pace:

@@ -164,7 +164,28 @@ def test_an_answer_is_bounded_in_size(api: Api, monkeypatch: pytest.MonkeyPatch)
 def test_what_is_too_large_is_refused_in_words(api: Api) -> None:
     answer = api.post(f"/api/v1/workloads/{CLUSTER}/{NAMESPACE}/fresh/simulation/", large(10_000))
     assert answer.status == 409
-    assert "40000 pods" in answer.body["detail"]
+    assert "40,000 pods" in answer.body["detail"]
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        {"replicas": 10_001, "component": "frontend", "replica": 0},
+        {"replicas": 150_000, "component": "frontend", "replica": 0},
+        {"replicas": 10_001, "component": "decode", "replica": 0},
+        {"replicas": 10_001, "component": "frontend"},
+        {"replicas": 10_001, "component": "decode"},
+        {"replicas": 10_001},
+    ],
+    ids=str,
+)
+def test_nothing_is_simulated_that_is_scaled_too_far(
+    api: Api, monkeypatch: pytest.MonkeyPatch, scale: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(simulation, "SECONDS", 0.0)
+    answer = ask(api, {"kind": "scale", **scale})
+    assert answer.status == 409, answer.body["end"]
+    assert "changes of at most 10,000 pods are simulated" in answer.body["detail"]
 
 
 # ---- what is refused
