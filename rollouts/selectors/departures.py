@@ -2,7 +2,8 @@
 
 Before it: `services.pods`, which puts what became of each pod on record, and where it was. After it: a page that stays
 open until all have come back. What was commanded is read from the audit, what there is now from the tree, so whoever
-opens the page later, or has been away, sees the same.
+opens the page later, or has been away, sees the same. By a command that was begun its outcome is found; where the
+process was ended in between there is none, and of each pod only what can be seen of it now is told.
 
 The invariant: a pod is known by its uid, so one that has taken a name is never taken for the one that was deleted.
 """
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
+
+from django.db.models import Q
 
 from rollouts.commands import Command, Place
 from rollouts.models import AuditEntry
@@ -26,6 +29,7 @@ class Stage(StrEnum):
     """How far a pod is that was to be deleted."""
 
     STAYED = "stayed"  # it was not deleted
+    THERE = "there"  # and whether it was told to go is not known
     LEAVING = "leaving"
     GONE = "gone"  # and nobody has its place yet
     OVER = "over"  # gone, and its place is not to be taken
@@ -33,7 +37,7 @@ class Stage(StrEnum):
     BACK = "back"  # another pod has its place and is available
 
 
-_ENDED: Final = frozenset({Stage.STAYED, Stage.OVER, Stage.BACK})
+_ENDED: Final = frozenset({Stage.STAYED, Stage.THERE, Stage.OVER, Stage.BACK})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +59,43 @@ class Departures:
     record: int
     at: datetime
     actor: str
+    is_by_force: bool
     pods: tuple[Departure, ...]
     stages: Mapping[str, int]  # how many are how far
+    untold: int  # of which there is no more on record than their number
     left: int  # that were meant as well, and were more than one command deletes
     is_over: bool  # nothing is on its way any more
 
 
 def departures_detail(place: Place, record: int, tree: WorkloadTree) -> Departures:
     """Return what has come of a command to delete pods of a workload; raises NotThere."""
-    entry = AuditEntry.objects.filter(
-        pk=record, cluster=place.cluster, namespace=place.namespace, name=place.name, command__in=_COMMANDS
-    ).first()
-    after = entry.after if entry is not None else None
-    if entry is None or not isinstance(after, dict) or not isinstance(after.get("pods"), list):
+    entry = _find_entry(place, record)
+    after = {} if entry is None or not isinstance(entry.after, dict) else entry.after
+    recorded = after.get("pods")
+    if entry is None or not isinstance(recorded, list) or not all(isinstance(one, dict) for one in recorded):
         raise NotThere(f"There is no deletion {record} of pods of {place.name} on record.")
-    pods = tuple(_follow(after["pods"], tree))
+    pods = tuple(_follow(recorded, tree))
     return Departures(
-        record=record,
+        record=entry.pk,
         at=entry.at,
         actor=entry.actor,
+        is_by_force=entry.command == Command.DELETE_ANY_PODS,
         pods=pods,
         stages=Counter(str(pod.stage) for pod in pods),
+        untold=int(after.get("untold") or 0),
         left=int(after.get("left") or 0),
         is_over=all(pod.stage in _ENDED for pod in pods),
     )
+
+
+def _find_entry(place: Place, record: int) -> AuditEntry | None:
+    """Return the outcome of a command, by its own number or by that of its beginning; the beginning, if it has none."""
+    rows = AuditEntry.objects.filter(
+        cluster=place.cluster, namespace=place.namespace, name=place.name, command__in=_COMMANDS
+    )
+    found = rows.filter(Q(pk=record) | Q(begun=record))
+    # An outcome comes after its beginning. One that says nothing of pods tells less than the beginning does.
+    return next((entry for entry in found.order_by("-pk") if entry.after is not None), None)
 
 
 def rest_of(place: Place, record: int) -> frozenset[str]:
@@ -119,6 +136,8 @@ _NOT_DELETED: Final = frozenset({"Refused", "NotOutdated", "NotSent"})
 
 def _stage(outcome: str, itself: PodNode | None, successor: PodNode | None, *, is_wanted: bool) -> Stage:
     if itself is not None:
+        if outcome == "Unknown" and not itself.leaving:
+            return Stage.THERE
         # What the cluster was asked to delete is leaving, also before the mirror has heard of it.
         return Stage.STAYED if outcome in _NOT_DELETED and not itself.leaving else Stage.LEAVING
     if successor is not None:

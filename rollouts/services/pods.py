@@ -16,7 +16,7 @@ being counted.
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from enum import Enum, StrEnum, auto
@@ -42,7 +42,11 @@ from rollouts.services.sites import Site, open_site, refuse, version_in
 MOST_PODS: Final = 500
 """Deleted by one command; what is left takes another."""
 
-_MOST_REST: Final = 1000  # of the pods that are left as many are on record, for whoever goes on with them
+# On record: so many of the pods that are left, for whoever goes on with them; so many of those that were meant; and of
+# what is said of these so many letters together. All of it, with the longest names, fits into `audit.MOST_BYTES`.
+_MOST_REST: Final = 1000
+_MOST_TOLD: Final = 500
+_MOST_LETTERS: Final = 80_000
 _SECONDS: Final = 20.0
 _SENDERS: Final = 8
 
@@ -59,6 +63,9 @@ class Fate(StrEnum):
     NOT_THERE = "NotThere"  # the workload has no such pod
     UNKNOWN = "Unknown"  # sent, and no answer
     NOT_SENT = "NotSent"
+
+
+_NOT_ASKED: Final = frozenset({Fate.NOT_OUTDATED, Fate.LEAVING, Fate.GONE, Fate.NOT_THERE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +160,7 @@ def _carry_out(
     pods, rest = choice.pods[:MOST_PODS], choice.pods[MOST_PODS:]
     outcomes = choice.outcomes
     if pods:
-        it.begin(after={"pods": [pod.name for pod in pods]})
+        it.begin(after=open_record(pods))
         sender = Sender(site, manner, dry_run=dry_run)
         outcomes = [*choice.outcomes, *sender.send(pods)]
         if not dry_run:
@@ -163,9 +170,22 @@ def _carry_out(
     return PodsDeleted(site.place, version, tuple(outcomes), len(rest), dry_run, it.entry)
 
 
-def on_record(outcomes: Iterable[PodOutcome], rest: Sequence[Pod] = ()) -> dict[str, Any]:
+def open_record(pods: Iterable[Pod]) -> dict[str, Any]:
+    """Return what is on record before pods are deleted: if nothing follows, nobody knows what became of them."""
+    sentence = "Whether it was deleted is not known: the command was cut off."
+    return on_record([_outcome(pod, Fate.UNKNOWN, sentence) for pod in pods])
+
+
+def on_record(outcomes: Collection[PodOutcome], rest: Sequence[Pod] = ()) -> dict[str, Any]:
     """Return what became of pods as the audit keeps it, and which are left; `selectors.departures` reads it."""
-    told = {"pods": [asdict(one) for one in outcomes], "left": len(rest)}
+    # Where not all can be told, it is those that the cluster was not asked about, so they come last.
+    kept = sorted(outcomes, key=lambda one: one.outcome in _NOT_ASKED)[:_MOST_TOLD]
+    letters = _MOST_LETTERS // max(1, len(kept))
+    told = {
+        "pods": [{**asdict(one), "message": one.message[:letters]} for one in kept],
+        "untold": len(outcomes) - len(kept),
+        "left": len(rest),
+    }
     return {**told, "rest": [pod.uid for pod in rest[:_MOST_REST]]} if rest else told
 
 

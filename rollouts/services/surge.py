@@ -35,11 +35,13 @@ from rollouts.services.pods import (
     Sender,
     count_fates,
     on_record,
+    open_record,
     read_observed,
     read_workload,
 )
 from rollouts.services.sites import Site, open_site, version_in
 
+_MOST_TOLD: Final = 500  # units on record by name
 _NONE_THERE: Final = "There is no such surge any more: it is gone, or it was taken over."
 
 
@@ -95,10 +97,10 @@ def surge_delete(
         units = [unit for unit in _look(site, live) if unit.name in names]
         if not units:
             raise Contradiction(_NONE_THERE)
-        it.begin(after={"surge": [unit.name for unit in units]})
+        surge = {"surge": [unit.name for unit in units[:_MOST_TOLD]]}
+        it.begin(after={**surge, **open_record([pod for unit in units for pod in unit.pods])})
         outcomes = [*_delete_pods(site, units, dry_run=dry_run), *_delete_holders(site, units, dry_run=dry_run)]
         if not dry_run:
-            surge = {"surge": [unit.name for unit in units]}
             it.done(after={**surge, **on_record(outcomes)}, detail=count_fates(outcomes))
         return PodsDeleted(place, version_in(live), tuple(outcomes), 0, dry_run, it.entry)
 

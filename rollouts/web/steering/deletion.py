@@ -23,7 +23,7 @@ from rollouts.engine.observed import Observed
 from rollouts.engine.simulate import BY_HAND
 from rollouts.engine.workload import Workload
 from rollouts.selectors.departures import departures_detail
-from rollouts.services.pods import PodsDeleted
+from rollouts.services.pods import MOST_PODS, PodsDeleted
 from rollouts.web.fragments import Fragment
 from rollouts.web.shell import for_fragment, for_readers
 from rollouts.web.steering.desk import VERSION, Form, Sitting, kwargs_of
@@ -87,4 +87,11 @@ def live(given: QueryDict, cluster: str, namespace: str, name: str, record: int)
 
 
 def _describe(place: Place, record: int) -> dict[str, Any]:
-    return {"place": place, "departures": departures_detail(place, record, Scene(place).tree)}
+    departures = departures_detail(place, record, Scene(place).tree)
+    form = "steer-any-pods" if departures.is_by_force else "steer-pods"
+    return {
+        "place": place,
+        "departures": departures,
+        "most": MOST_PODS,
+        "others_url": reverse(form, kwargs=kwargs_of(place)),  # where others are chosen in the same way
+    }
