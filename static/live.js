@@ -95,7 +95,7 @@ async function fetchInto(element, look) {
   if (look.etag && look.src === src) headers["If-None-Match"] = look.etag;
   const response = await fetch(src, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(20_000) });
   if (response.type === "opaqueredirect" || response.status === 401 || response.status === 403) return end();
-  if (response.status === 404 || response.status === 410) return element.setAttribute("data-gone", "");
+  if (response.status === 404 || response.status === 410) return sayGone(element, look);
   if (response.status === 304 || response.status === 204) return undefined;
   if (!response.ok) throw new Error(response.status);
   const html = await response.text();
@@ -115,6 +115,12 @@ async function show(id, look) {
   look.etag = etag;
   showAges();
   document.getElementById(id)?.dispatchEvent(new CustomEvent("live:refreshed", { bubbles: true }));
+}
+
+/* What an element shows is not there any more. It stays, as the last that was seen of it, until it comes back. */
+function sayGone(element, look) {
+  look.etag = "";
+  element.setAttribute("data-gone", "");
 }
 
 /* ---- what stays as the reader left it */
@@ -181,7 +187,7 @@ function connect() {
   };
   listen("fragment", take);
   listen("look", ({ src }) => liveElements().forEach(({ id, dataset }) => dataset.liveSrc === src && ask(id)));
-  listen("gone", ({ src }) => liveElements().forEach((element) => element.dataset.liveSrc === src && element.setAttribute("data-gone", "")));
+  listen("gone", ({ src }) => liveElements().forEach((element) => element.dataset.liveSrc === src && sayGone(element, lookOf(element.id))));
   listen("current", () => sayCurrent(source));
   listen("stale", () => (isStale = true)); // until everything is current again
   listen("heartbeat", () => {});
@@ -257,12 +263,13 @@ document.addEventListener("htmx:after:swap", () => follow());
 
 /* ---- what is said of it */
 
-const WORDS = { live: "Live", stale: "The server hears nothing", old: "Cannot refresh", lost: "Reconnecting…", paused: "Paused" };
+const WORDS = { live: "Live", gone: "No longer there", stale: "The server hears nothing", old: "Cannot refresh", lost: "Reconnecting…", paused: "Paused" };
 
 function stateNow() {
   if (!isCurrent) return document.hidden ? "paused" : "lost";
   if ([...looks.values()].some((look) => look.failures > 1)) return "old";
-  return isStale ? "stale" : "live";
+  if (isStale) return "stale";
+  return document.querySelector("[data-gone]") ? "gone" : "live";
 }
 
 function hear() {

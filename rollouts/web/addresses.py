@@ -6,7 +6,7 @@ see something. What comes out can be handed to the database.
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
@@ -45,7 +45,8 @@ def read_day(given: QueryDict, name: str) -> datetime | None:
         day = parse_date(given.get(name, ""))
     except ValueError:  # well-formed, but there is no such day
         return None
-    return datetime(day.year, day.month, day.day, tzinfo=UTC) if day else None
+    is_usable = day is not None and date.min < day < date.max  # there is a day before it and one after it
+    return datetime(day.year, day.month, day.day, tzinfo=UTC) if day and is_usable else None
 
 
 def render_query(choice: "DataclassInstance", bare: "DataclassInstance") -> str:

@@ -76,6 +76,7 @@ class _Slot:
     lock: threading.Lock = field(default_factory=threading.Lock)
     newest: Rendering | None = None
     flight: asyncio.Task[None] | None = None  # a rendering that pages wait for
+    set_out: float = 0.0  # when the flight was begun, by the monotonic clock
 
     def seconds_to_rest(self) -> float:
         """How long it is to be left alone."""
@@ -117,8 +118,13 @@ async def newest(fragment: Fragment, since: float) -> Rendering:
     slot = _slot(fragment.key)
     while slot.newest is None or slot.newest.began < since:
         if slot.flight is None or slot.flight.done() or slot.flight.get_loop() is not asyncio.get_running_loop():
-            slot.flight = asyncio.create_task(_fly(slot, fragment))
-        await asyncio.shield(slot.flight)  # whoever leaves does not take it from the others
+            slot.flight, slot.set_out = asyncio.create_task(_fly(slot, fragment)), time.monotonic()
+        set_out = slot.set_out
+        try:
+            await asyncio.shield(slot.flight)  # whoever leaves does not take it from the others
+        except Exception:
+            if set_out >= since:  # else it may have failed by what was so before the question
+                raise
     return slot.newest
 
 

@@ -19,17 +19,20 @@ Whoever connects again is brought what is not as they have it, whatever they wer
 """
 
 import asyncio
+import contextlib
 import time
 import zlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import unquote
 
 import orjson
 from django.conf import settings
-from django.http import Http404, HttpRequest, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.urls import Resolver404, resolve
 from django.views.decorators.http import require_safe
@@ -47,15 +50,25 @@ _SECONDS_TOGETHER: Final = 1.0
 # The header of a gzip stream: deflate, no name, no time.
 _GZIP: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _EVERY: Final = "every"
+_LONGEST_EVERY: Final = 5  # digits
+# Seconds between looks for which there is no other reason: at least so many, more where a cluster is asked.
+_LEAST_EVERY: Final = 5
+_CLUSTER_EVERY: Final = 20
+# Of one session in a process: more tabs than anybody watches, and an end to what one account can keep busy.
+_MOST_STREAMS: Final = 50
+_open_streams: Final[Counter[str]] = Counter()
 
 
 @require_safe
 @for_readers
 def stream(request: HttpRequest) -> HttpResponseBase:
     """Bring a page what it shows, until it is left."""
+    session = request.session.session_key or ""
+    if _open_streams[session] >= _MOST_STREAMS:
+        return HttpResponse("Too many pages of yours are open; close some.", status=HTTPStatus.TOO_MANY_REQUESTS)
     parts = [part for text in request.GET.getlist("show")[:_MOST_SHOWN] if (part := parse_part(text))]
     is_packed = "gzip" in request.headers.get("Accept-Encoding", "")
-    response = keep_open(_write(parts, Guest("", request.session.session_key or ""), is_packed=is_packed))
+    response = keep_open(_write(parts, Guest("", session), is_packed=is_packed))
     if is_packed:
         response["Content-Encoding"] = "gzip"
     return response
@@ -165,6 +178,7 @@ class Part:
         try:
             rendering = await newest(self.fragment, since)
         except (NotThere, Http404):
+            self.etag = ""  # should it come back, the page needs it, however it looked before
             return _event("gone", {"src": self.src})
         except Exception:  # it is in the log; whoever fetches it sees what is wrong
             return _event("look", {"src": self.src})
@@ -180,9 +194,16 @@ def parse_part(text: str) -> Part | None:
     src, *words = rest.split()[: _MOST_SHOWN + 1] or [""]
     if not src.startswith("/") or src.startswith("//"):
         return None  # nothing of ours
-    every = [word.partition(":")[2] for word in words if word.startswith(f"{_EVERY}:")]
-    seconds = float(every[0]) if every and every[0].isdecimal() else 0.0
-    return Part(src, tuple(parse_word(word) for word in words), seconds, etag, _find_fragment(src))
+    fragment = _find_fragment(src)
+    every = next((word.partition(":")[2] for word in words if word.startswith(f"{_EVERY}:")), "")
+    return Part(src, tuple(map(parse_word, words)), _read_every(every, fragment), etag, fragment)
+
+
+def _read_every(text: str, fragment: Fragment | None) -> float:
+    """Return the seconds between two looks; 0: none is asked for. Clusters and processors are asked with restraint."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_EVERY):
+        return 0.0
+    return float(max(int(text), _CLUSTER_EVERY if fragment and fragment.asks_cluster else _LEAST_EVERY))
 
 
 def parse_word(text: str) -> Word:
@@ -200,7 +221,7 @@ def _find_fragment(src: str) -> Fragment | None:
     """Return what is to be had at an address, if it is a part of a page that is the same for everybody."""
     path, _, query = src.partition("?")
     try:
-        match = resolve(path)
+        match = resolve(unquote(path))
         find: Callable[..., Fragment] | None = getattr(match.func, "find_fragment", None)
         return None if find is None else find(QueryDict(query), *match.args, **match.kwargs)
     except (Resolver404, Http404, NotThere):
@@ -214,11 +235,23 @@ async def _write(parts: Sequence[Part], guest: Guest, *, is_packed: bool) -> Asy
     """Write events until the page is left, or whoever looks at it may not see any more."""
     viewer = Viewer(lambda change: any(part.depends_on(change) for part in parts))
     rounds = _Rounds(parts)
-    async with joined(viewer):
+    async with _counted(guest), joined(viewer):
         yield _join([_START, *await rounds.tell(_EVERYTHING)], is_packed)
         async for batch in batches(viewer, guest, rounds.seconds_to_next):
             if events := await rounds.tell(batch):
                 yield _join(events, is_packed)
+
+
+@contextlib.asynccontextmanager
+async def _counted(guest: Guest) -> AsyncIterator[None]:
+    """Count a stream among those of its session for as long as it is open."""
+    _open_streams[guest.session] += 1
+    try:
+        yield
+    finally:
+        _open_streams[guest.session] -= 1
+        if not _open_streams[guest.session]:
+            del _open_streams[guest.session]
 
 
 _EVERYTHING: Final = Batch((), is_reset=True, is_stale=False, last_id="")

@@ -188,3 +188,20 @@ def test_the_page_and_what_leads_on_from_it_keep_nobody_out(
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), address
     assert complaints == []
     page.close()
+
+
+def test_a_workload_that_is_deleted_is_said_to_be_gone_and_is_live_again_when_it_comes_back(
+    context: BrowserContext, site: Product
+) -> None:
+    cluster = Sandbox(site)
+    cluster.add("come-and-go")
+    page = sign_in(context, "/workloads/sandbox/default/come-and-go/")
+    expect(page.locator("#head")).to_contain_text("Settled")
+    cluster.remove("come-and-go")
+    indicator = page.locator("#live")
+    expect(indicator).to_contain_text("No longer there")
+    cluster.add("come-and-go")
+    expect(indicator).to_contain_text("Live")
+    expect(page.locator("#head")).to_contain_text("Settled")
+    cluster.remove("come-and-go")
+    page.close()

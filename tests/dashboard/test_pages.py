@@ -144,3 +144,10 @@ def test_one_revokes_ones_own_token_and_nobody_elses(viewer: Client) -> None:
     mine.refresh_from_db()
     other.refresh_from_db()
     assert (mine.revoked_at is not None, other.revoked_at) == (True, None)
+
+
+@pytest.mark.parametrize("day", ["9999-12-31", "0001-01-01", "2026-02-30", "soon"])
+def test_a_day_that_cannot_be_used_is_no_filter_of_the_audit(viewer: Client, day: str) -> None:
+    for name in ("since", "until"):
+        assert viewer.get("/audit/", {name: day}).status_code == 200
+        assert viewer.get("/live/audit/", {name: day}).status_code == 200

@@ -17,6 +17,7 @@ from django.contrib.auth.models import Group
 from django.contrib.sessions.models import Session
 from django.db import connections
 from django.test import Client
+from django.urls import reverse
 from redis import Redis
 
 from rollouts import feed, models
@@ -24,7 +25,9 @@ from rollouts.audit import Caller, Via, record
 from rollouts.commands import Command, Place
 from rollouts.feed import Change
 from rollouts.models import AuditEntry, User
+from rollouts.refusals import NotThere
 from rollouts.selectors.events import EventList
+from rollouts.web.fragments import Fragment, newest
 from rollouts.web.stream import parse_part
 from tests.api.read import fleet
 
@@ -176,7 +179,11 @@ def test_a_change_after_which_a_part_looks_the_same_sends_nothing(
     assert [event.name for event in events if event.name != "heartbeat"] == ["fragment", "current"]
 
 
-def test_what_changes_with_time_is_brought_though_nothing_is_told(viewer: Client, row: models.Cluster) -> None:
+def test_what_changes_with_time_is_brought_though_nothing_is_told(
+    viewer: Client, row: models.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rollouts.web.stream._LEAST_EVERY", 1)
+
     async def then(stream: Stream) -> None:
         await stream.wait_for("current")
         await in_thread(
@@ -185,6 +192,35 @@ def test_what_changes_with_time_is_brought_though_nothing_is_told(viewer: Client
         assert "is silent." in (await stream.wait_for("fragment")).data["html"]
 
     watch(viewer, "- /live/clusters/ cluster every:1", then=then)
+
+
+@pytest.mark.parametrize(
+    ("src", "words", "seconds"),
+    [
+        (LIST, "every:1", 5.0),
+        (LIST, "every:30", 30.0),
+        (LIST, "every:-1 every:x", 0.0),
+        ("/workloads/sandbox/default/chat/events/card/", "every:5", 20.0),
+    ],
+)
+def test_nobody_has_the_server_or_a_cluster_looked_at_all_the_time(src: str, words: str, seconds: float) -> None:
+    part = parse_part(f"- {src} {words}")
+    assert part is not None
+    assert part.every == seconds
+
+
+def test_a_session_has_so_many_streams_at_once_and_can_open_another_when_one_is_closed(
+    viewer: Client, row: models.Cluster, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rollouts.web.stream._MOST_STREAMS", 1)
+
+    async def then(stream: Stream) -> None:
+        await stream.wait_for("current")
+        refused = await sync_to_async(open_stream)(viewer, f"- {LIST} workload")
+        assert refused.status_code == 429
+
+    watch(viewer, f"- {LIST} workload", then=then)
+    assert open_stream(viewer, f"- {LIST} workload").status_code == 200
 
 
 def test_what_is_no_part_of_a_page_is_to_be_fetched(viewer: Client) -> None:
@@ -204,6 +240,62 @@ def test_a_part_of_a_workload_that_is_not_there_is_gone(viewer: Client, row: mod
         await stream.wait_for("gone", src=src)
 
     watch(viewer, f"- {src} workload", then=then)
+
+
+def test_what_was_gone_and_comes_back_is_brought_however_it_looked_before(
+    viewer: Client, row: models.Cluster, redis: Redis
+) -> None:
+    fleet.store_fleet(row, 1)
+    src, change = "/workloads/sandbox/team-0/w-0000/parts/head/", Change("sandbox", "workload", CHAT)
+
+    def rename(before: str, after: str) -> None:
+        models.Workload.objects.filter(name=before).update(name=after)
+        feed.publish(redis, [change])
+
+    async def then(stream: Stream) -> None:
+        first = await stream.wait_for("fragment")
+        await in_thread(lambda: rename("w-0000", "elsewhere"))
+        await stream.wait_for("gone", src=src)
+        await in_thread(lambda: rename("elsewhere", "w-0000"))
+        assert (await stream.wait_for("fragment")).data["etag"] == first.data["etag"]
+
+    watch(viewer, f"- {src} workload", then=then)
+
+
+def test_a_cluster_may_be_called_almost_anything() -> None:
+    name = "größe 100%"
+    part = parse_part(f"- {reverse('workload-part', args=[name, 'default', 'chat', 'head'])} workload")
+    assert part is not None
+    assert part.fragment is not None
+    assert Place(name, "default", "chat") in part.fragment.key  # type: ignore[operator]
+
+
+def test_what_failed_before_the_question_is_no_answer_to_it() -> None:
+    is_there = False
+    began, go_on = threading.Event(), threading.Event()
+
+    def render() -> str:
+        found = is_there
+        began.set()
+        assert go_on.wait(SECONDS)
+        if not found:
+            raise NotThere("Not yet.")
+        return "here"
+
+    async def ask() -> None:
+        nonlocal is_there
+        fragment = Fragment(("a test of what failed before", object()), render)
+        first = asyncio.create_task(newest(fragment, time.monotonic()))
+        await asyncio.to_thread(began.wait, SECONDS)
+        is_there = True
+        later = asyncio.create_task(newest(fragment, time.monotonic()))
+        await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(NotThere):
+            await first
+        assert (await later).body == b"here"
+
+    asyncio.run(ask())
 
 
 def test_what_nobody_can_read_is_passed_over(viewer: Client) -> None:
