@@ -10,7 +10,7 @@ The invariant: reading takes time and memory in proportion to what was sent, how
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Never
 
@@ -21,6 +21,8 @@ MOST_BYTES: Final = 1024 * 1024
 
 # The deepest field of a pod's spec lies about 20 levels down.
 DEEPEST: Final = 64
+# Values and names in a YAML document: each takes its time, however short. Manifests have about one in ten characters.
+_MOST_NODES: Final = MOST_BYTES // 10
 # What a YAML document may grow to by its aliases, in characters.
 _MOST_CHARACTERS: Final = 4 * MOST_BYTES
 
@@ -74,19 +76,28 @@ def parse_yaml(body: bytes) -> Any:
     return require_plain(value)
 
 
-def find_line(text: str, field: str) -> int | None:
-    """Return the line in which a field of a YAML document stands, or what it would be a part of.
+def find_lines(text: str, fields: Collection[str]) -> dict[str, int]:
+    """Return the lines in which fields of a YAML document stand, or what they would be a part of.
+
+    The text is one that `parse_yaml` has read, so that it is bounded; it is gone through once for all of them.
 
     >>> text = "spec:\\n  cliques:\\n  - name: a\\n  - name: b\\n    replicas: 1\\nlabels: {app.io/name: x}\\n"
-    >>> find_line(text, "spec.cliques[1].replicas"), find_line(text, "spec.cliques[1].image")
-    (5, 4)
-    >>> find_line(text, "labels.app.io/name"), find_line(text, "status")
-    (6, None)
+    >>> find_lines(text, ["spec.cliques[1].replicas", "spec.cliques[1].image"])
+    {'spec.cliques[1].replicas': 5, 'spec.cliques[1].image': 4}
+    >>> find_lines(text, ["labels.app.io/name", "status"])
+    {'labels.app.io/name': 6}
     """
+    if not fields:
+        return {}
     try:
-        node = yaml.compose(text, Loader=_Loader)
+        root = yaml.compose(text, Loader=_Loader)
     except (yaml.YAMLError, RecursionError):
-        return None
+        return {}
+    found = {field: _find_line(root, field) for field in fields}
+    return {field: line for field, line in found.items() if line is not None}
+
+
+def _find_line(node: yaml.Node | None, field: str) -> int | None:
     line = None
     while node is not None and field:
         mark, node, field = _step_into(node, field)
@@ -227,11 +238,13 @@ class _Growth:
     """How large a document becomes once its aliases are what they stand for, told event by event before it is built."""
 
     documents: int = 0
+    nodes: int = 0
     sizes: dict[str, int] = field(default_factory=dict)  # in characters, of what has a name, with everything in it
     unfinished: list[tuple[str | None, int]] = field(default_factory=list)  # collections: name, and size so far
 
     def take(self, event: yaml.Event) -> None:
         """Take the next event in; raises ValueError when it is too much."""
+        self.nodes += isinstance(event, yaml.NodeEvent)
         match event:
             case yaml.DocumentStartEvent():
                 self.documents += 1
@@ -247,6 +260,8 @@ class _Growth:
             raise ValueError("it holds several documents; send one")
         if len(self.unfinished) > DEEPEST:
             raise ValueError(f"it nests deeper than {DEEPEST} levels")
+        if self.nodes > _MOST_NODES:
+            raise ValueError(f"it holds more than {_MOST_NODES:,} values and names")
 
     def _add(self, name: str | None, size: int) -> None:
         if size > _MOST_CHARACTERS:

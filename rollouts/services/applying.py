@@ -34,8 +34,9 @@ from rollouts.services.changing import TRIES, Changed, conclude, describe, on_re
 from rollouts.services.sites import Site, cluster_words, find_schema_fault, open_site, refuse
 from rollouts.versions import version_of
 
-# What of metadata people write; the rest is the API server's, and comes along when what was read is sent back.
-_WRITTEN: Final = ("labels", "annotations", "finalizers", "ownerReferences")
+WRITTEN: Final = ("labels", "annotations", "finalizers", "ownerReferences")
+"""What of metadata people write; the rest is the API server's, and comes along when what was read is sent back."""
+
 _NOTHING: Final[Obj] = {"metadata": {}}
 # Longer than applying takes; so long a workload is held by a process that was killed meanwhile.
 _SECONDS_HELD: Final = 60
@@ -208,7 +209,7 @@ def _prepare(manifest: Any, place: Place) -> Obj:
         wrong.append(Finding("spec", Code.FIELD_MISSING, "spec is missing; add it"))
     if wrong:
         raise refuse(wrong)
-    written = {name: metadata[name] for name in _WRITTEN if metadata.get(name) is not None}
+    written = {name: metadata[name] for name in WRITTEN if metadata.get(name) is not None}
     return {
         **{name: value for name, value in manifest.items() if name != "status"},
         "apiVersion": PODCLIQUESETS.api_version,

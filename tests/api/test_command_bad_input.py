@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -211,6 +212,12 @@ def test_a_name_twice_among_many_is_found_in_one_look() -> None:
     ):
         with pytest.raises(UnreadableDocument, match="'n49999' is written twice"):
             parse_yaml(text.encode())
+
+
+def test_yaml_of_too_many_values_is_refused_before_any_of_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml, "load", lambda *_, **__: pytest.fail("it is built"))
+    with pytest.raises(UnreadableDocument, match="more than 104,857 values and names"):
+        parse_yaml(b"a:\n" + b"- {b: 1}\n" * 50_000)
 
 
 def test_yaml_is_read_as_programs_of_kubernetes_read_it() -> None:

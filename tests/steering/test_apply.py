@@ -8,9 +8,11 @@ from django.test import Client
 
 from rollouts.cluster import NotFound, Obj
 from rollouts.cluster.resources import PODCLIQUESETS
-from rollouts.documents import MOST_BYTES
+from rollouts.documents import MOST_BYTES, parse_yaml
 from rollouts.masking import MARK
+from rollouts.web.steering import apply
 from tests.engine.manifests import small
+from tests.steering.conftest import sign_in
 from tests.steering.filling import Desk, Fields, fields_of, said_beside
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
@@ -59,6 +61,23 @@ def test_a_manifest_is_edited_and_what_is_hidden_in_it_keeps_its_value(with_secr
     assert "app:v2" in str(stored["spec"])
     assert with_secret.send("apply", {**sent, "force": "on"}).status_code == 302
     assert with_secret.commands().count(("apply_workload", "Done")) == 1
+
+
+def test_the_owner_of_a_workload_stays_when_its_manifest_is_sent_back(desk: Desk) -> None:
+    namespace, stored = desk.stage.namespace, desk.stage.stored()
+    other = desk.stage.cluster.create(PODCLIQUESETS, small({"metadata.name": "other", "metadata.namespace": namespace}))
+    owner = {name: other[name] for name in ("apiVersion", "kind")}
+    owner |= {name: other["metadata"][name] for name in ("name", "uid")}
+    written = {"name": "chat", "namespace": namespace, "ownerReferences": [owner]}
+    kept = {name: stored[name] for name in ("apiVersion", "kind", "spec")}
+    # As one who applies by the API has said it: what is left out from then on is taken out.
+    desk.stage.cluster.apply(PODCLIQUESETS, {**kept, "metadata": written}, force=True)
+    desk.stage.observe()
+    fields = desk.open("apply")
+    assert yaml.safe_load(fields["manifest"])["metadata"]["ownerReferences"] == [owner]
+    assert desk.send("apply", {**change_text(fields, "app:v1", "app:v2"), "force": "on"}).status_code == 302
+    assert "app:v2" in str(desk.stage.spec())
+    assert desk.stage.stored()["metadata"]["ownerReferences"] == [owner]
 
 
 def test_a_hidden_value_cannot_be_moved_to_where_it_is_shown(with_secret: Desk) -> None:
@@ -167,3 +186,58 @@ def test_the_form_of_a_new_workload_begins_with_what_would_be_accepted(desk: Des
         "/workloads/new/trial/", {**fields, "cluster": desk.stage.cluster_name, "namespace": desk.stage.namespace}
     )
     assert "refused" not in tried.content.decode()
+
+
+# ---- what is read
+
+
+@pytest.fixture
+def texts_read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What is read as YAML, text by text."""
+    read: list[bytes] = []
+
+    def note(body: bytes) -> Any:
+        read.append(body)
+        return parse_yaml(body)
+
+    monkeypatch.setattr(apply, "parse_yaml", note)
+    return read
+
+
+FORMS = ["new", "apply"]
+
+
+def fill_in(desk: Desk, form: str) -> tuple[str, Fields]:
+    """Return where a form is, and what is sent."""
+    fields = new_fields(desk)
+    if form == "new":
+        return "/workloads/new/", fields
+    manifest = fields["manifest"].replace("name: fresh", "name: chat")
+    return desk.address("apply"), {**desk.open("apply"), "manifest": manifest, "force": "on"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_nothing_is_read_for_those_who_may_not_command(desk: Desk, texts_read: list[bytes], form: str) -> None:
+    where, fields = fill_in(desk, form)
+    viewer = sign_in("viewer", "vera")
+    tried = viewer.post(f"{where}trial/", fields)
+    sent = viewer.post(where, fields)
+    assert (tried.status_code, sent.status_code) == (200, 403)
+    assert all("lacks the permission" in answer.content.decode() for answer in (tried, sent))
+    assert texts_read == []
+    assert desk.commands() == [("apply_workload", "Refused")]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_text_is_read_once_for_those_who_may(desk: Desk, texts_read: list[bytes], form: str) -> None:
+    where, fields = fill_in(desk, form)
+    assert "refused" not in desk.client.post(f"{where}trial/", fields).content.decode()
+    assert len(texts_read) == 1
+    assert desk.client.post(where, fields).status_code == 302
+    assert len(texts_read) == 2
+
+
+def test_a_text_that_cannot_be_read_is_not_searched_for_lines(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml, "compose", lambda *_, **__: pytest.fail("it is searched"))
+    tried = desk.try_out("apply", {**desk.open("apply"), "manifest": "a:\n" + "- {b: 1}\n" * 50_000})
+    assert "more than 104,857 values and names" in said_beside(tried, "manifest")

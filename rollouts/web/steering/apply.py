@@ -17,24 +17,25 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from rollouts.access import Reason, Refusal
-from rollouts.audit import Caller, Via, caller_of
+from rollouts.audit import Caller
 from rollouts.commands import Command, Place
-from rollouts.documents import MOST_BYTES, UnreadableDocument, find_line, parse_yaml
+from rollouts.documents import MOST_BYTES, UnreadableDocument, find_lines, parse_yaml
 from rollouts.engine.findings import Code, Finding
 from rollouts.refusals import CommandRefused, Contradiction, Invalid, RaceLost
 from rollouts.selectors.manifests import manifest_detail
 from rollouts.selectors.places import configured_names
-from rollouts.services.applying import workload_apply
+from rollouts.services.applying import WRITTEN, workload_apply
 from rollouts.services.changing import Changed
+from rollouts.services.simulated import Simulated
 from rollouts.services.simulation import Proposal
 from rollouts.services.sites import refuse
 from rollouts.web.manifests import render_yaml
 from rollouts.web.shell import for_readers
-from rollouts.web.steering.desk import Desk, Draft, Sitting, Trial
+from rollouts.web.steering.desk import Desk, Draft, Sitting
 
 _TEXT: Final = "manifest"
 _FORCE: Final = "force"
-_OF_METADATA: Final = ("name", "namespace", "labels", "annotations", "finalizers")
+_OF_METADATA: Final = ("name", "namespace", *WRITTEN)
 _NAMESPACE: Final = "default"
 # What a new workload is begun with: the least that can be accepted.
 _STARTER: Final = """\
@@ -74,7 +75,7 @@ class Apply(Desk):
 
     def read(self, scene: Sitting, given: QueryDict, **about: Any) -> Draft:
         """Return the manifest that is to be applied."""
-        manifest = _read(_text_of(given))
+        manifest = scene.read() if isinstance(scene, _Beginning) else _read(_text_of(given))
         return Draft(
             partial(workload_apply, place=scene.place, manifest=manifest, force=_FORCE in given),
             Proposal(self.command, manifest=manifest),
@@ -97,14 +98,28 @@ class Apply(Desk):
         except CommandRefused as refusal:
             raise _with_lines(refusal, _text_of(request.POST)) from refusal
 
-    def _try(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> Trial:
+    def _consider(self, caller: Caller, scene: Sitting, given: QueryDict, about: Mapping[str, Any]) -> Simulated:
         """Have the cluster try it, which also tells what others hold, and then see what it would do."""
         try:
-            draft = self.read(scene, request.POST, **about)
-            draft.carry_out(caller_of(request, Via.PAGE), expected=None, dry_run=True)
+            draft = self.read(scene, given, **about)
+            draft.carry_out(caller, expected=None, dry_run=True)
         except CommandRefused as refusal:
-            return Trial(refusal=_with_lines(refusal, _text_of(request.POST)))
-        return super()._try(request, scene, about)
+            raise _with_lines(refusal, _text_of(given)) from refusal
+        return self._simulate(caller, scene, given, draft.proposal)
+
+
+class _Beginning(Sitting):
+    """A workload that is not there yet: its manifest says where it is to go, so it has been read before all else."""
+
+    def __init__(self, place: Place, asked: QueryDict, document: Any) -> None:
+        super().__init__(place, asked)
+        self._document = document
+
+    def read(self) -> Any:
+        """Return the manifest; raises what is wrong with the text."""
+        if isinstance(self._document, CommandRefused):
+            raise self._document
+        return self._document
 
 
 class NewWorkload(Apply):
@@ -141,9 +156,18 @@ class NewWorkload(Apply):
         @require_http_methods([*methods])
         @for_readers
         def view(request: HttpRequest, /) -> HttpResponse:
-            return answer(request, Sitting(_place_in(request.POST), request.GET), {})
+            return answer(request, self._begin(request), {})
 
         return view
+
+    def _begin(self, request: HttpRequest) -> Sitting:
+        """Read where the workload is to go; of those who may create nothing at all, nothing is read."""
+        given = request.POST
+        place = _place_in(given, None)
+        if request.method != "POST" or self._find_barrier(request, place) is not None:
+            return Sitting(place, request.GET)
+        document = _read_or_refusal(_text_of(given))
+        return _Beginning(_place_in(given, document), request.GET, document)
 
     def _find_version(self, scene: Sitting) -> str:
         return ""
@@ -198,27 +222,31 @@ def _read(text: str) -> Any:
         raise refuse([Finding(error.field or _TEXT, Code.WRONG_TYPE, sentence)]) from error
 
 
+def _read_or_refusal(text: str) -> Any:
+    """Return the same, or what is wrong with it."""
+    try:
+        return _read(text)
+    except CommandRefused as refusal:
+        return refusal
+
+
 def _with_lines(refusal: CommandRefused, text: str) -> CommandRefused:
     """Return a refusal whose findings say which line of the text they are about."""
     if not isinstance(refusal, Invalid | Contradiction):
         return refusal
+    lines = find_lines(text, {finding.field for finding in refusal.findings} - {"", _TEXT})
     findings = [
-        finding if line is None else Finding(finding.field, finding.code, f"line {line}: {finding.message}")
-        for finding in refusal.findings
-        for line in [find_line(text, finding.field)]
+        Finding(one.field, one.code, f"line {lines[one.field]}: {one.message}") if one.field in lines else one
+        for one in refusal.findings
     ]
     return type(refusal)(refusal.sentence, findings)
 
 
-def _place_in(given: QueryDict) -> Place:
-    """Return where a manifest wants to go, as far as it can be read."""
+def _place_in(given: QueryDict, document: Any) -> Place:
+    """Return where a manifest wants to go, as far as it says so; else as the form says."""
     names = configured_names()
     cluster = given.get("cluster") or (names[0] if names else "")
-    try:
-        manifest = _read(_text_of(given))
-    except CommandRefused:
-        manifest = None
-    metadata = manifest.get("metadata") if isinstance(manifest, dict) else None
+    metadata = document.get("metadata") if isinstance(document, dict) else None
     written = metadata if isinstance(metadata, dict) else {}
     namespace = written.get("namespace") or given.get("namespace", "").strip() or _NAMESPACE
     return Place(cluster, str(namespace), str(written.get("name") or ""))

@@ -6,7 +6,8 @@ After it: the service that carries the command out, and `services.simulation`, w
 A form carries the version of the workload that it was filled in from, so that nobody overwrites what they have not
 seen: whoever was too slow gets their form back as they filled it in, with what has been changed meanwhile, and may
 look and send it once more. The invariants: what is refused changes nothing and loses nothing that was typed; a form
-that is sent twice is carried out once; and whoever may not command is told why before they begin.
+that is sent twice is carried out once; and whoever may not command is told why before they begin, and has nothing read
+that they send all the same.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +25,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from rollouts.access import Refusal, find_refusal
-from rollouts.audit import Caller, Via, caller_of
+from rollouts.audit import Caller, Result, Via, caller_of, record, require
 from rollouts.commands import Command, Place
 from rollouts.engine.findings import Finding
 from rollouts.refusals import ClusterAway, CommandRefused, Invalid, NotAllowed, NotThere, RaceLost
@@ -72,11 +73,6 @@ class Trial:
 
     simulated: Simulated | None = None
     refusal: CommandRefused | None = None
-
-    @property
-    def can_be_sent(self) -> bool:
-        """Whether there is anything to send."""
-        return self.simulated is not None and bool(self.simulated.changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +190,7 @@ class Form(ABC):
     def _send(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
         """Carry the command out; or show the form again with what is in the way."""
         try:
+            _require_permission(caller_of(request, Via.PAGE), self.command, scene.place)
             _require_agreement(self.ask(scene, request.POST, **about), request.POST)
             return self.carry_out(request, scene, about)
         except CommandRefused as refusal:
@@ -205,14 +202,20 @@ class Form(ABC):
         return render(request, self.trial_template, {**context, "is_update": True})
 
     def _try(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> Trial:
-        given = request.POST
+        caller = caller_of(request, Via.PAGE)
         try:
-            proposal = self.propose(scene, given, **about)
-            caller = caller_of(request, Via.PAGE)
-            # Whatever the form was filled in from: what it would do to the workload as it is now is what counts.
-            return Trial(workload_simulate(caller, scene.place, proposal, self.believe(given)))
+            require(caller, self.command, scene.place)  # before anything of the form is read
+            return Trial(self._consider(caller, scene, request.POST, about))
         except CommandRefused as refusal:
             return Trial(refusal=refusal)
+
+    def _consider(self, caller: Caller, scene: Sitting, given: QueryDict, about: Mapping[str, Any]) -> Simulated:
+        """Return what a form would do; raises what is in the way."""
+        return self._simulate(caller, scene, given, self.propose(scene, given, **about))
+
+    def _simulate(self, caller: Caller, scene: Sitting, given: QueryDict, proposal: Proposal) -> Simulated:
+        # Whatever the form was filled in from: what it would do to the workload as it is now is what counts.
+        return workload_simulate(caller, scene.place, proposal, self.believe(given))
 
     def _show(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any], trial: Trial) -> HttpResponse:
         context = self._context(request, scene, about, trial)
@@ -226,7 +229,8 @@ class Form(ABC):
         # Whoever lost a race has been told what they had not seen, and may send the form again.
         now = self._find_version(scene)
         version = now if given is None or is_race else given.get(VERSION, "")
-        asks = "" if given is None else self.ask(scene, given, **about)
+        barred = self._find_barrier(request, place)
+        asks = "" if given is None or barred else self.ask(scene, given, **about)
         return {
             "place": place,
             "desk": self,
@@ -234,7 +238,7 @@ class Form(ABC):
             "send": self.send,
             "asks": asks,
             "is_agreed": given is not None and given.get(AGREED) == asks,
-            "barred": self._find_barrier(request, place),
+            "barred": barred,
             "version": version,
             "now": now,
             "trial": trial,
@@ -334,6 +338,15 @@ _STATUSES: Final = {
     Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
     ClusterAway: HTTPStatus.SERVICE_UNAVAILABLE,
 }
+
+
+def _require_permission(caller: Caller, command: Command, place: Place) -> None:
+    """Raise unless somebody may, before anything of their form is read; that they tried is on record."""
+    try:
+        require(caller, command, place)
+    except NotAllowed as refusal:
+        record(caller, command, place, Result.REFUSED, detail=refusal.sentence)
+        raise
 
 
 def _require_agreement(asks: str, given: QueryDict) -> None:
