@@ -77,8 +77,8 @@ def boxes_of(answer: Any, field: str) -> dict[str, str]:
 
 
 def is_barred(page: str) -> bool:
-    """Whether nothing of a form can be filled in."""
-    return "<fieldset disabled " in page
+    """Whether nothing of a form can be filled in, nor is it tried while somebody types."""
+    return "<fieldset disabled " in page and "hx-post" not in page
 
 
 def say(answer: Any, place: str = "") -> str:
