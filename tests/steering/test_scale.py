@@ -36,6 +36,20 @@ def test_all_numbers_that_were_changed_are_written_at_once(desk: Desk) -> None:
     assert desk.commands().count(("scale_workload", "Done")) == 1
 
 
+def test_a_form_that_is_sent_twice_scales_once(desk: Desk) -> None:
+    fields = {**desk.open("scale"), SET: "2"}
+    assert [desk.send("scale", fields).status_code for _ in range(2)] == [302, 302]
+    assert numbers(desk) == (2, 3, 1)
+    assert desk.commands().count(("scale_workload", "Done")) == 1
+
+
+def test_a_live_component_is_scaled_once_by_a_form_that_is_sent_twice(running: Desk) -> None:
+    live = {"live_component": "frontend", "live_replica": "0", "live_replicas": "4"}
+    fields = {**running.open("scale"), **live}
+    assert [running.send("scale", fields).status_code for _ in range(2)] == [302, 302]
+    assert live_frontend(running) == 4
+
+
 def test_one_number_that_breaks_a_rule_keeps_all_from_being_written(desk: Desk) -> None:
     answer = desk.change("scale", **{FRONTEND: "2", DECODE: "2"})
     assert answer.status_code == 422
