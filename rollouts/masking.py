@@ -137,14 +137,23 @@ def mask_text(text: str, *manifests: Any) -> str:
 
     An API server's words quote what they complain about.
     """
+    return make_text_mask(*manifests)(text)
+
+
+def make_text_mask(*manifests: Any) -> Callable[[str], str]:
+    """Return the same for many sentences, so that the manifests are gone through once."""
     masker = _Masker()
     for manifest in manifests:
         masker.value(manifest, "")
     marks = {secret: mark for mark, secret in masker.hidden.items() if isinstance(secret, str)}
-    for secret in sorted(marks, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_QUOTED:
+    secrets = [secret for secret in sorted(marks, key=len, reverse=True) if len(secret) >= _SHORTEST_QUOTED]
+
+    def mask(text: str) -> str:
+        for secret in secrets:
             text = text.replace(secret, marks[secret])
-    return masker.text(text)
+        return masker.text(text)
+
+    return mask
 
 
 def is_secret_name(name: str) -> bool:

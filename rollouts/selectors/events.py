@@ -4,14 +4,14 @@ Read from the cluster when somebody looks, since the mirror does not keep them: 
 itself. The API has no way to ask for those of many objects, so the Events of the namespace are read, up to a bound, and
 those kept whose object is the workload's, also where it is gone by now. What may be secret in their words is hidden.
 
-The invariant: a cluster that does not answer is a sentence, never an error of the page; it is asked once, and not at
-all while the watcher has trouble with it.
+The invariant: a cluster that does not answer is a sentence, never an error of the page; it is asked for each page of a
+list once, and not at all while the watcher has trouble with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from rollouts import models
 from rollouts.cluster import ClusterError, Forbidden, Obj
@@ -19,7 +19,7 @@ from rollouts.cluster.resources import EVENTS, PODCLIQUESETS
 from rollouts.commands import Place
 from rollouts.connections import shared_cluster
 from rollouts.engine.times import parse_time
-from rollouts.masking import mask_text
+from rollouts.masking import make_text_mask
 from rollouts.selectors.places import find_workload
 
 # The newest so many, where somebody wants to see all.
@@ -54,8 +54,8 @@ class EventList:
     problem: str  # why there may be none, in a sentence
 
 
-def event_list(place: Place) -> EventList:
-    """Return the newest Events about a workload and its objects; raises NotThere."""
+def event_list(place: Place, most: int = MOST_SHOWN) -> EventList:
+    """Return the newest Events about a workload and its objects, so many of them; raises NotThere."""
     row = find_workload(place)
     if row.cluster.trouble_code:
         return EventList((), 0, is_partial=False, problem=f"{_NOT_NOW} {place.cluster}: {row.cluster.trouble}")
@@ -67,7 +67,8 @@ def event_list(place: Place) -> EventList:
         return EventList((), 0, is_partial=False, problem=f"{_NOT_NOW} {place.cluster}: {error}")
     uids = _uids_of(row)
     about = sorted((one for one in found if _involved(one).get("uid") in uids), key=_order, reverse=True)
-    items = [_item(one, row.manifest) for one in about[:MOST_SHOWN]]
+    mask = make_text_mask(row.manifest)
+    items = [_item(one, mask) for one in about[:most]]
     return EventList(items, len(about), is_partial, "")
 
 
@@ -101,7 +102,7 @@ def _uids_of(row: models.Workload) -> set[str]:
     return found
 
 
-def _item(event: Obj, manifest: Any) -> EventItem:
+def _item(event: Obj, mask: Callable[[str], str]) -> EventItem:
     involved, series, at = _involved(event), event.get("series") or {}, _moment_of(event)
     source = event.get("reportingComponent") or (event.get("source") or {}).get("component")
     return EventItem(
@@ -109,7 +110,7 @@ def _item(event: Obj, manifest: Any) -> EventItem:
         at=datetime.fromtimestamp(at, tz=UTC) if at else None,
         is_warning=event.get("type") == "Warning",
         reason=str(event.get("reason") or ""),
-        message=mask_text(str(event.get("message") or ""), manifest),
+        message=mask(str(event.get("message") or "")),
         kind=str(involved.get("kind") or ""),
         name=str(involved.get("name") or ""),
         count=int(series.get("count") or event.get("count") or 1),

@@ -34,8 +34,7 @@ def card(_: QueryDict, cluster: str, namespace: str, name: str) -> Fragment:
     place = Place(cluster, namespace, name)
 
     def render_card() -> str:
-        events = event_list(place)
-        lines = events.items[:_ON_THE_CARD]
-        return render_to_string("workload/_events.html", {"place": place, "events": events, "lines": lines})
+        events = event_list(place, _ON_THE_CARD)
+        return render_to_string("workload/_events.html", {"place": place, "events": events, "lines": events.items})
 
     return Fragment(("events", place), render_card, asks_cluster=True)

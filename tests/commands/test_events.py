@@ -1,7 +1,7 @@
 """Events as pages show them: what the cluster tells of a workload and its objects, and nothing of others."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from rollouts import connections
 from rollouts.cluster import Cluster, Obj
 from rollouts.cluster.resources import EVENTS, PODCLIQUESETS, PODS
 from rollouts.engine.times import render_time
+from rollouts.selectors import events
 from rollouts.selectors.events import MOST_SHOWN, event_list
 from tests.commands.stage import Stage
 from tests.engine.manifests import small
@@ -93,6 +94,30 @@ def test_the_newest_are_shown_and_all_are_counted(stage: Stage) -> None:
     found = event_list(stage.place)
     assert len(found.items) == MOST_SHOWN
     assert found.count >= MOST_SHOWN + 5
+
+
+def test_so_few_are_made_ready_as_are_asked_for_and_the_manifest_is_gone_through_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        tell(stage, "PodCliqueSet", stage.stored(), f"Reason{number}", f"said {number}", lastTimestamp=ago(number))
+    walks: list[Any] = []
+    masked: list[str] = []
+
+    def note(*manifests: Any) -> Callable[[str], str]:
+        walks.append(manifests)
+
+        def mask(text: str) -> str:
+            masked.append(text)
+            return text
+
+        return mask
+
+    monkeypatch.setattr(events, "make_text_mask", note)
+    found = event_list(stage.place, 2)
+    assert [one.message for one in found.items] == masked == ["said 0", "said 1"]
+    assert found.count >= 3
+    assert len(walks) == 1
 
 
 def test_what_may_be_secret_is_hidden_in_their_words(stage: Stage) -> None:

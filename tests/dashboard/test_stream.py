@@ -325,7 +325,7 @@ def test_a_part_that_takes_long_holds_up_no_other_and_comes_when_it_is_there(
     fleet.store_fleet(row, 1)
     is_answering = threading.Event()
 
-    def wait_for_the_cluster(place: Place) -> EventList:
+    def wait_for_the_cluster(place: Place, most: int) -> EventList:
         assert is_answering.wait(SECONDS)
         return EventList((), 0, is_partial=False, problem="Here at last.")
 
@@ -349,7 +349,7 @@ def test_a_part_that_is_slow_and_changes_all_the_time_is_brought_nevertheless(
 ) -> None:
     numbers = count(1)
 
-    def render_slowly(place: Place) -> EventList:
+    def render_slowly(place: Place, most: int) -> EventList:
         time.sleep(1.5)  # longer than parts wait for each other
         return EventList((), 0, is_partial=False, problem=f"Look {next(numbers)}.")
 
