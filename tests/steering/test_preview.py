@@ -112,7 +112,18 @@ def test_what_was_not_followed_to_its_end_is_not_compared() -> None:
     assert "steps, was 0" in facts(make_preview(told))
     unfinished = make_preview(replace(told, end=End.UNFINISHED))
     assert "steps so far" in facts(unfinished)
-    assert "The workload is large" in unfinished.sentence
+    assert unfinished.sentence == "The workload is large: it was followed for 64 s of its time, with the floor kept."
+
+
+def test_what_was_followed_in_part_is_not_said_to_go_well_below_the_floor() -> None:
+    cluster = grouped()
+    told = replace(told_of(cluster, with_image(cluster.workload, "app:v2")), end=End.UNFINISHED)
+    below = replace(told, pods=replace(told.pods, floor=told.pods.lowest + 1))
+    assert make_preview(below).sentence.endswith("of its time, in which availability falls below the floor.")
+    # Scaled out, it has not been there yet.
+    more = replace(told_of(cluster, replace(cluster.workload, replicas=9)), end=End.UNFINISHED)
+    assert more.pods.lowest < more.pods.floor
+    assert make_preview(more).sentence.endswith("of its time.")
 
 
 # ---- the diff

@@ -114,11 +114,19 @@ def _say_end(told: Simulated, *, moves: bool) -> str:
     if told.end is End.ENDLESS:
         return "It never comes to an end: please report this."
     if told.end is End.UNFINISHED:
-        return f"The workload is large: it was followed for {say_duration(told.seconds)} of its time, which went well."
+        return _say_unfinished(told)
     if not moves:
         return "No pod is created or deleted."
     freed = former is not None and former.end is End.STUCK
     return "It comes to its end; with the strategy as it is now, it gets stuck." if freed else ""
+
+
+def _say_unfinished(told: Simulated) -> str:
+    """Say how far a change was followed, and of that no more than is known."""
+    followed = f"The workload is large: it was followed for {say_duration(told.seconds)} of its time"
+    if find_breaches(_sample(told)):
+        return f"{followed}, in which availability falls below the floor."
+    return f"{followed}, with the floor kept." if told.pods.lowest >= told.pods.floor else f"{followed}."
 
 
 # ---- figures
@@ -190,8 +198,12 @@ def say_duration(seconds: float) -> str:
 
 
 def _draw(told: Simulated) -> Chart:
+    return draw_samples(_sample(told), _BEGINNING + timedelta(seconds=told.seconds), _summarise)
+
+
+def _sample(told: Simulated) -> list[SamplePoint]:
     pods = told.pods
-    samples = [
+    return [
         SamplePoint(
             at=_BEGINNING + timedelta(seconds=one.at),
             desired=pods.desired,
@@ -202,7 +214,6 @@ def _draw(told: Simulated) -> Chart:
         )
         for one in pods.counts
     ]
-    return draw_samples(samples, _BEGINNING + timedelta(seconds=told.seconds), _summarise)
 
 
 def _summarise(points: Sequence[SamplePoint]) -> str:
