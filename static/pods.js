@@ -64,7 +64,8 @@ document.addEventListener("change", (event) => {
 async function show(link) {
   const src = new URL(section().dataset.liveSrc, location.href);
   src.search = link.dataset.by ? `?by=${link.dataset.by}` : "";
-  const response = await fetch(src, { headers: { "X-Live": "1" } });
+  // Who is signed out is sent to another page, which is no view of pods: then the link is followed like any other.
+  const response = await fetch(src, { headers: { "X-Live": "1" }, redirect: "manual" });
   if (!response.ok) return location.assign(link.href);
   await htmx.swap({ text: await response.text(), target: section(), sourceElement: section(), swap: "outerMorph" });
   history.replaceState(history.state, "", link.href);

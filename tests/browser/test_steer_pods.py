@@ -93,6 +93,16 @@ def test_what_is_chosen_survives_what_happens_meanwhile(page: Page, sandbox: San
     expect(page.locator("#trial")).to_contain_text("3 pods selected")
 
 
+def test_whoever_is_signed_out_meanwhile_is_led_to_the_sign_in_page(page: Page) -> None:
+    page.goto(f"{PAGE}pods/")
+    expect(page.locator('#live[data-state="live"]')).to_be_visible()
+    page.context.clear_cookies()
+    page.get_by_role("link", name="By node").click()
+    page.wait_for_url("**/sign-in/**")
+    expect(page.get_by_role("button", name="Sign in", exact=True)).to_be_visible()
+    expect(page.locator("#pods")).to_have_count(0)
+
+
 def test_the_pages_keep_nobody_out(visitor: BrowserContext, sandbox: Sandbox) -> None:
     page = sign_in(visitor, f"{PAGE}any-pods/?all=1")
     expect(page.locator("#trial")).to_contain_text("5 pods selected")
