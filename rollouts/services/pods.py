@@ -41,13 +41,14 @@ from rollouts.services.sites import Site, open_site, refuse, version_in
 
 MOST_PODS: Final = 500
 """Deleted by one command; what is left takes another."""
+SECONDS: Final = 20.0
+"""After which a command sends no more deletions."""
 
 # On record: so many of the pods that are left, for whoever goes on with them; so many of those that were meant; and of
 # what is said of these so many letters together. All of it, with the longest names, fits into `audit.MOST_BYTES`.
 _MOST_REST: Final = 1000
 _MOST_TOLD: Final = 500
 _MOST_LETTERS: Final = 80_000
-_SECONDS: Final = 20.0
 _SENDERS: Final = 8
 
 
@@ -315,6 +316,23 @@ class Manner(Enum):
     LET_GO = auto()  # nor is it waited for whoever runs it
 
 
+STOPPING: Final = frozenset({Fate.UNKNOWN, Fate.NOT_SENT})
+"""After which nothing more is sent: what was asked before should be looked at first."""
+NOT_TRIED: Final = "It was not tried: the cluster answers no more, or too slowly."
+
+
+def explain(error: ClusterError) -> tuple[Fate, str]:
+    """Return what a failed deletion means for what was to be deleted, and the sentence that says so."""
+    if isinstance(error, Throttled):
+        budgets = [cause.message for cause in error.causes if cause.reason == "DisruptionBudget"]
+        if budgets:
+            return Fate.REFUSED, f"A disruption budget is in the way: {'; '.join(budgets)}"
+        return Fate.NOT_SENT, f"The cluster asks to be left alone for a while: {error}"
+    if isinstance(error, Unavailable | Unauthorized):
+        return Fate.UNKNOWN, f"{error}. Whether it was deleted is not known: look before you repeat it."
+    return Fate.REFUSED, str(error)
+
+
 class Sender:
     """Deletes pods, some at once, and gathers what is learnt of them."""
 
@@ -326,7 +344,7 @@ class Sender:
         self._manner = manner
         self._dry_run = dry_run
         self._stopped = threading.Event()
-        self._deadline = time.monotonic() + _SECONDS
+        self._deadline = time.monotonic() + SECONDS
 
     def send(self, pods: Sequence[Pod]) -> Iterator[PodOutcome]:
         """Delete pods, and say of each what became of it."""
@@ -335,19 +353,16 @@ class Sender:
 
     def _attempt(self, pod: Pod) -> PodOutcome:
         if self._stopped.is_set() or time.monotonic() > self._deadline:
-            return _outcome(pod, Fate.NOT_SENT, "It was not tried: the cluster answers no more, or too slowly.")
+            return _outcome(pod, Fate.NOT_SENT, NOT_TRIED)
         try:
             return _outcome(pod, self._delete(pod), "")
         except (NotFound, Conflict):
             return self._missed(pod)
-        except Throttled as error:
-            return self._throttled(pod, error)
-        except (Unavailable, Unauthorized) as error:
-            self._stopped.set()
-            sentence = f"{error}. Whether it was deleted is not known: look before you repeat it."
-            return _outcome(pod, Fate.UNKNOWN, sentence)
         except ClusterError as error:
-            return _outcome(pod, Fate.REFUSED, str(error))
+            fate, sentence = explain(error)
+            if fate in STOPPING:
+                self._stopped.set()
+            return _outcome(pod, fate, sentence)
 
     def _missed(self, pod: Pod) -> PodOutcome:
         """Say what became of a pod that was not there as it was looked at."""
@@ -355,13 +370,6 @@ class Sender:
         if found is not None and found["metadata"]["uid"] == pod.uid:
             return _outcome(pod, Fate.REFUSED, "Somebody else changed it at the same moment; try again.")
         return _outcome(pod, Fate.GONE, f"It was gone already{'; another one has its name' if found else ''}.")
-
-    def _throttled(self, pod: Pod, error: Throttled) -> PodOutcome:
-        budgets = [cause.message for cause in error.causes if cause.reason == "DisruptionBudget"]
-        if budgets:
-            return _outcome(pod, Fate.REFUSED, f"A disruption budget is in the way: {'; '.join(budgets)}")
-        self._stopped.set()
-        return _outcome(pod, Fate.NOT_SENT, f"The cluster asks to be left alone for a while: {error}")
 
     def _delete(self, pod: Pod) -> Fate:
         cluster, namespace = self._site.cluster, self._site.place.namespace

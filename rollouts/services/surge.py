@@ -6,9 +6,12 @@ as the controller deletes them; of a clique the pods themselves. Nobody's disrup
 deletion by force.
 
 While an original is outdated the controller creates surge anew, which may well be wanted: on another node it may come
-up. The invariant: nothing within the wanted numbers is touched.
+up. The invariants: nothing within the wanted numbers is touched; and names are used again, so surge is named with a
+mark of the very objects that were looked at, and what has come in their place is safe.
 """
 
+import hashlib
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -28,12 +31,16 @@ from rollouts.mirror import Changes
 from rollouts.refusals import Contradiction
 from rollouts.services.changing import fetch_expected
 from rollouts.services.pods import (
+    NOT_TRIED,
+    SECONDS,
+    STOPPING,
     Fate,
     Manner,
     PodOutcome,
     PodsDeleted,
     Sender,
     count_fates,
+    explain,
     on_record,
     open_record,
     read_observed,
@@ -42,6 +49,7 @@ from rollouts.services.pods import (
 from rollouts.services.sites import Site, open_site, version_in
 
 _MOST_TOLD: Final = 500  # units on record by name
+_MARK_LETTERS: Final = 16
 _NONE_THERE: Final = "There is no such surge any more: it is gone, or it was taken over."
 
 
@@ -63,6 +71,20 @@ class SurgeUnit:
     holders: tuple[Holder, ...]  # empty for a single pod
     pods: tuple[Pod, ...]
 
+    @property
+    def mark(self) -> str:
+        """What tells it from another one that has its name later."""
+        uids = [one.uid for one in self.holders or self.pods]
+        return hashlib.sha256(" ".join(sorted(uids)).encode()).hexdigest()[:_MARK_LETTERS]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedUnit:
+    """Surge by name and mark, as it was looked at."""
+
+    name: str
+    mark: str
+
 
 def find_surge(workload: Workload, observed: Observed) -> tuple[SurgeUnit, ...]:
     """Return the surge of a workload at every level; what is leaving already is none."""
@@ -76,9 +98,9 @@ def find_surge(workload: Workload, observed: Observed) -> tuple[SurgeUnit, ...]:
     return tuple(found)
 
 
-def delete_units(workload: Workload, observed: Observed, names: Collection[str]) -> tuple[Delete, ...]:
-    """Return the deletion of surge by the names of its units, for a simulation."""
-    units = [unit for unit in find_surge(workload, observed) if unit.name in names]
+def delete_units(workload: Workload, observed: Observed, chosen: Collection[NamedUnit]) -> tuple[Delete, ...]:
+    """Return the deletion of surge, for a simulation."""
+    units = _choose(find_surge(workload, observed), chosen)
     holders = [Delete(_KINDS[one.resource], one.name, one.uid, BY_HAND) for unit in units for one in unit.holders]
     pods = [Delete(Kind.POD, pod.name, pod.uid, BY_HAND) for unit in units if not unit.holders for pod in unit.pods]
     return (*holders, *pods)
@@ -88,21 +110,28 @@ _KINDS: Final = {PODCLIQUESCALINGGROUPS: Kind.GROUP, PODCLIQUES: Kind.CLIQUE, SE
 
 
 def surge_delete(
-    caller: Caller, place: Place, names: Collection[str], *, expected: str | None = None, dry_run: bool = False
+    caller: Caller, place: Place, chosen: Collection[NamedUnit], *, expected: str | None = None, dry_run: bool = False
 ) -> PodsDeleted:
-    """Delete surge by the names of its units; what becomes of each of its pods is told."""
+    """Delete surge, if it still is what was looked at; what becomes of each of its pods is told."""
     with deed(caller, Command.DELETE_ANY_PODS, place, dry_run=dry_run) as it:
         site = open_site(place)
         live = fetch_expected(site, expected)
-        units = [unit for unit in _look(site, live) if unit.name in names]
+        units = _choose(_look(site, live), chosen)
         if not units:
             raise Contradiction(_NONE_THERE)
         surge = {"surge": [unit.name for unit in units[:_MOST_TOLD]]}
         it.begin(after={**surge, **open_record([pod for unit in units for pod in unit.pods])})
-        outcomes = [*_delete_pods(site, units, dry_run=dry_run), *_delete_holders(site, units, dry_run=dry_run)]
+        outcomes = _delete_pods(site, units, dry_run=dry_run)
+        is_stopped = any(one.outcome in STOPPING for one in outcomes)
+        remover = _Remover(site, dry_run=dry_run, is_stopped=is_stopped)
+        outcomes += [one for unit in units if unit.holders for one in remover.delete(unit)]
         if not dry_run:
             it.done(after={**surge, **on_record(outcomes)}, detail=count_fates(outcomes))
         return PodsDeleted(place, version_in(live), tuple(outcomes), 0, dry_run, it.entry)
+
+
+def _choose(units: Iterable[SurgeUnit], chosen: Collection[NamedUnit]) -> list[SurgeUnit]:
+    return [unit for unit in units if NamedUnit(unit.name, unit.mark) in chosen]
 
 
 # ---- what is surge
@@ -161,30 +190,45 @@ def _delete_pods(site: Site, units: Sequence[SurgeUnit], *, dry_run: bool) -> li
     return outcomes
 
 
-def _delete_holders(site: Site, units: Sequence[SurgeUnit], *, dry_run: bool) -> Iterator[PodOutcome]:
-    for unit in units:
-        if not unit.holders:
-            continue
-        trouble = _delete_unit(site, unit, dry_run=dry_run)
-        fate, message = (Fate.REFUSED, trouble) if trouble else (Fate.DELETED, f"With all of {unit.name}.")
+class _Remover:
+    """Deletes what holds the pods of surge, one after the other, until an answer is lost or it takes too long."""
+
+    def __init__(self, site: Site, *, dry_run: bool, is_stopped: bool) -> None:
+        self._site = site
+        self._dry_run = dry_run
+        self._is_stopped = is_stopped
+        self._deadline = time.monotonic() + SECONDS
+
+    def delete(self, unit: SurgeUnit) -> Iterator[PodOutcome]:
+        """Delete a unit, and say of each of its pods what became of it."""
+        told = {(one.resource, one.name): self._attempt(one) for one in unit.holders}
+        troubles = [f"{name}: {said}" for (_, name), (fate, said) in told.items() if fate not in _AS_MEANT]
+        is_under_way = any(fate is Fate.DELETED for fate, _ in told.values())
         for pod in unit.pods:
+            # It goes with its clique, which may go with its scaling group before it is asked to.
+            fate, message = told.get((PODCLIQUES, pod.clique), (Fate.UNKNOWN, "Nothing that holds it is known."))
+            if fate in _AS_MEANT and is_under_way:
+                # What stays of the unit is said where all else went as meant.
+                fate, message = Fate.DELETED, troubles[0] if troubles else f"With all of {unit.name}."
             yield PodOutcome(pod.name, pod.uid, fate, message, pod.clique, pod.index)
 
-
-def _delete_unit(site: Site, unit: SurgeUnit, *, dry_run: bool) -> str:
-    """Delete what holds the pods of a unit; return what was in the way, if anything was."""
-    trouble = ""
-    for holder in unit.holders:
+    def _attempt(self, holder: Holder) -> tuple[Fate, str]:
+        if self._is_stopped or time.monotonic() > self._deadline:
+            return Fate.NOT_SENT, NOT_TRIED
         try:
-            change = _delete_holder(site, holder, dry_run=dry_run)
+            change = _delete_holder(self._site, holder, dry_run=self._dry_run)
         except (NotFound, Conflict):
-            continue  # it is gone, or another one has its name
+            return Fate.GONE, f"{holder.name} was gone already, or another one has its name."
         except ClusterError as error:
-            trouble = trouble or f"{holder.name}: {error}"
-        else:
-            if not dry_run:
-                site.take_in([change])
-    return trouble
+            fate, sentence = explain(error)
+            self._is_stopped = fate in STOPPING
+            return fate, sentence
+        if not self._dry_run:
+            self._site.take_in([change])
+        return Fate.DELETED, ""
+
+
+_AS_MEANT: Final = frozenset({Fate.DELETED, Fate.GONE})
 
 
 def _delete_holder(site: Site, holder: Holder, *, dry_run: bool) -> Changes:

@@ -18,7 +18,8 @@ TYPES: Final = {
 }
 """What each type does, in one sentence."""
 
-_UNITS: Final = {LevelKind.SET: "replica", LevelKind.CLIQUE: "pod", LevelKind.GROUP: "replica"}
+UNITS: Final = {LevelKind.SET: "replica", LevelKind.CLIQUE: "pod", LevelKind.GROUP: "replica"}
+"""What is counted at each level, one of them."""
 _FEW: Final = ("no", "one", "two", "three", "four", "five", "six")
 
 
@@ -58,7 +59,7 @@ def say_numbers(kind: LevelKind, replicas: int, max_unavailable: int, max_surge:
     >>> say_numbers(LevelKind.SET, 2, 2, 0)
     'both replicas at once; none keeps serving meanwhile'
     """
-    unit = _UNITS[kind]
+    unit = UNITS[kind]
     if not replicas:
         return f"there is no {unit} to replace"
     extra = f"{_number(max_surge)} extra"

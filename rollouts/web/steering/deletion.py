@@ -2,7 +2,8 @@
 
 Before it: `pods` and `remedies`, whose forms say which pods are meant and how they are deleted. After it: the services,
 which tell what became of each pod and put it on record; by the number of that record the page finds it again, however
-often it is opened. So a form that is sent twice leads to the same pods: the second time they are on their way already.
+often it is opened. What a form names it names with a uid, or a mark of several, so that what has taken a name meanwhile
+is safe: a form that is sent twice deletes once.
 """
 
 from abc import abstractmethod
@@ -49,6 +50,12 @@ class Deletion(Form):
         version = request.POST.get(VERSION, "")
         deleted = self.delete(caller_of(request, Via.PAGE), request, scene, about, f'"{version}"')
         return HttpResponseRedirect(reverse(_DONE, kwargs={**kwargs_of(scene.place), "record": deleted.record}))
+
+
+def read_pairs(given: QueryDict, field: str) -> list[tuple[str, str]]:
+    """Return what the boxes of a form name: names, and by which uid or mark it is known."""
+    pairs = (value.partition("/") for value in given.getlist(field))
+    return [(name, uid) for name, _, uid in pairs if name and uid]
 
 
 def delete_pods(_: Workload, observed: Observed, uids: Collection[str]) -> tuple[Delete, ...]:

@@ -18,6 +18,7 @@ from django.urls import URLPattern, path, reverse
 
 from rollouts.audit import Caller
 from rollouts.commands import Command, Place
+from rollouts.engine import edits
 from rollouts.engine.findings import Code, Finding
 from rollouts.engine.observed import Pod
 from rollouts.engine.shape import Shape, make_shape
@@ -38,9 +39,10 @@ from rollouts.services.sites import refuse
 from rollouts.web.cells import Pick, Picks
 from rollouts.web.fragments import Fragment
 from rollouts.web.shell import for_fragment
-from rollouts.web.steering.deletion import Deletion, delete_pods
+from rollouts.web.steering.deletion import Deletion, delete_pods, read_pairs
 from rollouts.web.steering.desk import Sitting, kwargs_of
 
+_FIELD = "pod"  # the boxes of the form
 _LONGEST = 10  # digits of a number in an address
 
 
@@ -88,13 +90,13 @@ class Pods(Deletion):
         uids = _read_uids(given)
         if not uids:
             raise _nothing_chosen()
-        return Proposal(self.command, edit=lambda manifest: manifest, delete=partial(delete_pods, uids=uids))
+        return Proposal(self.command, edit=edits.keep, delete=partial(delete_pods, uids=uids))
 
     def delete(
         self, caller: Caller, request: HttpRequest, scene: Sitting, about: Mapping[str, Any], expected: str
     ) -> PodsDeleted:
         """Delete the chosen pods."""
-        chosen = [NamedPod(name, uid) for name, uid in _read_pairs(request.POST)]
+        chosen = [NamedPod(name, uid) for name, uid in read_pairs(request.POST, _FIELD)]
         if not chosen:
             raise _nothing_chosen()
         return pods_delete(caller, scene.place, chosen, force=self.force, expected=expected)
@@ -181,14 +183,8 @@ def _components(shape: Shape, pod: Pod) -> tuple[str, ...]:
     return () if spot is None else tuple(filter(None, (spot.group, spot.clique)))
 
 
-def _read_pairs(given: QueryDict) -> list[tuple[str, str]]:
-    """Return the pods that a form names, as names and uids."""
-    pairs = (value.partition("/") for value in given.getlist("pod"))
-    return [(name, uid) for name, _, uid in pairs if name and uid]
-
-
 def _read_uids(given: QueryDict) -> frozenset[str]:
-    return frozenset(uid for _, uid in _read_pairs(given))
+    return frozenset(uid for _, uid in read_pairs(given, _FIELD))
 
 
 def _preselect(scene: Sitting, shape: Shape | None, candidates: Iterable[Pod], force: bool) -> frozenset[str]:

@@ -4,13 +4,16 @@ Before it: the card that says what is waited for, whose buttons lead to `steer-r
 the component that waits. After it: the same services as by every other door. What is offered helps (`engine.remedies`);
 by the time that somebody comes here it may be over, which is then said instead.
 
-Each form lists what it is about, with a box for each; ticked are those of the component that waits, or else all.
+Each form lists what it is about, with a box for each; ticked are those of the component that waits, or else all. The
+value of a box says all that will be done: which objects are meant, by uid, or which numbers are written. So a form that
+is sent twice does the same once.
 """
 
 import re
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -23,11 +26,14 @@ from django.views.decorators.http import require_safe
 from rollouts.audit import Caller
 from rollouts.commands import Command, Place
 from rollouts.engine import edits
+from rollouts.engine.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE, resolve_max_unavailable
 from rollouts.engine.findings import Code, Finding
-from rollouts.engine.levels import LevelKind
+from rollouts.engine.levels import list_levels
 from rollouts.engine.observed import Observed, Pod
 from rollouts.engine.remedies import Remedy
-from rollouts.engine.workload import Workload
+from rollouts.engine.spec import Unreadable, parse_workload
+from rollouts.engine.workload import BudgetSpec, Workload
+from rollouts.refusals import Invalid
 from rollouts.selectors.moments import moment
 from rollouts.selectors.now import REMEDIES
 from rollouts.selectors.revisions import revision_list
@@ -37,10 +43,11 @@ from rollouts.services.changing import Changed
 from rollouts.services.pods import NamedPod, PodsDeleted, pods_let_go
 from rollouts.services.simulation import Proposal
 from rollouts.services.sites import refuse
-from rollouts.services.surge import SurgeUnit, delete_units, find_surge, surge_delete
+from rollouts.services.surge import NamedUnit, SurgeUnit, delete_units, find_surge, surge_delete
 from rollouts.services.workloads import workload_edit_strategy, workload_scale
 from rollouts.web.shell import for_readers
-from rollouts.web.steering.deletion import Deletion
+from rollouts.web.steering.budgets import UNITS
+from rollouts.web.steering.deletion import Deletion, read_pairs
 from rollouts.web.steering.desk import Desk, Draft, Form, Sitting, address_of, kwargs_of
 from rollouts.web.words import age
 
@@ -59,6 +66,7 @@ class Row:
     detail: str  # what would be done
     component: str  # that it belongs to, by the name in the cluster or in the template
     override: PartSource | None = None  # sets what would be changed, so a change would mean nothing
+    is_urgent: bool = True  # ticked at first, if it is of whoever waits
 
 
 class Choice(Form):
@@ -84,6 +92,10 @@ class Choice(Form):
             **self.bar("" if any(row.override is None for row in rows) else self._say_over(rows)),
         }
 
+    def field_of(self, finding: Finding) -> str:
+        """Return the boxes for what is said of them; a path into the manifest has no field here."""
+        return CHOSEN if finding.field == CHOSEN else ""
+
     def _say_over(self, rows: Sequence[Row]) -> str:
         """Say why there is nothing to do here."""
         return "Everything that it is about is set by overrides: end those instead." if rows else self.over
@@ -93,16 +105,20 @@ class Choice(Form):
         asked = frozenset(given.getlist(CHOSEN))
         rows = [row for row in self.list_rows(scene) if row.value in asked and row.override is None]
         if not rows:
-            sentence = "none of them is there any more" if asked else "tick at least one"
-            raise refuse([Finding(CHOSEN, Code.FIELD_MISSING, sentence)])
+            raise _nothing_left(given)
         return rows
+
+
+def _nothing_left(given: QueryDict) -> Invalid:
+    sentence = "none of them is there any more" if given.getlist(CHOSEN) else "tick at least one"
+    return refuse([Finding(CHOSEN, Code.FIELD_MISSING, sentence)])
 
 
 def _preselect(scene: Sitting, rows: Sequence[Row]) -> frozenset[str]:
     free = [row for row in rows if row.override is None]
     waiting = scene.asked.get(COMPONENT, "")
     own = [row for row in free if waiting and _is_of(scene.place.name, waiting, row.component)]
-    return frozenset(row.value for row in own or free)
+    return frozenset(row.value for row in own or free if row.is_urgent)
 
 
 def _is_of(workload: str, waiting: str, component: str) -> bool:
@@ -129,8 +145,11 @@ class _Budgets(Choice, Desk):
     command = Command.EDIT_STRATEGY
 
     @abstractmethod
-    def rebudget(self, level: StrategyLevel) -> dict[str, int]:
-        """Return the fields of a level that change, as they are to be; none: there is nothing to do."""
+    def rebudget(self, level: StrategyLevel, own: BudgetSpec) -> dict[str, int]:
+        """Return the fields of a level that change, as they are to be; none: there is nothing to do.
+
+        What is written has to go with what the workload says itself, `own`, whatever overrides make of it.
+        """
 
     @abstractmethod
     def find_override(self, level: StrategyLevel) -> PartSource | None:
@@ -138,38 +157,75 @@ class _Budgets(Choice, Desk):
 
     def list_rows(self, scene: Sitting) -> Sequence[Row]:
         """Return the levels that the strategy looks at and that can be changed so."""
+        own = _own_budgets(scene)
         return [
             Row(
-                value=level.component or scene.place.name,
+                value=_make_box(name, fields),
                 label=level.component or "replicas of the set",
-                detail=_say_budget(level, fields),
-                component=level.component or scene.place.name,
+                detail=_say_budget(level, own[level.component], fields),
+                component=name,
                 override=self.find_override(level),
             )
-            for level in scene.strategy.levels
-            if level.is_used and (fields := self.rebudget(level))
+            for name, level in _levels_by_name(scene).items()
+            if (fields := self.rebudget(level, own[level.component]))
         ]
 
     def read(self, scene: Sitting, given: QueryDict, **about: Any) -> Draft:
-        """Return the change of the strategy that is meant."""
-        chosen = {row.value for row in self.read_rows(scene, given)}
-        levels = {level.component: level for level in scene.strategy.levels}
-        changes: dict[str, Any] = {
-            "components": {name: self.rebudget(level) for name, level in levels.items() if name and name in chosen}
+        """Return the change of the strategy that is meant: the numbers that the form showed."""
+        levels = _levels_by_name(scene)
+        boxes = (_read_box(value) for value in given.getlist(CHOSEN))
+        chosen = {
+            levels[name].component: fields
+            for name, fields in boxes
+            if name in levels and fields and self.find_override(levels[name]) is None
         }
-        if scene.place.name in chosen and levels[""].is_used:
-            changes |= self.rebudget(levels[""])
+        if not chosen:
+            raise _nothing_left(given)
+        changes: dict[str, Any] = {**chosen.pop("", {}), "components": chosen}
         return Draft(
             partial(workload_edit_strategy, place=scene.place, changes=changes),
             Proposal(self.command, partial(edits.edit_strategy, changes=changes)),
         )
 
 
-def _say_budget(level: StrategyLevel, fields: Mapping[str, int]) -> str:
-    written = {"maxUnavailable": level.max_unavailable.value, "maxSurge": level.max_surge.value}
+_NUMBER: Final = re.compile(r"(maxUnavailable|maxSurge)=([0-9]{1,10})")
+
+
+def _make_box(name: str, fields: Mapping[str, int]) -> str:
+    return " ".join([name, *(f"{field}={number}" for field, number in fields.items())])
+
+
+def _read_box(value: str) -> tuple[str, dict[str, int]]:
+    """Return which level is meant, and what is to be written there.
+
+    >>> _read_box("decode maxSurge=0 maxUnavailable=1")
+    ('decode', {'maxSurge': 0, 'maxUnavailable': 1})
+    """
+    name, *parts = value.split(" ")
+    found = filter(None, map(_NUMBER.fullmatch, parts))
+    return name, {one[1]: int(one[2]) for one in found}
+
+
+def _levels_by_name(scene: Sitting) -> dict[str, StrategyLevel]:
+    """Return the levels that the strategy looks at; of a clique and a group with one name an edit means the group."""
+    used = (level for level in scene.strategy.levels if level.is_used)
+    return {level.component or scene.place.name: level for level in used}
+
+
+def _own_budgets(scene: Sitting) -> Mapping[str, BudgetSpec]:
+    """Return what the workload says itself at each level, without overrides."""
+    own = parse_workload(scene.look.seen.manifest)
+    levels = () if isinstance(own, Unreadable) else list_levels(own)
+    return defaultdict(BudgetSpec, {level.component: level.written or BudgetSpec() for level in levels})
+
+
+def _say_budget(level: StrategyLevel, own: BudgetSpec, fields: Mapping[str, int]) -> str:
+    written = {
+        "maxUnavailable": DEFAULT_MAX_UNAVAILABLE if own.max_unavailable is None else own.max_unavailable,
+        "maxSurge": DEFAULT_MAX_SURGE if own.max_surge is None else own.max_surge,
+    }
     changes = ", ".join(f"{name} {written[name]} → {value}" for name, value in fields.items())
-    units = {LevelKind.SET: "replicas", LevelKind.GROUP: "replicas", LevelKind.CLIQUE: "pods"}[level.kind]
-    return f"{changes} (of {level.replicas} {units})"
+    return f"{changes} (of {level.replicas} {UNITS[level.kind]}s)"
 
 
 class NoSurge(_Budgets):
@@ -183,11 +239,12 @@ class NoSurge(_Budgets):
     )
     over = "No level that the strategy looks at has surge: there is nothing to set to 0."
 
-    def rebudget(self, level: StrategyLevel) -> dict[str, int]:
+    def rebudget(self, level: StrategyLevel, own: BudgetSpec) -> dict[str, int]:
         """Take the surge away; both budgets cannot be 0."""
         if not level.resolved_max_surge:
             return {}
-        return {"maxSurge": 0} if level.resolved_max_unavailable else {"maxSurge": 0, "maxUnavailable": 1}
+        can_move = resolve_max_unavailable(own.max_unavailable, level.replicas) > 0
+        return {"maxSurge": 0} if can_move else {"maxSurge": 0, "maxUnavailable": 1}
 
     def find_override(self, level: StrategyLevel) -> PartSource | None:
         """Say which override sets the surge."""
@@ -206,7 +263,7 @@ class MoreUnavailable(_Budgets):
     lead = "One more may be missing at a time, so the rollout goes on with the next one. Capacity is less by as much."
     over = "Everything may be missing at once already: there is nothing to raise."
 
-    def rebudget(self, level: StrategyLevel) -> dict[str, int]:
+    def rebudget(self, level: StrategyLevel, own: BudgetSpec) -> dict[str, int]:
         """Let one more be missing, of those there are."""
         now = level.resolved_max_unavailable
         return {} if now is None or now >= level.replicas else {"maxUnavailable": now + 1}
@@ -271,19 +328,23 @@ class DeleteSurge(Choice, Deletion):
         """Return the units of surge that there are."""
         look = scene.look
         units = () if look.workload is None else find_surge(look.workload, look.seen.observed)
-        return [Row(unit.name, unit.name, _say_surge(unit), _surge_component(unit)) for unit in units]
+        return [Row(f"{unit.name}/{unit.mark}", unit.name, _say_surge(unit), _surge_component(unit)) for unit in units]
 
     def propose(self, scene: Sitting, given: QueryDict, **about: Any) -> Proposal:
         """Return the world without the chosen surge."""
-        names = frozenset(row.value for row in self.read_rows(scene, given))
-        return Proposal(self.command, edit=_nothing, delete=partial(delete_units, names=names))
+        return Proposal(
+            self.command, edit=edits.keep, delete=partial(delete_units, chosen=self._read_units(scene, given))
+        )
 
     def delete(
         self, caller: Caller, request: HttpRequest, scene: Sitting, about: Mapping[str, Any], expected: str
     ) -> PodsDeleted:
         """Delete the chosen surge."""
-        names = [row.value for row in self.read_rows(scene, request.POST)]
-        return surge_delete(caller, scene.place, names, expected=expected)
+        return surge_delete(caller, scene.place, self._read_units(scene, request.POST), expected=expected)
+
+    def _read_units(self, scene: Sitting, given: QueryDict) -> frozenset[NamedUnit]:
+        self.read_rows(scene, given)
+        return frozenset(NamedUnit(name, mark) for name, mark in read_pairs(given, CHOSEN))
 
 
 def _say_surge(unit: SurgeUnit) -> str:
@@ -313,7 +374,10 @@ class LetGo(Choice, Deletion):
     def list_rows(self, scene: Sitting) -> Sequence[Row]:
         """Return the pods that are leaving."""
         pods = (pod for pod in scene.look.seen.observed.pods if pod.leaving)
-        return [Row(f"{pod.name}/{pod.uid}", pod.name, _say_leaving(pod), pod.clique) for pod in pods]
+        return [
+            Row(f"{pod.name}/{pod.uid}", pod.name, _say_leaving(pod), pod.clique, is_urgent=_is_overdue(pod))
+            for pod in pods
+        ]
 
     def ask(self, scene: Sitting, given: QueryDict, **about: Any) -> str:
         """Have it said what nobody here can know."""
@@ -324,43 +388,38 @@ class LetGo(Choice, Deletion):
 
     def propose(self, scene: Sitting, given: QueryDict, **about: Any) -> Proposal:
         """Return the world without the chosen pods."""
-        uids = frozenset(row.value.partition("/")[2] for row in self.read_rows(scene, given))
-        return Proposal(self.command, edit=_nothing, observe=partial(_without, uids=uids))
+        uids = frozenset(pod.uid for pod in self._read_pods(scene, given))
+        return Proposal(self.command, edit=edits.keep, observe=partial(_without, uids=uids))
 
     def delete(
         self, caller: Caller, request: HttpRequest, scene: Sitting, about: Mapping[str, Any], expected: str
     ) -> PodsDeleted:
         """Let go of the chosen pods."""
-        pairs = (row.value.partition("/") for row in self.read_rows(scene, request.POST))
-        return pods_let_go(caller, scene.place, [NamedPod(name, uid) for name, _, uid in pairs], expected=expected)
+        return pods_let_go(caller, scene.place, self._read_pods(scene, request.POST), expected=expected)
+
+    def _read_pods(self, scene: Sitting, given: QueryDict) -> list[NamedPod]:
+        self.read_rows(scene, given)
+        return [NamedPod(name, uid) for name, uid in read_pairs(given, CHOSEN)]
 
 
 def _named(scene: Sitting, given: QueryDict) -> list[Pod]:
-    asked = frozenset(given.getlist(CHOSEN))
-    return [pod for pod in scene.look.seen.observed.pods if f"{pod.name}/{pod.uid}" in asked]
+    uids = {uid for _, uid in read_pairs(given, CHOSEN)}
+    return [pod for pod in scene.look.seen.observed.pods if pod.uid in uids]
+
+
+def _is_overdue(pod: Pod) -> bool:
+    return pod.gone_by is not None and moment(pod.gone_by) <= timezone.now()
 
 
 def _say_leaving(pod: Pod) -> str:
     where = f"on {pod.node}" if pod.node else "on no node"
-    if pod.gone_by is None or moment(pod.gone_by) > timezone.now():
+    if pod.gone_by is None or not _is_overdue(pod):
         return f"{where}, has time left to end by itself"
     return f"{where}, should have been gone {age(moment(pod.gone_by))} ago"
 
 
 def _without(_: Workload, observed: Observed, uids: frozenset[str]) -> Observed:
-    return Observed(
-        status=observed.status,
-        cliques=observed.cliques,
-        groups=observed.groups,
-        gangs=observed.gangs,
-        services=observed.services,
-        pods=tuple(pod for pod in observed.pods if pod.uid not in uids),
-    )
-
-
-def _nothing(manifest: edits.Obj) -> edits.Obj:
-    """Change nothing about the set."""
-    return manifest
+    return replace(observed, pods=tuple(pod for pod in observed.pods if pod.uid not in uids))
 
 
 # ---- where each of them is

@@ -16,6 +16,7 @@ from typing import Any, Final
 from django.http import QueryDict
 
 from rollouts.commands import Command
+from rollouts.engine import edits
 from rollouts.engine.edits import Unfit
 from rollouts.engine.findings import Code, Finding
 from rollouts.engine.levels import LevelKind
@@ -102,7 +103,7 @@ class Scale(Desk):
                 component=live.component,
                 replica=live.replica,
             ),
-            Proposal(self.command, lambda manifest: manifest, observe=partial(scale_observed, wanted=live)),
+            Proposal(self.command, edits.keep, observe=partial(scale_observed, wanted=live)),
         )
 
     def ask(self, scene: Scene, given: QueryDict, **about: Any) -> str:
