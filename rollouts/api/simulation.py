@@ -188,7 +188,7 @@ def _scale(_: Place, values: Values) -> Proposal:
         return Proposal(Command.SCALE_WORKLOAD, edit)
     wanted = LiveScale(values["component"], values["replica"], values["replicas"])
     observe = partial(scale_observed, wanted=wanted)
-    return Proposal(Command.SCALE_WORKLOAD, lambda manifest: manifest, observe=observe)
+    return Proposal(Command.SCALE_WORKLOAD, edits.keep, observe=observe)
 
 
 def _strategy(_: Place, values: Values) -> Proposal:

@@ -4,6 +4,7 @@ Comes after `selectors.strategies`, which has the resolved numbers of each level
 invariant: no number is computed here that the roller does not keep to.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from rollouts.engine.levels import LevelKind
@@ -21,6 +22,16 @@ TYPES: Final = {
 UNITS: Final = {LevelKind.SET: "replica", LevelKind.CLIQUE: "pod", LevelKind.GROUP: "replica"}
 """What is counted at each level, one of them."""
 _FEW: Final = ("no", "one", "two", "three", "four", "five", "six")
+
+
+SHADOWED: Final = "A scaling group has the same name: edit the manifest."
+
+
+def is_shadowed(level: StrategyLevel, levels: Iterable[StrategyLevel]) -> bool:
+    """Say whether a clique cannot be named, because a scaling group has its name: every edit means the group."""
+    return level.kind is LevelKind.CLIQUE and any(
+        other.kind is LevelKind.GROUP and other.component == level.component for other in levels
+    )
 
 
 def say_level(level: StrategyLevel, strategy: str | int | None) -> str:

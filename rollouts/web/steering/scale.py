@@ -8,7 +8,7 @@ or come, somebody has to agree to the number.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -32,10 +32,12 @@ from rollouts.services.scaling import LiveScale, scale_observed
 from rollouts.services.simulation import Proposal
 from rollouts.services.sites import refuse
 from rollouts.services.workloads import scale_template, workload_scale, workload_scale_template
+from rollouts.web.steering.budgets import SHADOWED, is_shadowed
 from rollouts.web.steering.desk import Desk, Draft
 from rollouts.web.workload import Scene
 
 _FIELD: Final = "replicas_"  # and the component; of the set nothing more
+_SHADOWED: Final = "shadowed_"  # and the component: of a field that is never sent
 _WAS: Final = "was_"
 _LIVE: Final = "live_"
 _LIVE_FIELDS: Final = ("component", "replica", "replicas")
@@ -58,6 +60,7 @@ class NumberField:
     value: str
     runs: str  # what runs of it, in words
     others: tuple["Scaled", ...]  # where a live one has another number
+    shadowed: str  # why nobody can change it here; empty: it can be changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +80,13 @@ class Scale(Desk):
     def fill_in(self, scene: Scene, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show every level with what runs of it."""
         numbers = [_number_field(scene, level, given) for level in scene.strategy.levels]
+        named = [one for one in numbers if not one.shadowed]
         return {
             "numbers": numbers,
-            "components": [one for one in numbers if one.component],
+            "components": [one for one in named if one.component],
             "last_replica": max(0, scene.tree.wanted - 1),
             "live": {name: "" if given is None else given.get(f"{_LIVE}{name}", "").strip() for name in _LIVE_FIELDS},
-            "fields": [*(one.name for one in numbers), *(f"{_LIVE}{name}" for name in _LIVE_FIELDS)],
+            "fields": [*(one.name for one in named), *(f"{_LIVE}{name}" for name in _LIVE_FIELDS)],
         }
 
     def read(self, scene: Scene, given: QueryDict, **about: Any) -> Draft:
@@ -122,9 +126,7 @@ class Scale(Desk):
         if finding.field == "spec.replicas":
             return _FIELD
         if found := _OF_COMPONENT.match(finding.field):
-            entries = scene.look.seen.manifest["spec"]["template"].get(found[1]) or []
-            index = int(found[2])
-            return f"{_FIELD}{entries[index].get('name')}" if index < len(entries) else ""
+            return _field_of_component(scene, found[1], int(found[2]))
         return ""
 
     def say_done(self, changed: Changed) -> str:
@@ -136,10 +138,21 @@ class Scale(Desk):
 # ---- the fields
 
 
+def _field_of_component(scene: Scene, kind: str, index: int) -> str:
+    """Return the field of a clique or scaling group by its place in the manifest; empty where it has none."""
+    entries = scene.look.seen.manifest["spec"]["template"].get(kind) or []
+    name = entries[index].get("name") if index < len(entries) else None
+    levels = [level for level in scene.strategy.levels if level.component == name]
+    wanted = LevelKind.CLIQUE if kind == "cliques" else LevelKind.GROUP
+    has_field = any(level.kind is wanted and not is_shadowed(level, levels) for level in levels)
+    return f"{_FIELD}{name}" if has_field else ""
+
+
 def _number_field(scene: Scene, level: StrategyLevel, given: QueryDict | None) -> NumberField:
-    name, now = f"{_FIELD}{level.component}", str(level.replicas)
+    shadowed = SHADOWED if is_shadowed(level, scene.strategy.levels) else ""
+    name, now = f"{_SHADOWED if shadowed else _FIELD}{level.component}", str(level.replicas)
     was, value = (now, now) if given is None else (given.get(f"{_WAS}{name}", now), given.get(name, now).strip())
-    if value == was:
+    if value == was or shadowed:
         was = value = now  # nobody has touched it: it shows what is there now
     return NumberField(
         component=level.component,
@@ -151,6 +164,7 @@ def _number_field(scene: Scene, level: StrategyLevel, given: QueryDict | None) -
         value=value,
         runs=_say_running(scene.tree, level),
         others=tuple(_list_scaled(scene.tree, level)),
+        shadowed=shadowed,
     )
 
 
@@ -166,22 +180,22 @@ def _say_running(tree: WorkloadTree, level: StrategyLevel) -> str:
     if level.kind is LevelKind.SET:
         wanted = [replica for replica in tree.replicas if not replica.surge]
         return f"{sum(replica.available for replica in wanted)} of {tree.wanted} available"
-    parts = [part for index, part in _live_parts(tree, level.component) if index < tree.wanted]
+    parts = [part for index, part in _live_parts(tree, level) if index < tree.wanted]
     unit = "pods" if level.kind is LevelKind.CLIQUE else "group replicas"
     return f"{sum(map(_available, parts))} of {sum(part.wanted for part in parts)} {unit} available"
 
 
 def _list_scaled(tree: WorkloadTree, level: StrategyLevel) -> Iterator[Scaled]:
-    for index, part in _live_parts(tree, level.component) if level.component else ():
+    for index, part in _live_parts(tree, level) if level.component else ():
         if part.exists and part.wanted != level.replicas:
             yield Scaled(index, part.wanted)
 
 
-def _live_parts(tree: WorkloadTree, component: str) -> Iterator[tuple[int, CliqueNode | GroupNode]]:
+def _live_parts(tree: WorkloadTree, level: StrategyLevel) -> Iterator[tuple[int, CliqueNode | GroupNode]]:
     for replica in tree.replicas:
-        parts: tuple[CliqueNode | GroupNode, ...] = (*replica.groups, *replica.cliques)
+        parts: Sequence[CliqueNode | GroupNode] = replica.cliques if level.kind is LevelKind.CLIQUE else replica.groups
         for part in parts:
-            if part.template == component:
+            if part.template == level.component:
                 yield replica.index, part
 
 

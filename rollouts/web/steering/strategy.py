@@ -31,7 +31,7 @@ from rollouts.services.changing import Changed
 from rollouts.services.simulation import Proposal
 from rollouts.services.sites import refuse
 from rollouts.services.workloads import workload_edit_strategy
-from rollouts.web.steering.budgets import TYPES, say_level
+from rollouts.web.steering.budgets import SHADOWED, TYPES, is_shadowed, say_level
 from rollouts.web.steering.desk import Desk, Draft
 from rollouts.web.workload import Scene
 
@@ -67,7 +67,7 @@ class Row:
     surge: Entry
     says: str
     overridden: tuple[tuple[str, StrategyPart], ...]  # fields whose value comes from an override
-    is_shadowed: bool  # a clique that nobody can name, because a scaling group has its name
+    shadowed: str  # why nothing can be said of a clique here; empty: it can
 
 
 class EditStrategy(Desk):
@@ -204,7 +204,6 @@ def _list_meanwhile(form: _Form, given: QueryDict) -> Iterator[tuple[str, str, s
 
 
 def _rows(form: _Form, tried: StrategyDetail) -> Iterator[Row]:
-    groups = {level.component for level in tried.levels if level.kind is LevelKind.GROUP}
     for level in tried.levels:
         parts = ((MAX_UNAVAILABLE, level.max_unavailable), (MAX_SURGE, level.max_surge))
         unavailable, surge = (_make_entry(form, (level.component, name)) for name in (MAX_UNAVAILABLE, MAX_SURGE))
@@ -216,7 +215,7 @@ def _rows(form: _Form, tried: StrategyDetail) -> Iterator[Row]:
             surge=surge,
             says=say_level(level, tried.type.value),
             overridden=tuple((name, part) for name, part in parts if part.source.kind == "override"),
-            is_shadowed=level.kind is LevelKind.CLIQUE and level.component in groups,
+            shadowed=SHADOWED if is_shadowed(level, tried.levels) else "",
         )
 
 
