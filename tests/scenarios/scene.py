@@ -174,6 +174,8 @@ class Scene:
             status.get("observedGeneration") == obj["metadata"]["generation"]
             and (progress is None or bool(progress.get("updateEndedAt")))
             and status.get("availableReplicas", 0) == obj["spec"].get("replicas", 0)
+            # A replica is available with its minimum: that all of it is there must have been seen by the controller.
+            and any(one["type"] == "Progressing" and one["status"] == "False" for one in status.get("conditions") or ())
             and not self.why_not_settled(name)
         )
 
