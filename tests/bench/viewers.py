@@ -34,6 +34,7 @@ from tests.browser.visiting import Sandbox
 from tests.project.running import ROOT, Product, product, wait_until
 
 VIEWERS: Final = 200
+SESSIONS: Final = 8
 PROBES: Final = 10
 SECONDS_BETWEEN: Final = 5.0
 SECONDS_TO_SEE: Final = 60.0
@@ -138,12 +139,13 @@ def main() -> None:
         large["metadata"].setdefault("namespace", "default")
         cluster.create(PODCLIQUESETS, large)
         name = large["metadata"]["name"]
-        opener, cookie = _sign_in(running)
+        # One session has only so many pages open at once.
+        (opener, *_), cookies = zip(*(_sign_in(running) for _ in range(SESSIONS)), strict=True)
         wait_until(lambda: _is_settled(cluster, name), 600)
         pages = [f"{running.url}/workloads/sandbox/default/{name}/", f"{running.url}/"]
         streams = [_stream_of(opener.open(page).read().decode()) for page in pages]
         Sandbox(running).set_image(name, "example/other:v2")
-        viewers = [Viewer(running.port, cookie, streams[number % 4 > 0]) for number in range(count)]
+        viewers = [Viewer(running.port, cookies[number % SESSIONS], streams[number % 4 > 0]) for number in range(count)]
         for line in asyncio.run(_measure(running, viewers)):
             sys.stdout.write(f"{line}\n")
 
