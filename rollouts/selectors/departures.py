@@ -37,9 +37,6 @@ class Stage(StrEnum):
     BACK = "back"  # another pod has its place and is available
 
 
-_ENDED: Final = frozenset({Stage.STAYED, Stage.THERE, Stage.OVER, Stage.BACK})
-
-
 @dataclass(frozen=True, slots=True)
 class Departure:
     """A pod that was to be deleted."""
@@ -64,7 +61,6 @@ class Departures:
     stages: Mapping[str, int]  # how many are how far
     untold: int  # of which there is no more on record than their number
     left: int  # that were meant as well, and were more than one command deletes
-    is_over: bool  # nothing is on its way any more
 
 
 def departures_detail(place: Place, record: int, tree: WorkloadTree) -> Departures:
@@ -84,7 +80,6 @@ def departures_detail(place: Place, record: int, tree: WorkloadTree) -> Departur
         stages=Counter(str(pod.stage) for pod in pods),
         untold=int(after.get("untold") or 0),
         left=int(after.get("left") or 0),
-        is_over=all(pod.stage in _ENDED for pod in pods),
     )
 
 

@@ -93,11 +93,6 @@ _RENDERERS: Final = ThreadPoolExecutor(2, thread_name_prefix="fragments")
 _ASKERS: Final = ThreadPoolExecutor(4, thread_name_prefix="fragments-of-clusters")
 
 
-def answer_fragment(request: HttpRequest, key: Hashable, render: Callable[[], str]) -> HttpResponse:
-    """Answer with a fragment as it is now, or that it is as it was; `key` names it whoever asks."""
-    return answer(request, Fragment(key, render))
-
-
 def answer(request: HttpRequest, fragment: Fragment) -> HttpResponse:
     """Answer with a fragment as it is now, or that it is as it was."""
     rendering = _fresh(_slot(fragment.key), fragment.render, time.monotonic())

@@ -12,7 +12,9 @@ from rollouts import connections
 from rollouts.audit import Caller, Via
 from rollouts.cluster import Cluster
 from rollouts.cluster.resources import PODCLIQUESETS
+from rollouts.engine.edits import Image
 from rollouts.models import User
+from rollouts.services.workloads import workload_edit_strategy, workload_set_images
 from tests import both_sites
 from tests.commands.stage import Stage
 from tests.engine.manifests import small
@@ -56,3 +58,12 @@ def deployed(stage: Stage) -> Stage:
     """The same, deployed by passes of the controller."""
     stage.deploy()
     return stage
+
+
+@pytest.fixture
+def outdated(deployed: Stage, caller: Caller) -> Stage:
+    """A deployed workload under OnDelete whose frontend has another template by now; its three pods are outdated."""
+    workload_edit_strategy(caller, deployed.place, {"type": "OnDelete"})
+    workload_set_images(caller, deployed.place, [Image("frontend", "app:v2")])
+    deployed.deploy()
+    return deployed

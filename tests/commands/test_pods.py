@@ -13,26 +13,16 @@ from rollouts.audit import Caller
 from rollouts.cluster import Obj, Unavailable
 from rollouts.cluster.resources import PODDISRUPTIONBUDGETS, PODS
 from rollouts.engine import names
-from rollouts.engine.edits import Image
 from rollouts.models import AuditEntry, NamespaceGrant, Pod, StrategyOverride, User
 from rollouts.refusals import ClusterAway, Contradiction, Invalid, NotAllowed, RaceLost
 from rollouts.services import pods as pods_service
 from rollouts.services.pods import Fate, NamedPod, PodsDeleted, Selection, pods_delete
-from rollouts.services.workloads import workload_edit_strategy, workload_scale, workload_set_images
+from rollouts.services.workloads import workload_edit_strategy, workload_scale
 from tests.commands.stage import Stage
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 EVERYTHING = Selection()
-
-
-@pytest.fixture
-def outdated(deployed: Stage, caller: Caller) -> Stage:
-    """A deployed workload under OnDelete whose frontend has another template by now; its three pods are outdated."""
-    workload_edit_strategy(caller, deployed.place, {"type": "OnDelete"})
-    workload_set_images(caller, deployed.place, [Image("frontend", "app:v2")])
-    deployed.deploy()
-    return deployed
 
 
 def entries() -> QuerySet[AuditEntry]:

@@ -12,7 +12,7 @@ import pytest
 from django.http import HttpResponse
 from django.test import RequestFactory
 
-from rollouts.web.fragments import Fragment, answer_fragment, newest
+from rollouts.web.fragments import Fragment, answer, newest
 
 VIEWERS = 20
 
@@ -22,7 +22,7 @@ def ask() -> Callable[..., HttpResponse]:
     """Ask for a fragment."""
 
     def ask(key: object, render: Callable[[], str], **headers: str) -> HttpResponse:
-        return answer_fragment(RequestFactory().get("/", headers=headers), key, render)
+        return answer(RequestFactory().get("/", headers=headers), Fragment(key, render))
 
     return ask
 

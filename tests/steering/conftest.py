@@ -29,6 +29,7 @@ from tests.steering.filling import Desk
 
 namespace = both_sites.namespace
 cluster, stage, deployed, caller = commands.cluster, commands.stage, commands.deployed, commands.caller
+outdated = commands.outdated
 
 
 @pytest.fixture(scope="session", autouse=True)

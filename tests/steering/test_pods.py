@@ -28,15 +28,6 @@ site = both_sites.site
 IN_THE_SANDBOX = pytest.mark.parametrize("site", ["sandbox"], indirect=True)
 
 
-@pytest.fixture
-def outdated(deployed: Stage, caller: Caller) -> Stage:
-    """A workload under OnDelete, the three pods of its frontend outdated."""
-    workload_edit_strategy(caller, deployed.place, {"type": "OnDelete"})
-    workload_set_images(caller, deployed.place, [Image("frontend", "app:v2")])
-    deployed.deploy()
-    return deployed
-
-
 def pods_of(stage: Stage, clique: str = "frontend") -> list[Obj]:
     return [pod for pod in stage.loop.pods() if pod["metadata"]["labels"][names.CLIQUE].endswith(clique)]
 

@@ -32,8 +32,8 @@ from rollouts.refusals import ClusterAway, CommandRefused, Invalid, NotAllowed, 
 from rollouts.services.changing import Changed
 from rollouts.services.simulated import Simulated
 from rollouts.services.simulation import Belief, Proposal, workload_simulate
-from rollouts.web.fragments import answer_fragment
-from rollouts.web.shell import for_readers
+from rollouts.web.fragments import Fragment
+from rollouts.web.shell import for_fragment, for_readers
 from rollouts.web.steering.difference import render_changes
 from rollouts.web.steering.preview import make_preview
 from rollouts.web.workload import Scene
@@ -149,11 +149,7 @@ class Form(ABC):
         return [
             path(address, self._make_view(self._page, ["GET", "HEAD", "POST"]), name=f"steer-{self.name}"),
             path(f"{address}trial/", self._make_view(self._trial, ["POST"]), name=f"steer-{self.name}-trial"),
-            path(
-                f"{address}standing/",
-                self._make_view(self._standing, ["GET", "HEAD"]),
-                name=f"steer-{self.name}-standing",
-            ),
+            path(f"{address}standing/", for_fragment(self._find_standing), name=f"steer-{self.name}-standing"),
         ]
 
     def _make_view(self, answer: Callable[..., HttpResponse], methods: Sequence[str]) -> Callable[..., HttpResponse]:
@@ -165,20 +161,16 @@ class Form(ABC):
 
         return view
 
-    def _standing(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
-        """Answer whether the workload is still as the form was filled in from."""
-        version = request.GET.get(VERSION, "")[:_LONGEST_VERSION]
+    def _find_standing(self, given: QueryDict, /, cluster: str, namespace: str, name: str, **about: Any) -> Fragment:
+        """Return whether the workload is still as the form was filled in from."""
+        place, version = Place(cluster, namespace, name), given.get(VERSION, "")[:_LONGEST_VERSION]
 
         def render_standing() -> str:
-            context = {
-                "place": scene.place,
-                "version": version,
-                "now": scene.look.version,
-                **self._addresses(scene, about),
-            }
+            scene = Sitting(place, given)  # each rendering looks anew
+            context = {"place": place, "version": version, "now": scene.look.version, **self._addresses(scene, about)}
             return render_to_string("steering/_standing.html", context)
 
-        return answer_fragment(request, ("standing", self.name, scene.place, *about.values(), version), render_standing)
+        return Fragment(("standing", self.name, place, *about.values(), version), render_standing)
 
     def _page(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
         if request.method != "POST":
