@@ -205,3 +205,14 @@ def test_a_workload_that_is_deleted_is_said_to_be_gone_and_is_live_again_when_it
     expect(page.locator("#head")).to_contain_text("Settled")
     cluster.remove("come-and-go")
     page.close()
+
+
+def test_a_large_picture_has_the_width_of_its_column(context: BrowserContext, site: Product) -> None:
+    cluster = Sandbox(site)
+    cluster.add("many-replicas", replicas=40)
+    page = sign_in(context, "/workloads/sandbox/default/many-replicas/")
+    expect(page.locator("#picture.dense")).to_be_visible()
+    widths = page.evaluate("['#picture', '#capacity'].map((one) => document.querySelector(one).offsetWidth)")
+    assert widths[0] == widths[1]
+    cluster.remove("many-replicas")
+    page.close()
