@@ -52,6 +52,9 @@ log: Final = logging.getLogger("sandbox")
 HOST: Final = "127.0.0.1"
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 _HIGHEST_PORT: Final = 65535
+# How long connections stay open between requests, as an API server's do. With little, clients that pause that long send
+# what changes things to a connection that is just being closed, and cannot know what became of it.
+_KEEP_ALIVE_SECONDS: Final = 90
 
 
 class RefusedError(Exception):
@@ -184,7 +187,13 @@ async def serve(options: Options, store: Store, listener: socket.socket) -> None
     ensure_world(verbs, options.nodes, options.samples)
     simulation.start()
     application = Application(verbs, store, registry)
-    config = uvicorn.Config(application, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        application,
+        log_level="warning",
+        access_log=False,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=1,
+    )
     port = listener.getsockname()[1]
     write_kubeconfig(options.kubeconfig, port)
 

@@ -3,11 +3,14 @@
 The contract says what a server answers to these as well, and the adapter under test cannot even express them.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import http.client
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 import urllib3
@@ -47,7 +50,8 @@ class Raw:
         token = config["users"][0]["user"].get("token") if config.get("users") else None
         self._base = cluster["server"]
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._pool = urllib3.PoolManager(ca_certs=cluster.get("certificate-authority"))
+        self._authority = cluster.get("certificate-authority")
+        self._pool = urllib3.PoolManager(ca_certs=self._authority)
 
     def call(
         self,
@@ -69,6 +73,27 @@ class Raw:
             retries=False,
         )
         return RawAnswer(answer.status, answer.data)
+
+    @contextmanager
+    def connection(self) -> Iterator[Callable[[str], int]]:
+        """Open one connection, to get paths by it and nothing else: it is not opened again if the server closes it."""
+        address = urlsplit(self._base)
+        if address.scheme == "https":
+            context = ssl.create_default_context(cafile=self._authority)
+            connection = http.client.HTTPSConnection(address.netloc, timeout=30, context=context)
+        else:
+            connection = http.client.HTTPConnection(address.netloc, timeout=30)
+
+        def get(path: str) -> int:
+            connection.request("GET", path, headers=self._headers)
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status
+
+        with closing(connection):
+            connection.connect()
+            connection.auto_open = 0
+            yield get
 
     @contextmanager
     def watch(self, path: str) -> Iterator[Iterator[dict[str, Any]]]:

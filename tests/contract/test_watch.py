@@ -280,6 +280,15 @@ def test_a_bookmark_comes_before_the_end_of_a_quiet_stream(cluster: Cluster, raw
     assert int(mark["metadata"]["resourceVersion"]) >= int(elsewhere["metadata"]["resourceVersion"])
 
 
+def test_a_connection_outlasts_a_pause_between_two_requests(cluster: Cluster, raw: Raw, namespace: str) -> None:
+    since = cluster.list(PODCLIQUES, namespace=namespace).resource_version
+    with raw.connection() as get:
+        assert get("/version") == 200
+        with raw.watch(_path(namespace, f"resourceVersion={since}", seconds=6)) as events:
+            assert list(events) == []
+        assert get("/version") == 200
+
+
 def test_a_stream_without_bookmarks_gets_none(cluster: Cluster, raw: Raw, namespace: str) -> None:
     since = cluster.list(PODCLIQUES, namespace=namespace).resource_version
     with raw.watch(_path(namespace, f"resourceVersion={since}", seconds=3)) as events:

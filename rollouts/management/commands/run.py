@@ -148,6 +148,9 @@ def _web(environment: Environment) -> Program:
             "warning",
             "--lifespan",
             "off",
+            # Longer than proxies keep theirs, so that none sends a command to a connection that is just being closed.
+            "--timeout-keep-alive",
+            "90",
             "--timeout-graceful-shutdown",
             "3",
         ),
