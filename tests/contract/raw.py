@@ -78,11 +78,10 @@ class Raw:
     def connection(self) -> Iterator[Callable[[str], int]]:
         """Open one connection, to get paths by it and nothing else: it is not opened again if the server closes it."""
         address = urlsplit(self._base)
+        connection = http.client.HTTPConnection(address.netloc, timeout=30)
         if address.scheme == "https":
             context = ssl.create_default_context(cafile=self._authority)
             connection = http.client.HTTPSConnection(address.netloc, timeout=30, context=context)
-        else:
-            connection = http.client.HTTPConnection(address.netloc, timeout=30)
 
         def get(path: str) -> int:
             connection.request("GET", path, headers=self._headers)
