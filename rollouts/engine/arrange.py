@@ -9,7 +9,8 @@ builds anew where an old pod still runs.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from functools import partial
 
 from rollouts.engine.observed import Clique, Gang, Group, Observed, Pod, Service
@@ -23,100 +24,118 @@ Stranger = tuple[str, str]
 
 def arrange(shape: Shape, observed: Observed) -> Tree:
     """Return the tree of what is observed, and who fits nowhere."""
-    found = Found()
-    strangers = [
-        *_place_services(shape, observed.services, found),
-        *_place_groups(shape, observed.groups, found),
-        *_place_gangs(shape, observed.gangs, found),
-        *_place_cliques(shape, observed.cliques, found),
-        *_place_pods(shape, observed.pods, found),
-    ]
+    found, strangers = _place(shape, observed)
     return _build_tree(shape, found, tuple(sorted(strangers)))
 
 
-def rearrange(shape: Shape, tree: Tree, part: Tree, touched: Set[int]) -> Tree:
-    """Return a tree in which the replicas that were touched are as in the part, or gone if they are not in it."""
-    replicas = {**tree.replicas, **part.replicas}
-    for index in touched - part.replicas.keys():
-        replicas.pop(index, None)
-    if not part.replicas.keys() <= tree.replicas.keys():
-        replicas = dict(sorted(replicas.items()))
+def rearrange(shape: Shape, tree: Tree, observed: Observed, touched: Set[int]) -> Tree:
+    """Return a tree in which the replicas that were touched are as observed now, or gone if nothing of them is.
+
+    It takes the replicas of the former tree over, so nobody may look at that one any more.
+    """
+    found, _ = _place(shape, observed)
+    now = {index: shape.replica(index, found) for index in found.indices}
+    traits = _Traits()
+    for replica in now.values():
+        traits.note(shape, replica)
+    changed = _find_changed(shape, tree, now, touched)
+    replicas = _renew_replicas(tree, now, touched)
     return Tree(
         replicas=replicas,
         strangers=tree.strangers,
-        complete=_renew_complete(shape, tree, replicas, touched),
-        unavailable=_renew(tree.unavailable, part.unavailable, touched),
-        outdated=_renew(tree.outdated, part.outdated, touched),
-        incomplete=_renew(tree.incomplete, part.incomplete, touched),
-        unfinished=_renew(tree.unfinished, part.unfinished, touched),
-        begun=_renew(tree.begun, part.begun, touched),
-        frameless=_renew(tree.frameless, part.frameless, touched),
-        restless=_renew(tree.restless, part.restless, touched),
+        complete=Complete(partial(_list_complete, shape, replicas))
+        if changed is None
+        else tree.complete.renew(changed),
+        unavailable=_renew(tree.unavailable, traits.unavailable, touched),
+        outdated=_renew(tree.outdated, traits.outdated, touched),
+        incomplete=_renew(tree.incomplete, traits.incomplete, touched),
+        unfinished=_renew(tree.unfinished, traits.unfinished, touched),
+        begun=_renew(tree.begun, traits.begun, touched),
+        frameless=_renew(tree.frameless, traits.frameless, touched),
+        restless=_renew(tree.restless, traits.restless, touched),
     )
 
 
-def _renew(before: frozenset[int], now: frozenset[int], touched: Set[int]) -> frozenset[int]:
+def _renew(before: frozenset[int], now: Sequence[int], touched: Set[int]) -> frozenset[int]:
     """Return who has a trait when of those that were touched just these have it now; mostly they are the same."""
-    return before if before & touched == now else (before - touched) | now
+    return before if before & touched == {*now} else (before - touched).union(now)
 
 
-def _renew_complete(shape: Shape, tree: Tree, replicas: dict[int, Replica], touched: Set[int]) -> Complete:
-    """Return what is complete now that the replicas that were touched may have changed; mostly it is the same."""
-    if not (touched <= tree.replicas.keys() and touched <= replicas.keys()):
-        return Complete(partial(_list_complete, shape, replicas))
-    changed = {index for index in touched if replicas[index].complete != tree.replicas[index].complete}
-    if not changed:
-        return tree.complete
-    wanted = shape.workload.replicas
-    return tree.complete.renew({index: replicas[index].complete for index in changed if index < wanted})
+def _find_changed(
+    shape: Shape, tree: Tree, now: Mapping[int, Replica], touched: Set[int]
+) -> Mapping[int, Names] | None:
+    """Return the complete components of wanted replicas where they are others now; None if replicas came or went."""
+    if not (touched <= tree.replicas.keys() and touched <= now.keys()):
+        return None
+    originals = [index for index in touched if index < shape.workload.replicas]
+    return {index: now[index].complete for index in originals if now[index].complete != tree.replicas[index].complete}
+
+
+def _renew_replicas(tree: Tree, now: Mapping[int, Replica], touched: Set[int]) -> dict[int, Replica]:
+    """Put replicas as they are now among the others, in place: to copy hundreds for one cost more than arranging it."""
+    replicas = tree.replicas if isinstance(tree.replicas, dict) else {**tree.replicas}
+    is_in_order = now.keys() <= replicas.keys()
+    replicas.update(now)
+    for index in touched - now.keys():
+        replicas.pop(index, None)
+    return replicas if is_in_order else dict(sorted(replicas.items()))
+
+
+@dataclass(slots=True)
+class _Traits:
+    """The indices of the replicas that stand out, as they are told to the tree."""
+
+    unavailable: list[int] = field(default_factory=list)
+    outdated: list[int] = field(default_factory=list)
+    incomplete: list[int] = field(default_factory=list)
+    unfinished: list[int] = field(default_factory=list)
+    begun: list[int] = field(default_factory=list)
+    frameless: list[int] = field(default_factory=list)
+    restless: list[int] = field(default_factory=list)
+
+    def note(self, shape: Shape, replica: Replica) -> None:
+        """Say all there is to say about a replica while it is at hand: to come back to thousands takes longer."""
+        index = replica.index
+        if not replica.is_available:
+            self.unavailable.append(index)
+        if replica.is_outdated:
+            self.outdated.append(index)
+        if not replica.is_complete:
+            self.incomplete.append(index)
+            if not replica.is_outdated:
+                self.unfinished.append(index)
+        if replica.is_begun:
+            self.begun.append(index)
+        if not replica.has_live_frame:
+            self.frameless.append(index)
+        if not is_quiet(shape, replica):
+            self.restless.append(index)
 
 
 def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> Tree:
-    """Return the tree of what was found.
-
-    All there is to say about a replica is said while it is at hand: to come back to each of thousands takes longer.
-    """
+    """Return the tree of what was found."""
     replicas: dict[int, Replica | None] = {}
     settled: set[int] = set()
-    unavailable: list[int] = []
-    outdated: list[int] = []
-    incomplete: list[int] = []
-    unfinished: list[int] = []
-    begun: list[int] = []
-    frameless: list[int] = []
-    restless: list[int] = []
+    traits = _Traits()
     for index in sorted(found.indices):
         if is_settled(shape, index, found):
             replicas[index] = None
             settled.add(index)
-            continue
-        replicas[index] = replica = shape.replica(index, found)
-        if not replica.is_available:
-            unavailable.append(index)
-        if replica.is_outdated:
-            outdated.append(index)
-        if not replica.is_complete:
-            incomplete.append(index)
-            if not replica.is_outdated:
-                unfinished.append(index)
-        if replica.is_begun:
-            begun.append(index)
-        if not replica.has_live_frame:
-            frameless.append(index)
-        if not is_quiet(shape, replica):
-            restless.append(index)
+        else:
+            replicas[index] = replica = shape.replica(index, found)
+            traits.note(shape, replica)
     known = Replicas(replicas, partial(shape.replica, found=found))
     return Tree(
         replicas=known,
         strangers=strangers,
         complete=Complete(partial(_list_complete, shape, known, settled)),
-        unavailable=frozenset(unavailable),
-        outdated=frozenset(outdated),
-        incomplete=frozenset(incomplete),
-        unfinished=frozenset(unfinished),
-        begun=frozenset(begun),
-        frameless=frozenset(frameless),
-        restless=frozenset(restless),
+        unavailable=frozenset(traits.unavailable),
+        outdated=frozenset(traits.outdated),
+        incomplete=frozenset(traits.incomplete),
+        unfinished=frozenset(traits.unfinished),
+        begun=frozenset(traits.begun),
+        frameless=frozenset(traits.frameless),
+        restless=frozenset(traits.restless),
     )
 
 
@@ -126,6 +145,19 @@ def _list_complete(shape: Shape, replicas: Mapping[int, Replica], settled: Set[i
     return {
         index: (shape.name_cliques(index), []) if index in settled else replicas[index].complete for index in originals
     }
+
+
+def _place(shape: Shape, observed: Observed) -> tuple[Found, list[Stranger]]:
+    """Put everything in its place; return what was found, and who fits nowhere."""
+    found = Found()
+    strangers = [
+        *_place_services(shape, observed.services, found),
+        *_place_groups(shape, observed.groups, found),
+        *_place_gangs(shape, observed.gangs, found),
+        *_place_cliques(shape, observed.cliques, found),
+        *_place_pods(shape, observed.pods, found),
+    ]
+    return found, strangers
 
 
 # Each puts what belongs to the workload among what is found, and yields the rest.

@@ -5,13 +5,13 @@ labels are those of `names`. Only what decisions look at is read, so a patch tha
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from rollouts.engine import names
 from rollouts.engine.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
 from rollouts.engine.placing import Amounts
+from rollouts.engine.values import altered
 
 Obj = Mapping[str, Any]
 
@@ -122,7 +122,7 @@ def read_pod(manifest: Obj, uid: str, now: float) -> Pod:
 def patch_clique(clique: Clique, patch: Obj, version: str) -> Clique:
     """Return a PodClique after a merge patch."""
     metadata, spec = patch.get("metadata", {}), patch.get("spec", {})
-    return replace(
+    return altered(
         clique,
         resource_version=version,
         generation=clique.generation + bool(spec),
@@ -136,7 +136,7 @@ def patch_clique(clique: Clique, patch: Obj, version: str) -> Clique:
 def patch_group(group: Group, patch: Obj, version: str) -> Group:
     """Return a PodCliqueScalingGroup after a merge patch."""
     metadata, spec = patch.get("metadata", {}), patch.get("spec", {})
-    return replace(
+    return altered(
         group,
         resource_version=version,
         generation=group.generation + bool(spec),
@@ -149,13 +149,13 @@ def patch_gang(gang: Gang, patch: Obj, version: str) -> Gang:
     """Return a PodGang after a merge patch; a list is replaced whole."""
     spec = patch.get("spec", {})
     pod_groups = _pod_groups(spec) if "podgroups" in spec else gang.pod_groups
-    return replace(gang, resource_version=version, pod_groups=pod_groups)
+    return altered(gang, resource_version=version, pod_groups=pod_groups)
 
 
 def patch_service(service: Service, patch: Obj) -> Service:
     """Return a service after a merge patch."""
     publish = patch.get("spec", {}).get("publishNotReadyAddresses", service.publish_not_ready_addresses)
-    return replace(service, publish_not_ready_addresses=publish)
+    return altered(service, publish_not_ready_addresses=publish)
 
 
 def read_requests(pod_spec: Obj) -> Amounts:

@@ -48,6 +48,5 @@ class Sight:
         self._changed.update(self._tree.replicas)
 
     def _look_at(self, touched: Set[int]) -> None:
-        part = arrange(self.shape, self._world.observed_replicas(touched))
-        self._tree = rearrange(self.shape, self._tree, part, touched)
+        self._tree = rearrange(self.shape, self._tree, self._world.observed_replicas(touched), touched)
         self._changed.update(touched)

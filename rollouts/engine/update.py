@@ -8,6 +8,7 @@ meanwhile.
 
 from collections.abc import Mapping
 from enum import Enum
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -119,7 +120,8 @@ def _select(shape: Shape, tree: Tree, former: Progress) -> tuple[int | None, tup
     candidates = (due & down) or begun or due | ((tree.outdated & tree.incomplete) - beyond)
     if not candidates:
         return None, ()
-    replicas = [tree.replicas.get(index) or shape.replica(index) for index in candidates & begun or candidates]
+    nearest = (candidates & begun) or candidates
+    replicas = chain(map(tree.replicas.__getitem__, nearest - missing), map(shape.replica, nearest & missing))
     first = min(replicas, key=attrgetter("update_order")).index
     if first in down:
         return first, ()

@@ -4,8 +4,11 @@ A pass over a thousand pods makes thousands of them. A dataclass that is frozen 
 times as long to make, which was a tenth of the time that a pass takes.
 """
 
-from dataclasses import dataclass, field
-from typing import TypeVar, dataclass_transform
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import cache
+from operator import attrgetter
+from typing import Any, TypeVar, dataclass_transform
 
 _T = TypeVar("_T")
 
@@ -14,3 +17,18 @@ _T = TypeVar("_T")
 def value(cls: type[_T]) -> type[_T]:
     """Make a class of values, with slots; its fields are declared like those of a dataclass."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
+
+
+def altered(one: _T, **changes: Any) -> _T:
+    """Return a value that differs in some fields, like `dataclasses.replace` in half the time."""
+    cls: type = type(one)
+    other: _T = cls(*_reader(cls)(one))
+    for name, changed in changes.items():
+        setattr(other, name, changed)
+    return other
+
+
+@cache
+def _reader(cls: type) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what reads all fields of a value of this class, in their order."""
+    return attrgetter(*[one.name for one in fields(cls)])

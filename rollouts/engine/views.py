@@ -13,6 +13,7 @@ workload of a thousand pods costs little more than looking at each pod.
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, takewhile
+from operator import itemgetter
 from typing import Final
 
 from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
@@ -309,18 +310,20 @@ class Complete:
 
     def renew(self, changed: Mapping[int, Names]) -> "Complete":
         """Return what is complete when it is other components in some of the replicas."""
+        if not changed:
+            return self
         former = self._by_replica
         return Complete(lambda: {**former, **changed})
 
     @cached_property
     def cliques(self) -> list[str]:
         """The PodCliques in no scaling group."""
-        return [*chain.from_iterable([cliques for cliques, _ in self._by_replica.values()])]
+        return [*chain.from_iterable(map(itemgetter(0), self._by_replica.values()))]
 
     @cached_property
     def groups(self) -> list[str]:
         """The PodCliqueScalingGroups."""
-        return [*chain.from_iterable([groups for _, groups in self._by_replica.values()])]
+        return [*chain.from_iterable(map(itemgetter(1), self._by_replica.values()))]
 
     def __eq__(self, other: object) -> bool:
         """Whether the same components are complete."""

@@ -13,7 +13,7 @@ never do. What it leaves out: images, probes, eviction, the order in which the c
 import heapq
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from rollouts.engine import names, reading
 from rollouts.engine.actions import Action, Create, Delete, Kind, Patch, RemoveGate, WriteStatus
 from rollouts.engine.observed import Clique, Gang, Group, Observed, Pod, Service
 from rollouts.engine.placing import NOTHING, Amounts, Node, Rooms, place
+from rollouts.engine.values import altered
 
 ENDLESS_ROOM: Final = (Node("node"),)
 
@@ -65,6 +66,8 @@ class _Event(IntEnum):
 
 Thing = Clique | Group | Gang | Service | Pod
 
+_NOTHING: Final[Mapping[tuple[Kind, str], Thing]] = {}
+
 _PATCHES: Final[Mapping[Kind, Callable[[Any, Mapping[str, Any], str], Thing]]] = {
     Kind.CLIQUE: reading.patch_clique,
     Kind.GROUP: reading.patch_group,
@@ -105,7 +108,7 @@ class World:
         self._home: dict[
             str, int
         ] = {}  # replica of the set, by the name of a pod: the same as long as the pod is there
-        self._of_replica: dict[int, dict[tuple[Kind, str], None]] = {}
+        self._of_replica: dict[int, dict[tuple[Kind, str], Thing]] = {}  # what the tables have of it
         self._journal: list[int] = []  # the replica of each thing that something happened to, in order
         self._gang_of: dict[str, str] = {}  # by the name of a pod
         self._waiting: dict[str, None] = {}  # pods without gate and node, in the order in which they came
@@ -125,8 +128,8 @@ class World:
         """Return what is there of some replicas of the set, without looking at the others."""
         found: dict[Kind, list[Any]] = {kind: [] for kind in self._tables}
         for index in indices:
-            for kind, name in self._of_replica.get(index, ()):
-                found[kind].append(self._tables[kind][name])
+            for (kind, _), thing in self._of_replica.get(index, _NOTHING).items():
+                found[kind].append(thing)
         return self._observe(found)
 
     def _observe(self, found: Mapping[Kind, Iterable[Any]]) -> Observed:
@@ -198,11 +201,11 @@ class World:
         """Set the replicas of a live PodClique or PodCliqueScalingGroup, as an autoscaler would."""
         thing = self._tables[kind][name]
         generation = thing.generation + 1
-        self._put(kind, replace(thing, replicas=replicas, resource_version=self._next_version(), generation=generation))
+        self._put(kind, altered(thing, replicas=replicas, resource_version=self._next_version(), generation=generation))
 
     def set_ready(self, pod: str, ready: bool) -> None:
         """Make a pod on a node fail or recover."""
-        self._put(Kind.POD, replace(self.pods[pod], ready=ready, failing=not ready))
+        self._put(Kind.POD, altered(self.pods[pod], ready=ready, failing=not ready))
 
     def change(self, behaviour: Behaviour) -> None:
         """Make the cluster behave otherwise from now on: nodes come and go, images break."""
@@ -268,7 +271,7 @@ class World:
     def _remove_gate(self, action: RemoveGate) -> str:
         if not self._is_there(Kind.POD, action.pod, action.uid):
             return "NotFound"
-        self._put(Kind.POD, replace(self.pods[action.pod], gated=False))
+        self._put(Kind.POD, altered(self.pods[action.pod], gated=False))
         return ""
 
     def _write_status(self, action: WriteStatus) -> str:
@@ -278,7 +281,7 @@ class World:
         if not self._is_there(action.kind, action.name, action.uid):
             return "NotFound"
         thing = self._tables[action.kind][action.name]
-        self._put(action.kind, replace(thing, status=action.status, resource_version=self._next_version()))
+        self._put(action.kind, altered(thing, status=action.status, resource_version=self._next_version()))
         return ""
 
     def _delete_if_same(self, action: Delete) -> str:
@@ -305,9 +308,9 @@ class World:
             self._gang_of.update((pod, thing.name) for _, pods in thing.pod_groups.values() for pod in pods)
         elif isinstance(thing, Pod):
             self._note_waiting(thing)
-        self._touch(thing).setdefault((kind, thing.name))
+        self._touch(thing)[kind, thing.name] = thing
 
-    def _touch(self, thing: Thing) -> dict[tuple[Kind, str], None]:
+    def _touch(self, thing: Thing) -> dict[tuple[Kind, str], Thing]:
         """Note that something happened to the replica of an object; return what there is of that replica."""
         if isinstance(thing, Pod):
             replica = self._home.setdefault(thing.name, self._replica_of.get(thing.clique, NOWHERE))
@@ -329,7 +332,7 @@ class World:
         if isinstance(thing, Pod):
             self._delete_pod(thing)
         elif self._behaviour.owners_go_last and self._owned.get(thing.uid):
-            self._put(kind, replace(thing, leaving=True))
+            self._put(kind, altered(thing, leaving=True))
             self._going[thing.uid] = (kind, name)
             self._collect(thing.uid)
         else:
@@ -339,7 +342,7 @@ class World:
         if not pod.node:
             self._remove(Kind.POD, pod)
             return
-        self._put(Kind.POD, replace(pod, leaving=True, gone_by=self.now + GRACE_SECONDS))
+        self._put(Kind.POD, altered(pod, leaving=True, gone_by=self.now + GRACE_SECONDS))
         self._expect(_Event.GONE, pod.name, pod.uid, self._behaviour.gone_seconds)
 
     def _remove(self, kind: Kind, thing: Thing) -> None:
@@ -402,9 +405,9 @@ class World:
         )
         for name, why in placement.refused:
             if self.pods[name].message != why:
-                self._put(Kind.POD, replace(self.pods[name], message=why))
+                self._put(Kind.POD, altered(self.pods[name], message=why))
         for name, node in placement.bound:
-            self._start(replace(self.pods[name], node=node, phase="Running", message=""))
+            self._start(altered(self.pods[name], node=node, phase="Running", message=""))
 
     def _start(self, pod: Pod) -> None:
         """Let a pod that has a node become Ready in its time, or fail then."""
