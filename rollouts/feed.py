@@ -66,7 +66,7 @@ _away = threading.Event()
 
 def publish(redis: Redis, changes: Iterable[Change]) -> None:
     """Tell of changes; those of the same thing become one entry."""
-    merged = _merge(changes)
+    merged = merge(changes)
     if not merged:
         return
     try:
@@ -121,8 +121,19 @@ def is_id(text: str) -> bool:
 
 def combine(earlier: Change, later: Change) -> Change:
     """Join two changes of the same thing; where one of them names no part, all parts changed."""
+    if earlier.what == later.what:
+        return later
     what = tuple(dict.fromkeys((*earlier.what, *later.what))) if earlier.what and later.what else ()
     return replace(later, what=what)
+
+
+def merge(changes: Iterable[Change]) -> list[Change]:
+    """Join changes of the same thing."""
+    merged: dict[tuple[str, str, str], Change] = {}
+    for change in changes:
+        earlier = merged.get(change.place)
+        merged[change.place] = change if earlier is None else combine(earlier, change)
+    return list(merged.values())
 
 
 def _make_reading(answer: Any, oldest: Any, after_id: str) -> Reading:
@@ -132,15 +143,6 @@ def _make_reading(answer: Any, oldest: Any, after_id: str) -> Reading:
     reaches_back = after_id == START or (oldest and _order(oldest[0][0].decode()) <= _order(after_id))
     # What somebody else has put there, or a later version of ours, may have been about anything.
     return Reading(entries, missed=not reaches_back or len(entries) < len(rows))
-
-
-def _merge(changes: Iterable[Change]) -> list[Change]:
-    """Join changes of the same thing."""
-    merged: dict[tuple[str, str, str], Change] = {}
-    for change in changes:
-        earlier = merged.get(change.place)
-        merged[change.place] = change if earlier is None else combine(earlier, change)
-    return list(merged.values())
 
 
 def _render(change: Change) -> str:

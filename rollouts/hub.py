@@ -12,6 +12,7 @@ import contextlib
 import logging
 import signal
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -22,12 +23,14 @@ from redis import RedisError
 
 from rollouts import feed
 from rollouts.connections import async_redis_client
-from rollouts.feed import Change
+from rollouts.feed import Change, Reading
 
 logger = logging.getLogger(__name__)
 
 # Things that wait for one viewer; beyond, they are told to look at everything again.
 MOST_PENDING: Final = 1_000
+# What comes in a burst is handed out together: to each viewer at most so often.
+_SECONDS_TO_GATHER: Final = 0.05
 # Less than the client waits for an answer.
 _BLOCK_MS: Final = 2_000
 _SECONDS_TO_RETRY: Final = (0.2, 0.5, 1.0, 2.0)
@@ -41,6 +44,7 @@ class Batch:
     is_reset: bool  # something may have been missed: look at everything again
     is_stale: bool  # Redis went away: nothing is told until it is back
     last_id: str  # up to where the feed was read
+    told_at: float  # by the monotonic clock: whoever looks from then on sees all of it
 
 
 @dataclass(slots=True, eq=False)
@@ -53,12 +57,14 @@ class Viewer:
     _is_reset: bool = False
     _is_stale: bool = False
     _is_ended: bool = False
+    _told_at: float = 0.0
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def take(self, entries: Iterable[tuple[str, Change]]) -> None:
-        """Keep what is wanted of the entries."""
-        for entry_id, change in entries:
-            self.last_id = entry_id
+    def take(self, changes: Iterable[Change], last_id: str) -> None:
+        """Keep what is wanted of what the feed tells up to an id."""
+        self.last_id = last_id
+        self._told_at = time.monotonic()
+        for change in changes:
             if not self._is_reset and self.wants(change):
                 earlier = self._pending.get(change.place)
                 self._pending[change.place] = change if earlier is None else feed.combine(earlier, change)
@@ -71,6 +77,7 @@ class Viewer:
         """Have them look at everything again; what was to be sent is among it."""
         self._pending.clear()
         self._is_reset = True
+        self._told_at = time.monotonic()
         self._news.set()
 
     def go_stale(self) -> None:
@@ -94,7 +101,7 @@ class Viewer:
             await asyncio.wait_for(self._news.wait(), seconds)
         except TimeoutError:
             return None
-        batch = Batch(tuple(self._pending.values()), self._is_reset, self._is_stale, self.last_id)
+        batch = Batch(tuple(self._pending.values()), self._is_reset, self._is_stale, self.last_id, self._told_at)
         self._pending.clear()
         self._is_reset = self._is_stale = False
         self._news.clear()
@@ -161,8 +168,8 @@ class Hub:
             if not reading.entries:
                 viewer.last_id = viewer.last_id or after_id
                 return
-            viewer.take(reading.entries)
             after_id = reading.entries[-1][0]
+            viewer.take(_merge(reading), after_id)
 
     async def _read_on(self) -> None:
         """Read until nobody watches; while Redis is away, try again and again."""
@@ -191,9 +198,11 @@ class Hub:
                 self._for_all(Viewer.reset)
             elif reading.entries:
                 position = reading.entries[-1][0]
+                changes = _merge(reading)
                 for viewer in tuple(self._viewers):
-                    viewer.take(reading.entries)
+                    viewer.take(changes, position)
             yield
+            await asyncio.sleep(_SECONDS_TO_GATHER)
 
     def _lose_redis(self) -> None:
         if not self._is_away:
@@ -212,6 +221,11 @@ class Hub:
     def _for_all(self, tell: Callable[[Viewer], None]) -> None:
         for viewer in tuple(self._viewers):
             tell(viewer)
+
+
+def _merge(reading: Reading) -> list[Change]:
+    """Return what was read, of each thing once."""
+    return feed.merge(change for _, change in reading.entries)
 
 
 _HUBS: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]] = weakref.WeakKeyDictionary()

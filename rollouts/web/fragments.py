@@ -4,7 +4,8 @@ Between the views, which say what a part is called and how to render it, and the
 `web.stream` brings it when the change feed says that it may have changed, `answer` gives it to whoever asks. A fragment
 is the same for every viewer, so two hundred of them cost what one costs: everybody gets a rendering that began after
 they asked, shared with all who asked before it began. No part is rendered more than four times a second in a process,
-nor for more than a quarter of the time. What somebody already has is not sent again.
+nor for more than a quarter of the time. Parts that are made of the same thing look at it once, together. What somebody
+already has is not sent again.
 
 The invariant: what is given is never older than the question. A change that was told before a fragment was asked for is
 in it.
@@ -16,12 +17,12 @@ import hashlib
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from django.db import connections
@@ -36,7 +37,16 @@ _SECONDS_BETWEEN: Final = 0.25
 _REST: Final = 4  # from one rendering to the next: so many times what it took
 _LONGEST_REST: Final = 4.0  # seconds
 _MOST_KEPT: Final = 64
+_MOST_LOOKS: Final = 8  # kept: some are of a thousand pods
 _WORTH_COMPRESSING: Final = 200  # bytes, as Django's own middleware has it
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What several parts are made of."""
+
+    key: Hashable  # names it, whichever part asks
+    open: Callable[[], Any]  # returns what reads when it is asked for something, and not before
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +54,8 @@ class Fragment:
     """A part of a page, the same for every viewer."""
 
     key: Hashable  # names it, whoever asks
-    render: Callable[[], str]
+    render: Callable[..., str]  # given what its source opened, if it has one
+    source: Source | None = None
     headers: Mapping[str, str] = field(default_factory=dict)  # for whoever asks for it by itself
     asks_cluster: bool = False  # rendering waits for a cluster, which may take as long as it likes
 
@@ -53,7 +64,7 @@ class Fragment:
 class Rendering:
     """What a fragment looked like."""
 
-    began: float  # by the monotonic clock
+    began: float  # by the monotonic clock: nothing in it was read before
     spent: float  # seconds of processor: a machine that is busy with something else makes nothing slower to render
     body: bytes
     etag: str
@@ -87,15 +98,15 @@ class _Slot:
 _SLOTS: Final[WeakValueDictionary[Hashable, _Slot]] = WeakValueDictionary()
 _KEPT: Final[OrderedDict[Hashable, _Slot]] = OrderedDict()
 _SLOTS_LOCK: Final = threading.Lock()
-# Two: one that is slow does not hold up all others. More would only share the same processor.
-_RENDERERS: Final = ThreadPoolExecutor(2, thread_name_prefix="fragments")
+# Three: what is slow does not hold up all others. More would only share the same processor.
+_RENDERERS: Final = ThreadPoolExecutor(3, thread_name_prefix="fragments")
 # Clusters that do not answer hold up nobody but each other.
 _ASKERS: Final = ThreadPoolExecutor(4, thread_name_prefix="fragments-of-clusters")
 
 
 def answer(request: HttpRequest, fragment: Fragment) -> HttpResponse:
     """Answer with a fragment as it is now, or that it is as it was."""
-    rendering = _fresh(_slot(fragment.key), fragment.render, time.monotonic())
+    rendering = _fresh(_slot(fragment.key), fragment, time.monotonic())
     if rendering.etag in _known_to(request):
         response: HttpResponse = HttpResponseNotModified()
     elif rendering.compressed and "gzip" in request.headers.get("Accept-Encoding", ""):
@@ -113,7 +124,7 @@ async def newest(fragment: Fragment, since: float) -> Rendering:
     slot = _slot(fragment.key)
     while slot.newest is None or slot.newest.began < since:
         if slot.flight is None or slot.flight.done() or slot.flight.get_loop() is not asyncio.get_running_loop():
-            slot.flight, slot.set_out = asyncio.create_task(_fly(slot, fragment)), time.monotonic()
+            slot.flight, slot.set_out = asyncio.create_task(_fly(slot, fragment, since)), time.monotonic()
         set_out = slot.set_out
         try:
             await asyncio.shield(slot.flight)  # whoever leaves does not take it from the others
@@ -138,35 +149,110 @@ def _slot(key: Hashable) -> _Slot:
         return slot
 
 
-def _fresh(slot: _Slot, render: Callable[[], str], asked: float) -> Rendering:
+def _fresh(slot: _Slot, fragment: Fragment, since: float) -> Rendering:
     with slot.lock:
-        if slot.newest is None or slot.newest.began < asked:
+        if slot.newest is None or slot.newest.began < since:
             # Whoever asks meanwhile waits for the lock and finds what is rendered now.
             time.sleep(slot.seconds_to_rest())
-            slot.newest = _render(render)
+            slot.newest = _render(fragment, since)
         return slot.newest
 
 
-async def _fly(slot: _Slot, fragment: Fragment) -> None:
+async def _fly(slot: _Slot, fragment: Fragment, since: float) -> None:
     """Render for all who wait."""
     await asyncio.sleep(slot.seconds_to_rest())
-    threads = _ASKERS if fragment.asks_cluster else _RENDERERS
-    await asyncio.get_running_loop().run_in_executor(threads, _render_into, slot, fragment.render)
+    done: Future[None] = Future()
+    _line_up(fragment, _Turn(slot, fragment, since, done))
+    await asyncio.wrap_future(done)
 
 
-def _render_into(slot: _Slot, render: Callable[[], str]) -> None:
+# ---- whose turn it is
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A part that is to be rendered."""
+
+    slot: _Slot
+    fragment: Fragment
+    since: float
+    done: Future[None]
+
+    def take(self) -> None:
+        """Render it; whoever waits is told, also when it cannot be."""
+        if not self.done.set_running_or_notify_cancel():
+            return
+        try:
+            _fresh(self.slot, self.fragment, self.since)
+        except Exception as error:
+            if not isinstance(error, (NotThere, Http404)):
+                logger.exception("A part of a page cannot be rendered")
+            self.done.set_exception(error)
+        else:
+            self.done.set_result(None)
+
+
+_LINES: Final[dict[Hashable, deque[_Turn]]] = {}
+_LINES_LOCK: Final = threading.Lock()
+
+
+def _line_up(fragment: Fragment, turn: _Turn) -> None:
+    """Have a part rendered after those that are made of the same: by one thread, so that others have one too."""
+    key = fragment.key if fragment.source is None else fragment.source.key
+    with _LINES_LOCK:
+        if key in _LINES:
+            _LINES[key].append(turn)
+            return
+        _LINES[key] = deque([turn])
+    (_ASKERS if fragment.asks_cluster else _RENDERERS).submit(_serve, key)
+
+
+def _serve(key: Hashable) -> None:
+    """Take the turns of a line to its end, by one connection to the database."""
     try:
-        _fresh(slot, render, time.monotonic())
-    except (NotThere, Http404):
-        raise
-    except Exception:
-        logger.exception("A part of a page cannot be rendered")
-        raise
+        while turn := _next_turn(key):
+            turn.take()
     finally:
         connections.close_all()
 
 
-def _render(render: Callable[[], str]) -> Rendering:
-    began, spent = time.monotonic(), time.thread_time()
-    body = render().encode()
+def _next_turn(key: Hashable) -> _Turn | None:
+    with _LINES_LOCK:
+        if _LINES[key]:
+            return _LINES[key].popleft()
+        del _LINES[key]
+        return None
+
+
+def _render(fragment: Fragment, since: float) -> Rendering:
+    spent = time.thread_time()
+    if fragment.source is None:
+        began, body = time.monotonic(), fragment.render().encode()
+    else:
+        look = _look(fragment.source, since)
+        began, body = look.began, fragment.render(look.at).encode()
     return Rendering(began, time.thread_time() - spent, body, f'"{hashlib.sha256(body).hexdigest()[:24]}"')
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A source that was opened."""
+
+    began: float  # by the monotonic clock
+    at: Any
+
+
+_LOOKS: Final[OrderedDict[Hashable, _Look]] = OrderedDict()
+_LOOKS_LOCK: Final = threading.Lock()
+
+
+def _look(source: Source, since: float) -> _Look:
+    """Return a source opened at some time or later, shared with the other parts that it is wanted for."""
+    with _LOOKS_LOCK:
+        look = _LOOKS.get(source.key)
+        if look is None or look.began < since:
+            look = _LOOKS[source.key] = _Look(time.monotonic(), source.open())
+        _LOOKS.move_to_end(source.key)
+        while len(_LOOKS) > _MOST_LOOKS:
+            _LOOKS.popitem(last=False)
+        return look

@@ -46,7 +46,7 @@ from rollouts.web.shell import for_readers
 
 _MOST_SHOWN: Final = 32
 # So long the parts that are ready wait for those that are not.
-_SECONDS_TOGETHER: Final = 1.0
+_SECONDS_TOGETHER: Final = 0.4
 # The header of a gzip stream: deflate, no name, no time.
 _GZIP: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _EVERY: Final = "every"
@@ -165,7 +165,7 @@ class Part:
 
     def _due_since(self, batch: Batch | None, now: float) -> float | None:
         if batch and (batch.is_reset or any(self.depends_on(change) for change in batch.changes)):
-            return now
+            return batch.told_at
         if self.every and now >= self.looked_at + self.every:
             return now - self.every / 2  # one for all whose turn comes within that time
         return None
@@ -236,7 +236,8 @@ async def _write(parts: Sequence[Part], guest: Guest, *, is_packed: bool) -> Asy
     viewer = Viewer(lambda change: any(part.depends_on(change) for part in parts))
     rounds = _Rounds(parts)
     async with _counted(guest), joined(viewer):
-        yield _join([_START, *await rounds.tell(_EVERYTHING)], is_packed)
+        everything = Batch((), is_reset=True, is_stale=False, last_id="", told_at=time.monotonic())
+        yield _join([_START, *await rounds.tell(everything)], is_packed)
         async for batch in batches(viewer, guest, rounds.seconds_to_next):
             if events := await rounds.tell(batch):
                 yield _join(events, is_packed)
@@ -252,9 +253,6 @@ async def _counted(guest: Guest) -> AsyncIterator[None]:
         _open_streams[guest.session] -= 1
         if not _open_streams[guest.session]:
             del _open_streams[guest.session]
-
-
-_EVERYTHING: Final = Batch((), is_reset=True, is_stale=False, last_id="")
 
 
 @dataclass(slots=True)

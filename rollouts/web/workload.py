@@ -32,7 +32,7 @@ from rollouts.selectors.rollouts import rollout_detail, workload_timeline
 from rollouts.selectors.strategies import StrategyDetail, StrategyLevel, strategy_in
 from rollouts.selectors.tree import PodNode, WorkloadTree, pods_of, tree_in
 from rollouts.web.capacity import draw_capacity
-from rollouts.web.fragments import Fragment
+from rollouts.web.fragments import Fragment, Source
 from rollouts.web.revisions import list_lines
 from rollouts.web.shell import for_fragment, for_readers
 from rollouts.web.steps import fold
@@ -147,11 +147,11 @@ def part(given: QueryDict, cluster: str, namespace: str, name: str, part: str) -
         raise Http404
     place, by = Place(cluster, namespace, name), given.get("by", "")
 
-    def render_part() -> str:
-        scene = Scene(place, by)  # each rendering looks anew
+    def render_part(scene: Scene) -> str:
         return render_to_string(f"workload/_{part}.html", {"place": place, **read(scene)})
 
-    return Fragment(("workload", place, part, by == BY_NODE), render_part)
+    key = ("workload", place, by == BY_NODE)
+    return Fragment((*key, part), render_part, Source(key, lambda: Scene(place, by)))
 
 
 @require_safe

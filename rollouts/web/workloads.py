@@ -104,7 +104,9 @@ def live(given: QueryDict) -> Fragment:
     choice = parse_choice(given)
     # For htmx, which fetches it while somebody types: the address then says what is shown.
     headers = {"HX-Replace-Url": choice.address(page=choice.page)}
-    return Fragment(("workloads", choice), lambda: render_to_string("workloads/_list.html", _describe(choice)), headers)
+    return Fragment(
+        ("workloads", choice), lambda: render_to_string("workloads/_list.html", _describe(choice)), headers=headers
+    )
 
 
 def _describe(choice: Choice) -> Context:

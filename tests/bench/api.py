@@ -77,11 +77,11 @@ def _viewer_megabytes() -> float:
     from rollouts.hub import MOST_PENDING, Viewer
 
     keys = [f"sandbox/default/workload-{number}" for number in range(MOST_PENDING)]
-    entries = [(f"{number}-0", Change("sandbox", "workload", key, ("pods",))) for number, key in enumerate(keys)]
+    changes = [Change("sandbox", "workload", key, ("pods",)) for key in keys]
     tracemalloc.start()
     viewers = [Viewer(Interest().covers) for _ in range(VIEWERS)]
     for viewer in viewers:
-        viewer.take(entries)
+        viewer.take(changes, "1-0")
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return used / 1e6

@@ -2,10 +2,11 @@
 
 The product runs as with `make run`, with a sandbox that has room. Each viewer does what static/live.js does: says what
 its page shows, is brought it by the stream, and fetches what it is told to; every fourth has the page of the large
-workload open, the others the list. Meanwhile small workloads are added; what counts is how long it takes until each
-viewer has them in their list. Everything runs on one machine, and the viewers on its processors too, so what the web
-process itself spends is told beside: for each viewer and second, and what it weighs as time goes on. So is when the
-change feed told of a change: until then it is the time of the controller, from then on that of the pages.
+workload open, the others the list. Meanwhile small workloads are added and pods of the large one deleted; what counts
+is how long it takes until each viewer has them in their list or sees it in their picture. Everything runs on one
+machine, and the viewers on its processors too, so what each program spends is told beside, and what the web process
+weighs as time goes on. So is when the change feed told of a change: until then it is the time of the controller, from
+then on that of the pages.
 """
 
 import asyncio
@@ -19,16 +20,17 @@ import time
 import urllib.parse
 import urllib.request
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
 from rollouts.cluster import Cluster, kubeconfig
-from rollouts.cluster.resources import PODCLIQUESETS
+from rollouts.cluster.resources import PODCLIQUESETS, PODS
+from rollouts.engine.names import PART_OF
 from tests.browser.conftest import PASSWORD
 from tests.browser.visiting import Sandbox
 from tests.project.running import ROOT, Product, product, wait_until
@@ -38,6 +40,7 @@ SESSIONS: Final = 8
 PROBES: Final = 10
 SECONDS_BETWEEN: Final = 5.0
 SECONDS_TO_SEE: Final = 60.0
+PROBES_OF_A_ROLLOUT: Final = 3  # then the next one begins, so that there is always one under way
 LARGE: Final = ROOT / "deploy" / "samples" / "large" / "thousand-pods.yaml"
 _PARTS: Final = re.compile(r'data-live="([^"]+)" data-live-src="([^"]+)"')
 _LIST: Final = urllib.parse.quote_plus("/live/workloads/")
@@ -51,7 +54,8 @@ class Viewer:
     port: int
     cookie: str
     address: str  # of the stream of their page
-    seen: dict[str, float] = field(default_factory=dict)  # when each workload was first in the list
+    seen: dict[str, float] = field(default_factory=dict)  # when each probe was first seen
+    looked_for: set[str] = field(default_factory=set)  # pods that are deleted
     brought: int = 0
     received: int = 0  # bytes
     _fetching: set[asyncio.Task[None]] = field(default_factory=set)
@@ -62,7 +66,7 @@ class Viewer:
             self.received += len(piece)
             brought = _unpack(piece)
             self.brought += brought.parts
-            for name in brought.probes:
+            for name in brought.list_probes(self.looked_for):
                 self.seen.setdefault(name, time.monotonic())
             for src in brought.to_fetch:
                 self._fetching.add(task := asyncio.create_task(self._fetch(src)))
@@ -107,8 +111,13 @@ class Brought:
     """What a piece of a stream tells."""
 
     parts: int
-    probes: frozenset[str]  # that are in the list
+    added: frozenset[str]  # workloads that are in the list
+    ready: frozenset[str] | None  # pods that the picture shows as ready; None: it is not of it
     to_fetch: tuple[str, ...]
+
+    def list_probes(self, looked_for: Set[str]) -> Set[str]:
+        """Return what was done to be seen, and can be."""
+        return self.added if self.ready is None else looked_for - self.ready
 
 
 @lru_cache(maxsize=64)
@@ -116,7 +125,10 @@ def _unpack(piece: bytes) -> Brought:
     """Read a piece; once for all to whom the same is sent."""
     text = zlib.decompressobj(-zlib.MAX_WBITS).decompress(piece.removeprefix(_GZIP)).decode()
     to_fetch = re.findall(r'event: look\ndata: {"src":"([^"]+)"}', text)
-    return Brought(text.count("event: fragment"), frozenset(re.findall(r">(probe-\d+)<", text)), tuple(to_fetch))
+    has_picture = 'section id=\\"picture\\"' in text
+    ready = frozenset(re.findall(r'id=\\"pod-(\S+)\\" class=\\"cell [a-z ]*\bready\b', text)) if has_picture else None
+    added = frozenset(re.findall(r">(probe-\d+)<", text))
+    return Brought(text.count("event: fragment"), added, ready, tuple(to_fetch))
 
 
 _GZIP: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
@@ -144,65 +156,114 @@ def main() -> None:
         wait_until(lambda: _is_settled(cluster, name), 600)
         pages = [f"{running.url}/workloads/sandbox/default/{name}/", f"{running.url}/"]
         streams = [_stream_of(opener.open(page).read().decode()) for page in pages]
-        Sandbox(running).set_image(name, "example/other:v2")
         viewers = [Viewer(running.port, cookies[number % SESSIONS], streams[number % 4 > 0]) for number in range(count)]
-        for line in asyncio.run(_measure(running, viewers)):
+        for line in asyncio.run(_measure(running, Probing(cluster, Sandbox(running), name), viewers)):
             sys.stdout.write(f"{line}\n")
+
+
+@dataclass(slots=True)
+class Probing:
+    """Does what is to be seen."""
+
+    cluster: Cluster
+    sandbox: Sandbox
+    large: str
+    added: dict[str, float] = field(default_factory=dict)  # workloads, and when
+    deleted: dict[str, float] = field(default_factory=dict)  # pods, and when
+    rollouts: int = 0
+
+    def roll(self) -> None:
+        """Have the large workload updated."""
+        self.rollouts += 1
+        self.sandbox.set_image(self.large, f"example/other:v{self.rollouts}")
+
+    def add_workload(self) -> None:
+        """Add a small workload."""
+        name = f"probe-{len(self.added)}"
+        self.sandbox.add(name)
+        self.added[name] = time.monotonic()
+
+    def find_pod(self) -> str:
+        """Return a pod of the large workload that is Ready."""
+        pods = self.cluster.list(PODS, namespace="default", labels=f"{PART_OF}={self.large}").items
+        ready = [pod["metadata"]["name"] for pod in pods if _is_ready(pod)]
+        return str(ready[len(ready) // 2])
+
+    def delete_pod(self, name: str) -> None:
+        """Delete it."""
+        self.sandbox.delete_pod(name)
+        self.deleted[name] = time.monotonic()
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    is_ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return is_ready and not pod["metadata"].get("deletionTimestamp")
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """What the web process has spent and holds at some moment."""
+    """What the programs have spent at some moment, and what the web process holds."""
 
     at: float
-    seconds: float  # on the processor
+    seconds: Mapping[str, float]  # on the processor, by program
     megabytes: float
 
 
-async def _measure(running: Product, viewers: list[Viewer]) -> list[str]:
+async def _measure(running: Product, probing: Probing, viewers: Sequence[Viewer]) -> list[str]:
     weights = [_weigh(running)]
     tasks = [asyncio.create_task(viewer.watch()) for viewer in viewers]
     told: dict[str, float] = {}
     tasks.append(asyncio.create_task(_note_told(told, running.port, viewers[0].cookie)))
-    await asyncio.sleep(SECONDS_BETWEEN)
-    began: dict[str, float] = {}
-    for number in range(PROBES):
-        name = f"probe-{number}"
-        weights.append(_weigh(running))
-        await asyncio.to_thread(Sandbox(running).add, name)
-        began[name] = time.monotonic()
-        await asyncio.sleep(SECONDS_BETWEEN)
-    weights.append(_weigh(running))
     lists = [viewer for viewer in viewers if _LIST in viewer.address]
+    pictures = [viewer for viewer in viewers if _LIST not in viewer.address]
+    for number in range(PROBES):
+        if number % PROBES_OF_A_ROLLOUT == 0:
+            await asyncio.to_thread(probing.roll)
+        await asyncio.sleep(SECONDS_BETWEEN)
+        weights.append(_weigh(running))
+        await asyncio.to_thread(probing.add_workload)
+        await asyncio.sleep(SECONDS_BETWEEN)
+        pod = await asyncio.to_thread(probing.find_pod)
+        for viewer in pictures:
+            viewer.looked_for.add(pod)
+        await asyncio.to_thread(probing.delete_pod, pod)
+    weights.append(_weigh(running))
     deadline = time.monotonic() + SECONDS_TO_SEE
-    while time.monotonic() < deadline and any(len(viewer.seen) < PROBES for viewer in lists):
+    while time.monotonic() < deadline and any(len(viewer.seen) < PROBES for viewer in viewers):
         await asyncio.sleep(0.2)
     ended = {repr(task.exception()) for task in tasks if task.done()}
     for task in tasks:
         task.cancel()
     return [
-        *_report_waits(lists, began, told),
+        *_report_waits("the list", lists, probing.added, told),
+        *_report_waits("the large workload", pictures, probing.deleted, told),
         *sorted(f"a viewer broke off: {why}" for why in ended),
         *_report(viewers, weights),
     ]
 
 
-def _report_waits(viewers: list[Viewer], began: dict[str, float], told: dict[str, float]) -> Iterator[str]:
-    waits = sorted(at - began[name] for viewer in viewers for name, at in viewer.seen.items())
-    yield f"{len(viewers)} viewers of the list, {PROBES} changes; {len(waits)} of {len(viewers) * PROBES} seen"
+def _report_waits(
+    what: str, viewers: Sequence[Viewer], done: Mapping[str, float], told: Mapping[str, float]
+) -> Iterator[str]:
+    waits = sorted(at - done[name] for viewer in viewers for name, at in viewer.seen.items())
+    yield f"{len(viewers)} viewers of {what}, {len(done)} changes; {len(waits)} of {len(viewers) * len(done)} seen"
     if waits:
         late = waits[int(len(waits) * 0.95)]
         yield f"seen after: median {statistics.median(waits):.2f} s, 95 % {late:.2f} s, last {waits[-1]:.2f} s"
-        yield f"of it until the feed told: median {statistics.median(told[name] - began[name] for name in told):.2f} s"
+    for name in done:
+        seen = sorted(viewer.seen[name] - done[name] for viewer in viewers if name in viewer.seen) or [0.0]
+        about = f"told {told[name] - done[name]:.2f}, " if name in told else ""
+        yield f"  {name:<26} {about}first {seen[0]:.2f}, median {statistics.median(seen):.2f}, last {seen[-1]:.2f} s"
 
 
-def _report(viewers: list[Viewer], weights: list[Weight]) -> Iterator[str]:
+def _report(viewers: Sequence[Viewer], weights: Sequence[Weight]) -> Iterator[str]:
     first, last = weights[1], weights[-1]
     seconds = last.at - first.at
-    spent = (last.seconds - first.seconds) / seconds
+    spent = {name: (last.seconds[name] - first.seconds[name]) / seconds for name in first.seconds}
     brought = sum(viewer.brought for viewer in viewers)
     yield f"{len(viewers)} viewers were brought {brought:,} parts, {brought / len(viewers) / seconds:.1f} a second each"
-    yield f"web process: {spent:.0%} of a processor, {spent / len(viewers) * 1000:.2f} ms a second for each viewer"
+    yield f"of a processor: {', '.join(f'{name} {share:.0%}' for name, share in spent.items())}"
     received = statistics.mean(viewer.received for viewer in viewers)
     yield f"sent: {received / seconds / 1000:.1f} kB a second for each viewer"
     yield f"memory: {', '.join(f'{weight.megabytes:.0f}' for weight in weights)} MB"
@@ -225,10 +286,21 @@ def _is_settled(cluster: Cluster, name: str) -> bool:
     return any(one["type"] == "Progressing" and one["reason"] == "Complete" for one in conditions)
 
 
+_PROGRAMS: Final = {
+    "web": "grove_ui.asgi",
+    "worker": "worker",
+    "watcher": "manage.py watch",
+    "Redis": "redis",
+    "sandbox": "rollouts.sandbox",
+}
+
+
 def _weigh(running: Product) -> Weight:
-    """Look at the processes of the web server."""
-    pids = [pid for pid, line in running.processes().items() if "grove_ui.asgi" in line]
-    return Weight(time.monotonic(), sum(map(_spent, pids)), sum(map(_resident, pids)))
+    """Look at the processes."""
+    processes = running.processes()
+    pids = {name: [pid for pid, line in processes.items() if word in line] for name, word in _PROGRAMS.items()}
+    seconds = {name: sum(map(_spent, found)) for name, found in pids.items()} | {"viewers": time.process_time()}
+    return Weight(time.monotonic(), seconds, sum(map(_resident, pids["web"])))
 
 
 def _spent(pid: int) -> float:

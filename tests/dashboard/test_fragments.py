@@ -12,7 +12,7 @@ import pytest
 from django.http import HttpResponse
 from django.test import RequestFactory
 
-from rollouts.web.fragments import Fragment, answer, newest
+from rollouts.web.fragments import Fragment, Source, answer, newest
 
 VIEWERS = 20
 
@@ -152,3 +152,36 @@ def test_what_cannot_be_rendered_fails_for_all_who_wait_and_is_tried_again_for_t
 
     assert {type(one) for one in asyncio.run(wait())} == {LookupError}
     assert {one.body for one in asyncio.run(wait())} == {b"well"}  # type: ignore[attr-defined]
+
+
+def test_parts_that_are_made_of_the_same_look_at_it_once() -> None:
+    numbers = count(1)
+    source = Source("a thing", lambda: next(numbers))
+    parts = [Fragment(("part", name), lambda look: f"look {look}", source) for name in "abc"]
+
+    async def wait(since: float) -> set[bytes]:
+        return {one.body for one in await asyncio.gather(*(newest(part, since) for part in parts))}
+
+    asked = time.monotonic()
+    assert asyncio.run(wait(asked)) == {b"look 1"}
+    assert asyncio.run(wait(asked)) == {b"look 1"}
+    assert asyncio.run(wait(time.monotonic())) == {b"look 2"}, "another question, later"
+
+
+def test_parts_of_a_slow_thing_leave_a_thread_for_the_others() -> None:
+    is_let = threading.Event()
+    source = Source("slow", lambda: None)
+
+    def render_slowly(_: None) -> str:
+        assert is_let.wait(10)
+        return "late"
+
+    async def scene() -> tuple[bytes, set[bytes]]:
+        asked = time.monotonic()
+        slow = [Fragment(("slow", number), render_slowly, source) for number in range(VIEWERS)]
+        waiting = [asyncio.create_task(newest(part, asked)) for part in slow]
+        quick = await asyncio.wait_for(newest(Fragment("quick", lambda: "soon"), asked), 10)
+        is_let.set()
+        return quick.body, {(await one).body for one in waiting}
+
+    assert asyncio.run(scene()) == (b"soon", {b"late"})

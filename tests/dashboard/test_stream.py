@@ -27,6 +27,7 @@ from rollouts.feed import Change
 from rollouts.models import AuditEntry, User
 from rollouts.refusals import NotThere
 from rollouts.selectors.events import EventList
+from rollouts.selectors.workloads import WorkloadPage, workload_list
 from rollouts.web.fragments import Fragment, newest
 from rollouts.web.stream import parse_part
 from tests.api.read import fleet
@@ -177,6 +178,30 @@ def test_a_change_after_which_a_part_looks_the_same_sends_nothing(
 
     events = watch(viewer, f"- {LIST} workload", then=then).events
     assert [event.name for event in events if event.name != "heartbeat"] == ["fragment", "current"]
+
+
+def test_a_change_is_rendered_once_for_those_who_were_told_at_once_however_late_they_come(
+    viewer: Client, row: models.Cluster, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+
+    def look(*given: Any) -> WorkloadPage:
+        looks.append(given)
+        return workload_list(*given)
+
+    monkeypatch.setattr("rollouts.web.workloads.workload_list", look)
+    other = Stream(open_stream(viewer, f"- {LIST} workload"))
+
+    async def then(stream: Stream) -> None:
+        await asyncio.gather(stream.wait_for("current"), other.wait_for("current"))
+        looks.clear()
+        await in_thread(lambda: fleet.store_fleet(row, 1))
+        feed.publish(redis, [Change("sandbox", "workload", CHAT)])
+        brought = await stream.wait_for("fragment", src=LIST)
+        assert await other.wait_for("fragment", src=LIST) == brought, "asked for only now"
+        assert len(looks) == 1
+
+    watch(viewer, f"- {LIST} workload", then=then)
 
 
 def test_what_changes_with_time_is_brought_though_nothing_is_told(
