@@ -43,7 +43,7 @@ def rearrange(shape: Shape, tree: Tree, observed: Observed, touched: Set[int]) -
     return Tree(
         replicas=replicas,
         strangers=tree.strangers,
-        complete=Complete(partial(_list_complete, shape, replicas))
+        complete=Complete(partial(_list_complete, shape, replicas), has_groups=bool(shape.groups))
         if changed is None
         else tree.complete.renew(changed),
         unavailable=_renew(tree.unavailable, traits.unavailable, touched),
@@ -128,7 +128,7 @@ def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> 
     return Tree(
         replicas=known,
         strangers=strangers,
-        complete=Complete(partial(_list_complete, shape, known, settled)),
+        complete=Complete(partial(_list_complete, shape, known, settled), has_groups=bool(shape.groups)),
         unavailable=frozenset(traits.unavailable),
         outdated=frozenset(traits.outdated),
         incomplete=frozenset(traits.incomplete),

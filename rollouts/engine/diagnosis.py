@@ -126,21 +126,15 @@ class Examiner:
                 waits += self._termination_wait(unit.key, _leftovers(tree.replicas[unit.index]))
         return waits
 
-    def _turn_wait(self, tree: Tree, inside: Mapping[int, list[Wait]]) -> list[Wait]:
+    def _turn_wait(self, tree: Tree, inside: Mapping[int, list[Wait]]) -> Sequence[Wait]:
         """Say which replicas wait for the one that is updated, or for those that are down."""
-        update, name = self._update, self._workload.name
-        if update.selected is None and not update.held_by:
-            return []
-        others = _list_names(self._shape, tree.outdated, None if update.held_by else update.selected)
+        update = self._update
+        if not update.held_by:
+            return () if update.selected is None else _selection_wait(self._shape, tree.outdated, update.selected)
+        others = _list_names(self._shape, tree.outdated)
         if not others:
-            return []
-        if update.held_by:
-            return [self._held_wait(tree, others, [wait for index in update.held_by for wait in inside.get(index, ())])]
-        text = (
-            f"{_names(others)} {_wait(others)} until {name}-{update.selected} is updated:"
-            " replicas are updated one at a time."
-        )
-        return [Wait(Code.WAITING_FOR_REPLICA, name, others, text, (), is_problem=False)]
+            return ()
+        return [self._held_wait(tree, others, [wait for index in update.held_by for wait in inside.get(index, ())])]
 
     def _held_wait(self, tree: Tree, others: tuple[str, ...], theirs: list[Wait]) -> Wait:
         name, held_by = self._workload.name, self._update.held_by
@@ -172,11 +166,11 @@ class Examiner:
     def _clique_waits(self, step: CliqueStep, stand: _Stand) -> list[Wait]:
         view = step.view
         waits: list[Wait] = []
-        if self._workload.strategy is Strategy.ON_DELETE:
+        if self._shape.is_on_delete:
             waits += _deletion_wait(view)
         elif step.is_rolling and view.outdated:
             waits += self._budget_wait(view.name, "pod", step.units, step, view.wanted)
-        if step.is_rolling and view.available < len(view.live):
+        if step.is_rolling and view.scheduled < len(view.live):  # only a pod without a node is in the way of surge
             stand = stand.beside(_find_pod_surge(step))
         if view.available < len(view.live) and not step.is_held:
             waits += self._pod_waits(view, stand, first_surge=view.wanted if step.is_rolling else None)
@@ -209,7 +203,7 @@ class Examiner:
     def _member_waits(self, step: CliqueStep, stand: _Stand) -> list[Wait]:
         view = step.view
         waits: list[Wait] = []
-        if self._workload.strategy is Strategy.ON_DELETE:
+        if self._shape.is_on_delete:
             waits += _deletion_wait(view)
         if not view.is_live:
             waits += self._termination_wait(view.name, _remains([view]))
@@ -364,9 +358,18 @@ def _remains(cliques: Iterable[CliqueView]) -> _Remains:
 
 
 @lru_cache(maxsize=2)
-def _list_names(shape: Shape, indices: frozenset[int], but: int | None) -> tuple[str, ...]:
-    """Return the names of all these replicas but one, in order; while that is updated the same wait in every pass."""
-    return tuple(map(shape.prefixes.__getitem__, sorted(indices - {but})))
+def _selection_wait(shape: Shape, outdated: frozenset[int], selected: int) -> tuple[Wait, ...]:
+    """Say who waits until the selected replica is updated; while it is, the same do in every pass."""
+    others, name = _list_names(shape, outdated - {selected}), shape.workload.name
+    if not others:
+        return ()
+    text = f"{_names(others)} {_wait(others)} until {name}-{selected} is updated: replicas are updated one at a time."
+    return (Wait(Code.WAITING_FOR_REPLICA, name, others, text, (), is_problem=False),)
+
+
+def _list_names(shape: Shape, indices: frozenset[int]) -> tuple[str, ...]:
+    """Return the names of these replicas, in order."""
+    return tuple(map(shape.prefixes.__getitem__, sorted(indices)))
 
 
 def _keys(pods: Iterable[Pod]) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ def relabel_emptied(workload: Workload, tree: Tree, steps: SetStep, draft: Draft
         if steps.is_rolling and unit.leaving and unit.index < workload.replicas:
             for view in tree.replicas[unit.index].cliques:
                 if view.clique is not None:
-                    draft.patches.extend(_patch_clique(workload, view, view.clique, in_place=True))
+                    _patch_clique(workload, view, view.clique, draft, in_place=True)
 
 
 def _delete_all(replica: Replica, reason: str) -> Iterator[Delete]:
@@ -137,19 +137,20 @@ def _is_outdated(view: CliqueView) -> bool:
 def keep_replica(shape: Shape, step: ReplicaStep, termination: Termination, draft: Draft) -> None:
     """Create what is missing in a replica of the set and let each component take its step."""
     workload, replica = shape.workload, step.replica
-    draft.add(_keep_service(workload, replica))
+    _keep_service(workload, replica, draft)
     for clique in step.cliques:
         _keep_clique(workload, clique, replica.index, draft)
     for group in step.groups:
         _keep_group(workload, group, replica.index, termination, draft)
 
 
-def _keep_service(workload: Workload, replica: Replica) -> Iterator[Create | Patch]:
+def _keep_service(workload: Workload, replica: Replica, draft: Draft) -> None:
     service, wanted = replica.service, workload.publish_not_ready_addresses
     if service is None:
-        yield Create(Kind.SERVICE, build_service(workload, replica.index))
+        draft.creates.append(Create(Kind.SERVICE, build_service(workload, replica.index)))
     elif not service.leaving and service.publish_not_ready_addresses != wanted:
-        yield Patch(Kind.SERVICE, service.name, service.uid, "", {"spec": {"publishNotReadyAddresses": wanted}})
+        change = {"spec": {"publishNotReadyAddresses": wanted}}
+        draft.patches.append(Patch(Kind.SERVICE, service.name, service.uid, "", change))
 
 
 def _keep_clique(workload: Workload, step: CliqueStep, replica: int, draft: Draft) -> None:
@@ -157,7 +158,7 @@ def _keep_clique(workload: Workload, step: CliqueStep, replica: int, draft: Draf
     if view.clique is None:
         draft.creates.append(Create(Kind.CLIQUE, build_clique(workload, view, replica)))
         return
-    draft.patches.extend(_patch_clique(workload, view, view.clique, in_place=not step.is_held))
+    _patch_clique(workload, view, view.clique, draft, in_place=not step.is_held)
     _step_pods(_Builder(workload, replica), step, view.clique, draft)
 
 
@@ -223,11 +224,11 @@ def _keep_part(builder: _Builder, group: Group, cliques: Iterable[CliqueStep], d
         if view.is_empty and not step.is_held:
             draft.creates.extend(builder.member(view, group))
         elif view.clique is not None:
-            draft.patches.extend(_patch_clique(builder.workload, view, view.clique, in_place=in_place))
+            _patch_clique(builder.workload, view, view.clique, draft, in_place=in_place)
             _step_pods(builder, step, view.clique, draft)
 
 
-def _patch_clique(workload: Workload, view: CliqueView, clique: Clique, *, in_place: bool) -> Iterator[Patch]:
+def _patch_clique(workload: Workload, view: CliqueView, clique: Clique, draft: Draft, *, in_place: bool) -> None:
     """Bring a PodClique up to date: its template if that may change in place, and the replicas of the template."""
     if clique.leaving:
         return
@@ -237,7 +238,7 @@ def _patch_clique(workload: Workload, view: CliqueView, clique: Clique, *, in_pl
         change = _merge(patch_clique_template(workload, view, clique.template_keys), change)
         whole = _POD_SPEC
     if change:
-        yield Patch(Kind.CLIQUE, clique.name, clique.uid, clique.resource_version, change, whole)
+        draft.patches.append(Patch(Kind.CLIQUE, clique.name, clique.uid, clique.resource_version, change, whole))
 
 
 def _merge(one: Manifest, other: Manifest) -> Manifest:

@@ -46,7 +46,7 @@ def plan_tree(shape: Shape, tree: Tree, status: Stored, now: float) -> Plan:
 
 def _begin(shape: Shape, tree: Tree, update: Update, stored: Stored, now: float) -> Plan:
     """Write down that an update begins, and nothing else: what is replaced for it is replaced by the next pass."""
-    pen = make_pen(shape.workload, update, now)
+    pen = make_pen(shape, update, now)
     status = set_status(pen, stored, shape, tree, steps=no_steps(), waits=())
     write = WriteStatus(Kind.SET, shape.workload.name, shape.workload.uid, status)
     return Plan((write,), tuple(_update_moments(shape.workload, update)), (), tree.strangers, None)
@@ -62,7 +62,7 @@ def _pass(shape: Shape, tree: Tree, update: Update, stored: Stored, now: float) 
     relabel_emptied(workload, tree, steps, draft)
     bases = {step.replica.index: _step_replica(shape, step, termination, draft) for step in steps.replicas}
     diagnosis = Examiner(shape, update, now).diagnose(tree, steps, bases)
-    pen = make_pen(workload, update, now)
+    pen = make_pen(shape, update, now)
     _write_statuses(pen, steps, termination, draft)
     status = set_status(pen, stored, shape, tree, steps=steps, waits=diagnosis.waits)
     if status != stored:

@@ -20,7 +20,7 @@ from rollouts.engine.references import MOST_PODS
 from rollouts.engine.shape import Found, Shape
 from rollouts.engine.update import Update
 from rollouts.engine.views import ENDED, CliqueView, GroupView, Replica, Tree
-from rollouts.engine.workload import CliqueTemplate, Strategy
+from rollouts.engine.workload import CliqueTemplate
 
 _clique_counts = itemgetter(
     "replicas", "readyReplicas", "updatedReplicas", "scheduledReplicas", "scheduleGatedReplicas"
@@ -42,8 +42,8 @@ def find_busy(tree: Tree, update: Update) -> Set[int]:
     One that is outdated and quiet waits for its turn; without an update under way it would have something to say.
     """
     unfinished = tree.unfinished if update.is_under_way else tree.incomplete
-    selected = frozenset() if update.selected is None else {update.selected}
-    return tree.restless | unfinished | update.former.updating.keys() | selected
+    selected = () if update.selected is None else (update.selected,)
+    return tree.restless.union(unfinished, update.former.updating, selected)
 
 
 def is_quiet(shape: Shape, replica: Replica) -> bool:
@@ -54,7 +54,7 @@ def is_quiet(shape: Shape, replica: Replica) -> bool:
     if service.publish_not_ready_addresses != shape.workload.publish_not_ready_addresses:
         return False
     # One that is replaced whole keeps its labels until then.
-    keeps_label = shape.workload.strategy is Strategy.REPLICA_RECREATE
+    keeps_label = shape.replaces_whole
     current = shape.generation_hash
     for view in replica.cliques:
         if not _is_clique_quiet(view, current, keeps_label=keeps_label):

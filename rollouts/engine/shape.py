@@ -87,6 +87,9 @@ class Shape:
         self.group_of = {name: group.name for group in workload.groups for name in group.clique_names}
         self.standalone = tuple(clique for clique in workload.cliques if clique.name not in self.group_of)
         self.prefixes = _Prefixes(workload.name)
+        # Asked many times in a pass, and in Python 3.11 it takes a while to look up a member of an enumeration.
+        self.replaces_whole = workload.strategy is Strategy.REPLICA_RECREATE
+        self.is_on_delete = workload.strategy is Strategy.ON_DELETE
 
     @cached_property
     def _clique_pattern(self) -> re.Pattern[str]:
@@ -201,7 +204,7 @@ class Shape:
         Its progress alone would not do: it may have been lost with the pass that was to write it.
         """
         complete = clique.status.get("currentPodTemplateHash")
-        return complete not in (None, current) and self.workload.strategy is not Strategy.ON_DELETE
+        return complete not in (None, current) and not self.is_on_delete
 
     def is_updating(self, component: Clique | Group) -> bool:
         """Whether the update of a component to the current templates has begun and not ended."""

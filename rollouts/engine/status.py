@@ -34,7 +34,7 @@ from rollouts.engine.times import render_time
 from rollouts.engine.update import Turn, Update
 from rollouts.engine.values import value
 from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Tree
-from rollouts.engine.workload import Strategy, Workload
+from rollouts.engine.workload import Workload
 
 Status = dict[str, Any]
 
@@ -45,17 +45,13 @@ class Pen:
 
     workload: Workload
     update: Update
+    is_on_delete: bool  # pods are replaced by whoever deletes them
     now: str  # as text
 
-    @property
-    def is_on_delete(self) -> bool:
-        """Whether pods are replaced by whoever deletes them."""
-        return self.workload.strategy is Strategy.ON_DELETE
 
-
-def make_pen(workload: Workload, update: Update, now: float) -> Pen:
+def make_pen(shape: Shape, update: Update, now: float) -> Pen:
     """Return what the statuses of this pass are written with."""
-    return Pen(workload, update, render_time(now))
+    return Pen(shape.workload, update, shape.is_on_delete, render_time(now))
 
 
 # ---- PodCliques

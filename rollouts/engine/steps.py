@@ -12,7 +12,7 @@ What is replaced whole and outdated gets no new pods meanwhile: they would be of
 never meet inside it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rollouts.engine.budget import Budget
 from rollouts.engine.levels import ONE_AT_A_TIME, budget_of_component, budget_of_set
@@ -29,7 +29,6 @@ from rollouts.engine.units import (
 from rollouts.engine.update import Update
 from rollouts.engine.values import value
 from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Replica, Tree
-from rollouts.engine.workload import Strategy
 
 
 @value
@@ -92,23 +91,19 @@ def no_steps() -> SetStep:
 
 def choose_steps(shape: Shape, tree: Tree, update: Update) -> SetStep:
     """Return what is next at every level."""
-    workload = shape.workload
-    whole = workload.strategy is Strategy.REPLICA_RECREATE
-    rolling = whole and update.is_under_way
-    budget = budget_of_set(workload)
-    units, step = _choose_set_step(shape, tree, budget, update, whole=whole)
-    leaving = {unit.index for unit in units if unit.leaving} | {removal.unit.index for removal in step.delete}
-    staying = ((find_busy(tree, update) & tree.replicas.keys()) - leaving) | {*step.create}
-    replicas = (tree.replicas.get(index) or shape.replica(index) for index in sorted(staying))
-    steps = tuple(_choose_replica_parts(shape, replica, update) for replica in replicas)
+    rolling = shape.replaces_whole and update.is_under_way
+    budget = budget_of_set(shape.workload)
+    units, step = _choose_set_step(shape, tree, budget, rolling=rolling)
+    staying = find_busy(tree, update) & tree.replicas.keys()
+    if units or step.create:  # else just the wanted ones are there, to stay
+        staying = (staying - _find_leaving(units, step)).union(step.create)
+    replicas = [tree.replicas.get(index) or shape.replica(index) for index in sorted(staying)]
+    steps = tuple([_choose_replica_parts(shape, replica, update) for replica in replicas])
     return SetStep(budget, rolling, tuple(units), step, steps)
 
 
-def _choose_set_step(
-    shape: Shape, tree: Tree, budget: Budget, update: Update, *, whole: bool
-) -> tuple[Sequence[Unit], Step]:
+def _choose_set_step(shape: Shape, tree: Tree, budget: Budget, *, rolling: bool) -> tuple[Sequence[Unit], Step]:
     workload = shape.workload
-    rolling = whole and update.is_under_way
     if not rolling and _is_settled(shape, tree):
         return (), NO_STEP
     units = set_units(tree.replicas.values(), whole=rolling, wanted=workload.replicas)
@@ -117,16 +112,20 @@ def _choose_set_step(
     return units, step
 
 
+def _find_leaving(units: Iterable[Unit], step: Step) -> set[int]:
+    """Return the indices of what is leaving, and of what this step deletes."""
+    return {unit.index for unit in units if unit.leaving}.union([removal.unit.index for removal in step.delete])
+
+
 def _is_settled(shape: Shape, tree: Tree) -> bool:
     """Whether just the wanted replicas are there, all of them to stay."""
-    if shape.workload.strategy is Strategy.REPLICA_RECREATE and tree.outdated:
+    if shape.replaces_whole and tree.outdated:
         return False
     return not tree.frameless and tree.has_just(shape.workload.replicas)
 
 
 def _choose_replica_parts(shape: Shape, replica: Replica, update: Update) -> ReplicaStep:
-    strategy = shape.workload.strategy
-    whole = strategy is Strategy.REPLICA_RECREATE
+    whole = shape.replaces_whole
     held = whole and (replica.is_outdated or replica.has_former_pods)
     rolling = update.is_rolling(replica.index)
     at_work = rolling or (whole and update.is_under_way and replica.index in update.former.updating)
@@ -135,8 +134,8 @@ def _choose_replica_parts(shape: Shape, replica: Replica, update: Update) -> Rep
     return ReplicaStep(
         replica,
         is_at_work=at_work,
-        cliques=tuple(_choose_clique(shape, view, rolling=rolling, held=held) for view in replica.cliques),
-        groups=tuple(_choose_group(shape, view, rolling=rolling, held=held) for view in replica.groups),
+        cliques=tuple([_choose_clique(shape, view, rolling=rolling, held=held) for view in replica.cliques]),
+        groups=tuple([_choose_group(shape, view, rolling=rolling, held=held) for view in replica.groups]),
     )
 
 
@@ -175,14 +174,13 @@ def _choose_group(shape: Shape, view: GroupView, *, rolling: bool, held: bool) -
     step = choose_replica_step(units, view.wanted, budget, rolling=rolling)
     if held:
         step = Step(step.delete, ())
-    leaving = {unit.index for unit in units if unit.leaving} | {removal.unit.index for removal in step.delete}
-    staying = sorted({index for index in view.replicas if index not in leaving} | {*step.create})
+    staying = sorted((view.replicas.keys() - _find_leaving(units, step)).union(step.create))
     parts = (view.replicas.get(index) or shape.group_replica(view.name, view.template, index) for index in staying)
     steps = tuple((part, tuple(_part_steps(shape, part, held=held))) for part in parts)
     return GroupStep(view, budget, rolling, tuple(units), step, steps)
 
 
 def _part_steps(shape: Shape, part: GroupReplica, *, held: bool) -> Iterator[CliqueStep]:
-    replaced_whole = shape.workload.strategy is not Strategy.ON_DELETE and part.is_outdated
+    replaced_whole = not shape.is_on_delete and part.is_outdated
     for view in part.cliques:
         yield _keep_up(view, ONE_AT_A_TIME, rolling=False, held=held or replaced_whole)

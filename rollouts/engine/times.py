@@ -19,7 +19,7 @@ def render_time(seconds: float) -> str:
 @lru_cache(maxsize=4096)
 def _render_second(second: int) -> str:
     """Return a whole second as text; the same few are told again and again."""
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat()}Z"
 
 
 def parse_time(text: object) -> float | None:

@@ -8,14 +8,11 @@ meanwhile.
 
 from collections.abc import Mapping
 from enum import Enum
-from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 from rollouts.engine.shape import Shape
 from rollouts.engine.values import value
 from rollouts.engine.views import Replica, Tree
-from rollouts.engine.workload import Strategy
 
 
 class Turn(Enum):
@@ -48,17 +45,13 @@ class Update:
     """The update as this pass sees it."""
 
     turn: Turn
+    is_under_way: bool  # pods are replaced for it in this pass
     generation_hash: str
     former: Progress
     supersedes: bool  # another update was still open when this one began
     selected: int | None  # the replica being updated; None under ReplicaRecreate and OnDelete
     # Replicas that are down and have nothing to be updated: until they are up nothing is taken from one that serves.
     held_by: tuple[int, ...] = ()
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether pods are replaced for it in this pass."""
-        return self.turn is Turn.WORK
 
     def is_rolling(self, index: int) -> bool:
         """Whether the components of a replica are updated in this pass."""
@@ -79,13 +72,14 @@ def read_progress(status: Mapping[str, Any]) -> Progress:
 
 def decide_update(shape: Shape, tree: Tree, former: Progress) -> Update:
     """Return what becomes of the update in this pass."""
-    workload, generation_hash = shape.workload, shape.generation_hash
+    generation_hash = shape.generation_hash
     turn = _decide_turn(shape, tree, former)
+    is_under_way = turn is Turn.WORK
     supersedes = turn is Turn.START and former.is_open and former.generation_hash != generation_hash
-    if turn is not Turn.WORK or workload.strategy is Strategy.REPLICA_RECREATE:
-        return Update(turn, generation_hash, former, supersedes, selected=None)
+    if not is_under_way or shape.replaces_whole:
+        return Update(turn, is_under_way, generation_hash, former, supersedes, selected=None)
     selected, held_by = _select(shape, tree, former)
-    return Update(turn, generation_hash, former, supersedes, selected, held_by)
+    return Update(turn, is_under_way, generation_hash, former, supersedes, selected, held_by)
 
 
 def _decide_turn(shape: Shape, tree: Tree, former: Progress) -> Turn:
@@ -93,7 +87,7 @@ def _decide_turn(shape: Shape, tree: Tree, former: Progress) -> Turn:
         return Turn.FIRST
     if former.generation_hash != shape.generation_hash:
         return Turn.START
-    if shape.workload.strategy is Strategy.ON_DELETE:
+    if shape.is_on_delete:
         return Turn.END if former.is_open else Turn.NONE
     if not former.is_open:
         # Left behind by OnDelete, or found when we came: to be rolled by whoever rolls now.
@@ -121,8 +115,9 @@ def _select(shape: Shape, tree: Tree, former: Progress) -> tuple[int | None, tup
     if not candidates:
         return None, ()
     nearest = (candidates & begun) or candidates
-    replicas = chain(map(tree.replicas.__getitem__, nearest - missing), map(shape.replica, nearest & missing))
-    first = min(replicas, key=attrgetter("update_order")).index
+    replicas = [tree.replicas[index] for index in nearest - missing]
+    replicas += [shape.replica(index) for index in nearest & missing]
+    first = min([replica.update_order for replica in replicas])[-1]  # which is its index
     if first in down:
         return first, ()
     held_by = tuple(sorted(down - due))

@@ -13,7 +13,6 @@ workload of a thousand pods costs little more than looking at each pod.
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, takewhile
-from operator import itemgetter
 from typing import Final
 
 from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
@@ -304,26 +303,29 @@ class Replicas(Mapping[int, Replica]):
 class Complete:
     """The names of the complete components of the wanted replicas; listed when somebody asks, and only once."""
 
-    def __init__(self, tell: Callable[[], dict[int, Names]]) -> None:
-        """Take what tells the names of each wanted replica, in order."""
+    def __init__(self, tell: Callable[[], dict[int, Names]], *, has_groups: bool) -> None:
+        """Take what tells the names of each wanted replica, in order, and whether the workload has scaling groups."""
         self._tell = tell
+        self._has_groups = has_groups
 
     def renew(self, changed: Mapping[int, Names]) -> "Complete":
         """Return what is complete when it is other components in some of the replicas."""
         if not changed:
             return self
         former = self._by_replica
-        return Complete(lambda: {**former, **changed})
+        return Complete(lambda: {**former, **changed}, has_groups=self._has_groups)
 
     @cached_property
     def cliques(self) -> list[str]:
         """The PodCliques in no scaling group."""
-        return [*chain.from_iterable(map(itemgetter(0), self._by_replica.values()))]
+        return [*chain.from_iterable([cliques for cliques, _ in self._by_replica.values()])]
 
     @cached_property
     def groups(self) -> list[str]:
         """The PodCliqueScalingGroups."""
-        return [*chain.from_iterable(map(itemgetter(1), self._by_replica.values()))]
+        if not self._has_groups:
+            return []
+        return [*chain.from_iterable([groups for _, groups in self._by_replica.values()])]
 
     def __eq__(self, other: object) -> bool:
         """Whether the same components are complete."""
