@@ -9,6 +9,9 @@ PRODUCT := $(VENV)/.product-installed
 TOOLS := $(VENV)/.tools-installed
 # What runs a second time. Chromium sees the same pages, and what is tried on both clusters is tried on the sandbox.
 ON_POSTGRESQL := database and not browser and not apiserver
+# What the engine's tests use of what is installed. To load all of it takes a second more: pytest looks through whatever
+# comes with a plugin for assertions to rewrite.
+ENGINE_PLUGINS := -p pytest_timeout -p _hypothesis_pytestplugin
 # What `check --deploy` looks at: the settings of an installation that users reach by HTTPS.
 PRODUCTION := HTTPS=1 DEBUG=0 ALLOWED_HOSTS=grove.example.com DATA_DIR=$(VENV)/deploy-check \
 	SECRET_KEY=only-for-the-deployment-check-0123456789-abcdefghijklmnopqrstuvwxyz
@@ -31,7 +34,7 @@ test: $(TOOLS) ## Run the tests; on PostgreSQL too when GROVE_TEST_DATABASE_URL 
 	fi
 
 test-engine: $(TOOLS) ## Run the engine's tests alone, in seconds; EXAMPLES_TIMES=20 for more random ones
-	@$(BIN)/python -m pytest tests/engine -p no:django $(PYTEST_OPTIONS)
+	@PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest tests/engine $(ENGINE_PLUGINS) $(PYTEST_OPTIONS)
 
 check: format lint types contracts migrations deploy-check test ## Everything that must hold before a change lands
 
