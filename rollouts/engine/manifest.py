@@ -11,9 +11,10 @@ from functools import cached_property
 from typing import Any
 
 from rollouts.engine.findings import Code, Finding
+from rollouts.engine.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Place:
     """A value and where it stands; what is not there is a place too, with the value None."""
 
@@ -29,9 +30,9 @@ class Place:
     def __getitem__(self, name: str) -> "Place":
         """Return the place of a field."""
         fields = self.value if isinstance(self.value, Mapping) else {}
-        value = fields.get(name)
-        is_wrong = self.is_wrong or (name in fields and value is None)
-        return Place(value, f"{self.path}.{name}" if self.path else name, is_wrong)
+        written = fields.get(name)
+        is_wrong = self.is_wrong or (name in fields and written is None)
+        return Place(written, f"{self.path}.{name}" if self.path else name, is_wrong)
 
     def __iter__(self) -> Iterator["Place"]:
         """Go through the usable entries of a list."""

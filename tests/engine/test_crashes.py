@@ -14,7 +14,7 @@ from rollouts.engine.actions import Action, Create, Delete, Kind
 from rollouts.engine.observed import Pod, Service
 from rollouts.engine.workload import Strategy, Workload
 from rollouts.engine.world import Thing
-from tests.engine.chance import assert_all_there, assert_within_budget, counts
+from tests.engine.chance import Count, assert_all_there, assert_within_budget, counts
 from tests.engine.simulated import Cluster, clique, group, settled, workload
 
 SURGING = (clique("a", 1, 1, (0, 1)), clique("l", 1), group("g", ("l",), 2, 1, (0, 1)))
@@ -27,6 +27,8 @@ SCENES: dict[str, Workload] = {
     "OnDelete": workload(*SMALL, replicas=2, strategy=Strategy.ON_DELETE),
 }
 
+
+Counts = dict[str, Count]
 
 TOLD: dict[int, tuple[Thing, str]] = {}  # objects are values: what was told of one stays true as long as it is kept
 
@@ -71,8 +73,9 @@ def run_on(cluster: Cluster, known: set[str]) -> bool:
             return False
         passed.append(state)
         planned = cluster.plan()
+        counted: Counts | None = None
         for action in planned.actions:
-            carry_out_within_budget(cluster, action)
+            counted = carry_out_within_budget(cluster, action, counted)
         if not planned.actions and not cluster.wait():
             known.update(passed)
             return True
@@ -110,13 +113,16 @@ def tell(thing: Thing) -> str:
     return text
 
 
-def carry_out_within_budget(cluster: Cluster, action: Action) -> None:
+def carry_out_within_budget(cluster: Cluster, action: Action, counted: Counts | None) -> Counts | None:
+    """Do one thing and look at the counts, which the next one begins with."""
     if not isinstance(action, Create | Delete):
         cluster.carry_out([action])
-        return
-    before = counts(cluster.workload, cluster.world.observed())
+        return None
+    before = counted or counts(cluster.workload, cluster.world.observed())
     cluster.carry_out([action])
-    assert_within_budget(cluster.workload, before, counts(cluster.workload, cluster.world.observed()))
+    after = counts(cluster.workload, cluster.world.observed())
+    assert_within_budget(cluster.workload, before, after)
+    return after
 
 
 def ending(cluster: Cluster) -> Any:

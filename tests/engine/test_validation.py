@@ -7,6 +7,7 @@ refuses with the same sentence. Below stand the rules that only this code knows.
 import doctest
 import re
 from dataclasses import dataclass
+from functools import cache
 from itertools import takewhile
 from typing import Any
 
@@ -58,9 +59,15 @@ def expect_the_refusal_of_the_definitions(case: Refused, report: Report) -> None
     assert case.with_others or len(errors) == 1, report
 
 
+@cache
+def refusal(name: str) -> Report:
+    """Return what is found about a case of the definitions; more than one test looks at it."""
+    return validate_create(complete(next(case.edits for case in REFUSED if case.name == name)))
+
+
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
 def test_what_the_definitions_refuse_is_refused_in_the_same_words(case: Refused) -> None:
-    expect_the_refusal_of_the_definitions(case, validate_create(complete(case.edits)))
+    expect_the_refusal_of_the_definitions(case, refusal(case.name))
 
 
 @pytest.mark.parametrize("edits", ACCEPTED.values(), ids=ACCEPTED.keys())
@@ -562,7 +569,7 @@ def test_the_examples_of_circles_hold() -> None:
 def test_every_code_is_the_camel_case_of_its_name_and_has_a_case() -> None:
     for code in Code:
         assert code.value == "".join(part.capitalize() for part in code.name.split("_"))
-    reports = [validate_create(complete(case.edits)) for case in REFUSED]
+    reports = [refusal(case.name) for case in REFUSED]
     tried = {case.code for case in PLANTED} | {error.code for report in reports for error in report.errors}
     warnings = {Code.BUDGET_UNUSED, Code.SET_BUDGET_REDUNDANT, Code.RESERVED_LABEL, Code.PRIORITY_CLASS_OVERRIDDEN}
     elsewhere = {Code.RESTART_POLICY_NOT_ALWAYS, Code.IMMUTABLE, Code.TOO_DEEP}
