@@ -23,7 +23,7 @@ import contextlib
 import time
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
@@ -45,8 +45,9 @@ from rollouts.web.fragments import Fragment, Rendering, newest
 from rollouts.web.shell import for_readers
 
 _MOST_SHOWN: Final = 32
-# So long the parts that are ready wait for those that are not.
-_SECONDS_TOGETHER: Final = 0.4
+# So long a part that is ready waits for others, to be sent with them; so long they are waited for in all.
+_SECONDS_TOGETHER: Final = 0.1
+_SECONDS_IN_ALL: Final = 1.0
 # The header of a gzip stream: deflate, no name, no time.
 _GZIP: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _EVERY: Final = "every"
@@ -237,9 +238,11 @@ async def _write(parts: Sequence[Part], guest: Guest, *, is_packed: bool) -> Asy
     rounds = _Rounds(parts)
     async with _counted(guest), joined(viewer):
         everything = Batch((), is_reset=True, is_stale=False, last_id="", told_at=time.monotonic())
-        yield _join([_START, *await rounds.tell(everything)], is_packed)
+        yield _join([_START], is_packed)
+        async for events in rounds.tell(everything):
+            yield _join(events, is_packed)
         async for batch in batches(viewer, guest, rounds.seconds_to_next):
-            if events := await rounds.tell(batch):
+            async for events in rounds.tell(batch):
                 yield _join(events, is_packed)
 
 
@@ -265,35 +268,46 @@ class _Rounds:
     def seconds_to_next(self) -> float:
         """How long to wait for news."""
         usual = min([settings.FEED_HEARTBEAT_SECONDS, *(part.every for part in self.parts if part.every)])
-        return min(usual, _SECONDS_TOGETHER) if any(part.owed is not None for part in self.parts) else usual
+        return min(usual, _SECONDS_IN_ALL) if any(part.owed is not None for part in self.parts) else usual
 
-    async def tell(self, batch: Batch | None) -> list[Event]:
-        """Return what to send after news, or after silence."""
+    async def tell(self, batch: Batch | None) -> AsyncIterator[list[Event]]:
+        """Yield what to send after news, or after silence."""
         now = time.monotonic()
         due = [(part, since) for part in self.parts if (since := part.choose_since(batch, now)) is not None]
-        events = await _look_at(due)
-        if batch and (batch.is_reset or batch.is_stale):
-            self.is_awaited = batch.is_reset
-            if not batch.is_reset:
-                return [*events, _STALE]
+        async with contextlib.aclosing(_look_at(due)) as looks:
+            async for events in looks:
+                yield events
+        if sign := self._choose_sign(batch):
+            yield [sign]
+
+    def _choose_sign(self, batch: Batch | None) -> Event | None:
+        """Return what to say after the parts themselves."""
+        if batch and batch.is_stale and not batch.is_reset:
+            self.is_awaited = False
+            return _STALE
+        self.is_awaited = self.is_awaited or (batch is not None and batch.is_reset)
         if self.is_awaited and not any(part.is_late for part in self.parts):
             self.is_awaited = False
-            return [*events, _CURRENT]
-        return [*events, _HEARTBEAT] if batch is None else events
+            return _CURRENT
+        return _HEARTBEAT if batch is None else None
 
 
-async def _look_at(due: Iterable[tuple[Part, float]]) -> list[Event]:
-    """Look at parts together; those that take too long are owed."""
+async def _look_at(due: Iterable[tuple[Part, float]]) -> AsyncGenerator[list[Event], None]:
+    """Look at parts, and yield those that are ready; what is not after some time is owed."""
     looks = {asyncio.create_task(part.look(since)): (part, since) for part, since in due}
-    if not looks:
-        return []
+    pending, deadline = set(looks), time.monotonic() + _SECONDS_IN_ALL
     try:
-        await asyncio.wait(looks, timeout=_SECONDS_TOGETHER)
+        while pending and (seconds := deadline - time.monotonic()) > 0:
+            done, pending = await asyncio.wait(pending, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if done and pending:
+                more, pending = await asyncio.wait(pending, timeout=_SECONDS_TOGETHER)
+                done |= more
+            if events := [event for look in looks if look in done and (event := look.result())]:
+                yield events
     finally:
         for look, (part, since) in looks.items():
             part.settle(since, is_done=look.done())
             look.cancel()  # what is rendered goes on, for the next round
-    return [event for look in looks if look.done() and not look.cancelled() and (event := look.result())]
 
 
 def _join(events: Iterable[Event], is_packed: bool) -> bytes:
