@@ -16,7 +16,7 @@ from functools import partial
 from rollouts.engine.observed import Clique, Gang, Group, Observed, Pod, Service
 from rollouts.engine.quiet import is_quiet, is_settled
 from rollouts.engine.shape import Found, Shape
-from rollouts.engine.views import ENDED, Complete, Names, Replica, Replicas, Tree
+from rollouts.engine.views import ENDED, Complete, Listing, Names, Replica, Replicas, Tree
 
 Stranger = tuple[str, str]
 """The name of an object, and why it fits nowhere."""
@@ -39,13 +39,12 @@ def rearrange(shape: Shape, tree: Tree, observed: Observed, touched: Set[int]) -
     for replica in now.values():
         traits.note(shape, replica)
     changed = _find_changed(shape, tree, now, touched)
+    complete = None if changed is None else tree.complete.renew(changed)
     replicas = _renew_replicas(tree, now, touched)
     return Tree(
         replicas=replicas,
         strangers=tree.strangers,
-        complete=Complete(partial(_list_complete, shape, replicas), has_groups=bool(shape.groups))
-        if changed is None
-        else tree.complete.renew(changed),
+        complete=complete or _list_complete(shape, replicas),
         unavailable=_renew(tree.unavailable, traits.unavailable, touched),
         outdated=_renew(tree.outdated, traits.outdated, touched),
         incomplete=_renew(tree.incomplete, traits.incomplete, touched),
@@ -128,7 +127,7 @@ def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> 
     return Tree(
         replicas=known,
         strangers=strangers,
-        complete=Complete(partial(_list_complete, shape, known, settled), has_groups=bool(shape.groups)),
+        complete=_list_complete(shape, known, settled),
         unavailable=frozenset(traits.unavailable),
         outdated=frozenset(traits.outdated),
         incomplete=frozenset(traits.incomplete),
@@ -139,12 +138,20 @@ def _build_tree(shape: Shape, found: Found, strangers: tuple[Stranger, ...]) -> 
     )
 
 
-def _list_complete(shape: Shape, replicas: Mapping[int, Replica], settled: Set[int] = frozenset()) -> dict[int, Names]:
-    """Return which components of each wanted replica are complete; of one that is settled the cliques are all."""
-    originals = [index for index in replicas if index < shape.workload.replicas]
-    return {
-        index: (shape.name_cliques(index), []) if index in settled else replicas[index].complete for index in originals
-    }
+def _list_complete(shape: Shape, replicas: Mapping[int, Replica], settled: Set[int] = frozenset()) -> Complete:
+    """Return which components of the wanted replicas are complete; of those that are settled the cliques are all."""
+
+    def tell_cliques() -> dict[int, list[str]]:
+        originals = [index for index in replicas if index < shape.workload.replicas]
+        return {
+            index: shape.name_cliques(index) if index in settled else replicas[index].complete[0] for index in originals
+        }
+
+    def tell_groups() -> dict[int, list[str]]:
+        originals = [index for index in replicas if index < shape.workload.replicas] if shape.groups else []
+        return {index: replicas[index].complete[1] for index in originals}
+
+    return Complete(Listing(tell_cliques), Listing(tell_groups))
 
 
 def _place(shape: Shape, observed: Observed) -> tuple[Found, list[Stranger]]:

@@ -126,14 +126,14 @@ def simulate(
     world = World(observed, behaviour or Behaviour(), now, requests=_requests(workload, observed))
     sight = Sight(make_shape(changed), world)
     counter = Counter(sight)
-    record = _Record(now, dict(counter.tallies), _count_live(world), [counter.count_pods(0.0)])
+    record = _Record(now, dict(counter.tallies), _count_live(world), [Pods(0.0, *counter.pods)])
     if first:
         world.apply(first)
         record.steps.append(Step(0.0, first, (), ()))
     last = Pass(now, _NO_PLAN, ())
     for last in _passes(sight, world, PATIENCE):
         record.note(last, counter.count())
-        record.note_pods(counter.count_pods(last.at - now))
+        record.note_pods(last.at - now, counter.pods)
         if is_enough():
             return record.close(last, End.UNFINISHED, _count_live(world))
     if last.plan.actions:
@@ -185,8 +185,8 @@ class Counter:
         self._workload = sight.shape.workload
         self._of_replica: dict[int, dict[str, Tally]] = {}  # its components
         self._shares: dict[int, Tally] = {}  # what each replica counts for in the tally of the set
-        self._pods: dict[int, tuple[int, int, int]] = {}  # of each replica: live, available, outdated
-        self._all_pods = (0, 0, 0)
+        self._pods: dict[int, tuple[int, int, int]] = {}  # of each replica, as below
+        self.pods = (0, 0, 0)  # all of them: live, available, outdated
         self._none = Tally(self._workload.name, Kind.SET, self._workload.replicas, 0, 0, 0, 0)
         self.tallies: dict[str, Tally] = {}
         self.count()
@@ -211,10 +211,6 @@ class Counter:
         self.tallies |= changed
         return [changed[name] for name in sorted(changed)]
 
-    def count_pods(self, at: float) -> Pods:
-        """Return all pods as they were when `count` last looked."""
-        return Pods(at, *self._all_pods)
-
     def _recount_pods(self, index: int, replica: Replica | None) -> None:
         before, live, available, outdated = self._pods.pop(index, (0, 0, 0)), 0, 0, 0
         for clique in () if replica is None else replica.all_cliques:
@@ -223,8 +219,8 @@ class Counter:
             outdated += clique.outdated
         if live:
             self._pods[index] = (live, available, outdated)
-        total = self._all_pods
-        self._all_pods = (
+        total = self.pods
+        self.pods = (
             total[0] + live - before[0],
             total[1] + available - before[1],
             total[2] + outdated - before[2],
@@ -312,10 +308,10 @@ class _Record:
             if tally.surge > self.most_surge.get(tally.component, 0):
                 self.most_surge[tally.component] = tally.surge
 
-    def note_pods(self, now: Pods) -> None:
+    def note_pods(self, at: float, now: tuple[int, int, int]) -> None:
         former = self.pods_over_time[-1]
-        if (former.live, former.available, former.outdated) != (now.live, now.available, now.outdated):
-            self.pods_over_time.append(now)
+        if (former.live, former.available, former.outdated) != now:
+            self.pods_over_time.append(Pods(at, *now))
 
     def close(self, last: Pass, end: End, pods: int) -> Outcome:
         return Outcome(

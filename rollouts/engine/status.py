@@ -277,7 +277,7 @@ def _set_progress(
         )
     if former is None:
         return None
-    progress: Status = {**former, **_totals(shape, tree.complete.cliques, tree.complete.groups)}
+    progress: Status = {**former, **_totals(shape, tree.complete.cliques.names, tree.complete.groups.names)}
     for name in ("updatingReplicas", "currentlyUpdating"):
         progress.pop(name, None)
     if update.turn is Turn.END:

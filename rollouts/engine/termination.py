@@ -30,14 +30,18 @@ class Termination:
     due_at: float | None  # when the next one is due
 
 
+_NOTHING: Final = Termination({}, {}, None)
+
+
 def decide_termination(workload: Workload, steps: SetStep, now: float) -> Termination:
     """Return what has been below its minimum for the termination delay."""
+    idle = [step for step in steps.replicas if not step.is_at_work]
+    if not idle:
+        return _NOTHING
     replicas: dict[int, str] = {}
     parts: dict[str, str] = {}
     due = []
-    for step in steps.replicas:
-        if step.is_at_work:
-            continue
+    for step in idle:
         for name, since, part in _breaches(step):
             at = since + workload.termination_delay
             if at > now:

@@ -10,6 +10,7 @@ workload of a thousand pods costs little more than looking at each pod.
                     the PodCliques of its groups, and by PodCliques in no group while anything is in it
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, takewhile
@@ -300,42 +301,54 @@ class Replicas(Mapping[int, Replica]):
         return self._built.keys()
 
 
-class Complete:
-    """The names of the complete components of the wanted replicas; listed when somebody asks, and only once."""
+class Listing:
+    """Names in the order of the replicas of the set that they are of; listed when somebody asks, and only once."""
 
-    def __init__(self, tell: Callable[[], dict[int, Names]], *, has_groups: bool) -> None:
-        """Take what tells the names of each wanted replica, in order, and whether the workload has scaling groups."""
+    def __init__(self, tell: Callable[[], Mapping[int, Sequence[str]]]) -> None:
+        """Take what tells the names of each replica, in order."""
         self._tell = tell
-        self._has_groups = has_groups
+
+    @cached_property
+    def names(self) -> list[str]:
+        """All of them."""
+        return [*chain.from_iterable(self._tell().values())]
+
+    @cached_property
+    def _owners(self) -> list[int]:
+        """The replica of each of the names."""
+        return [index for index, names in self._tell().items() for _ in names]
+
+    def renew(self, changed: Mapping[int, Sequence[str]]) -> "Listing":
+        """Return the listing when some replicas have other names, which are put in the place of the former."""
+        other = Listing(self._tell)
+        other.names, other._owners = [*self.names], [*self._owners]
+        for index, names in changed.items():
+            former = slice(bisect_left(other._owners, index), bisect_right(other._owners, index))
+            other.names[former], other._owners[former] = names, [index] * len(names)
+        return other
+
+    def __eq__(self, other: object) -> bool:
+        """Whether they are the same names."""
+        return isinstance(other, Listing) and self.names == other.names
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@value
+class Complete:
+    """The complete components of the wanted replicas."""
+
+    cliques: Listing  # PodCliques in no scaling group
+    groups: Listing  # PodCliqueScalingGroups
 
     def renew(self, changed: Mapping[int, Names]) -> "Complete":
         """Return what is complete when it is other components in some of the replicas."""
         if not changed:
             return self
-        former = self._by_replica
-        return Complete(lambda: {**former, **changed}, has_groups=self._has_groups)
-
-    @cached_property
-    def cliques(self) -> list[str]:
-        """The PodCliques in no scaling group."""
-        return [*chain.from_iterable([cliques for cliques, _ in self._by_replica.values()])]
-
-    @cached_property
-    def groups(self) -> list[str]:
-        """The PodCliqueScalingGroups."""
-        if not self._has_groups:
-            return []
-        return [*chain.from_iterable([groups for _, groups in self._by_replica.values()])]
-
-    def __eq__(self, other: object) -> bool:
-        """Whether the same components are complete."""
-        return isinstance(other, Complete) and self.cliques == other.cliques and self.groups == other.groups
-
-    __hash__ = None  # type: ignore[assignment]
-
-    @cached_property
-    def _by_replica(self) -> dict[int, Names]:
-        return self._tell()
+        return Complete(
+            self.cliques.renew({index: cliques for index, (cliques, _) in changed.items()}),
+            self.groups.renew({index: groups for index, (_, groups) in changed.items()}),
+        )
 
 
 @value

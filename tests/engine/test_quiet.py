@@ -88,6 +88,6 @@ def test_nothing_is_made_of_replicas_that_are_settled(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Shape, "replica", watched)
     tree = arrange.arrange(make_shape(cluster.workload), cluster.world.observed())
-    assert tree.complete.cliques == ["w-0-a", "w-0-b", "w-1-a", "w-2-a", "w-2-b"]
+    assert tree.complete.cliques.names == ["w-0-a", "w-0-b", "w-1-a", "w-2-a", "w-2-b"]
     assert made == [1]
     assert [tree.replicas[index].is_complete for index in range(3)] == [True, False, True]
