@@ -1,8 +1,9 @@
-"""What happened to a workload: its rollouts with their timelines, and the revisions of its template."""
+"""What happened to a workload: its rollouts with their timelines, the revisions of its template, and Events."""
 
 from django.http import HttpResponse
 from django.urls import path
 from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
@@ -13,6 +14,8 @@ from rollouts.api.schema import PAGING, parameter
 from rollouts.api.shapes import page_of, shape_of
 from rollouts.commands import Place
 from rollouts.models import Rollout
+from rollouts.selectors.events import EventItem, event_list
+from rollouts.selectors.paging import Page
 from rollouts.selectors.revisions import (
     RevisionDetail,
     RevisionDiff,
@@ -159,11 +162,42 @@ class DiffView(APIView):
         return answer(revision_diff(Place(cluster, namespace, name), against or None, revision))
 
 
+class EventsView(APIView):
+    """Kubernetes Events about a workload."""
+
+    @extend_schema(
+        operation_id="events_list",
+        summary="Kubernetes Events about a workload",
+        tags=["history"],
+        parameters=PAGING,
+        responses=page_of(
+            shape_of(EventItem),
+            "EventPage",
+            is_partial=serializers.BooleanField(help_text="The namespace has more Events than were looked at."),
+            problem=serializers.CharField(
+                allow_blank=True, help_text="Why there are none, if the cluster cannot be asked; otherwise empty."
+            ),
+        ),
+    )
+    def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """List what the cluster tells of a workload and of everything it consists of, the newest first.
+
+        Read from the cluster at that moment, which forgets them after an hour or so. What may be secret is hidden.
+        """
+        query = Query(request)
+        window = query.window()
+        query.done()
+        found = event_list(Place(cluster, namespace, name), window.span.stop)
+        page = Page(found.items[window.span], found.count, window)
+        return answer({**render_page(request, page), "is_partial": found.is_partial, "problem": found.problem})
+
+
 urlpatterns = [
     path(f"{WORKLOAD}rollouts/", RolloutsView.as_view(), name="api-rollouts"),
     path(f"{WORKLOAD}rollouts/<number:rollout>/", RolloutView.as_view(), name="api-rollout"),
     path(f"{WORKLOAD}rollouts/<number:rollout>/timeline/", TimelineView.as_view(), name="api-timeline"),
     path(f"{WORKLOAD}timeline/", WorkloadTimelineView.as_view(), name="api-workload-timeline"),
+    path(f"{WORKLOAD}events/", EventsView.as_view(), name="api-events"),
     path(f"{WORKLOAD}revisions/", RevisionsView.as_view(), name="api-revisions"),
     path(f"{WORKLOAD}revisions/<number:revision>/", RevisionView.as_view(), name="api-revision"),
     path(f"{WORKLOAD}revisions/<number:revision>/diff/", DiffView.as_view(), name="api-revision-diff"),

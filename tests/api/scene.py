@@ -20,8 +20,9 @@ from django.test import override_settings
 
 from rollouts import connections, mirror, models
 from rollouts.cluster import Cluster, Obj
-from rollouts.cluster.resources import NAMESPACES, NODES, PODCLIQUESETS, PODS
+from rollouts.cluster.resources import EVENTS, NAMESPACES, NODES, PODCLIQUESETS, PODS
 from rollouts.engine.names import PART_OF
+from rollouts.engine.times import render_time
 from rollouts.reconciler import act
 from tests.control.loop import observe
 from tests.scenarios.sites import sandbox_site
@@ -71,6 +72,23 @@ class Scene:
         """Return its pods that stay, by name."""
         listing = self.cluster.list(PODS, namespace=NAMESPACE, labels=f"{PART_OF}={NAME}")
         return [pod for pod in listing.items if "deletionTimestamp" not in pod["metadata"]]
+
+    def tell(self, about: Obj, reason: str, message: str = "", *, seconds_ago: float = 0, kind: str = "Pod") -> None:
+        """Have the cluster tell something about an object, as its scheduler or a kubelet does."""
+        metadata, at = about["metadata"], render_time(time.time() - seconds_ago)
+        involved = {"kind": kind, "name": metadata["name"], "namespace": NAMESPACE, "uid": metadata["uid"]}
+        event = {
+            "metadata": {"name": f"{metadata['name']}.{reason.lower()}", "namespace": NAMESPACE},
+            "involvedObject": involved,
+            "type": "Warning",
+            "reason": reason,
+            "message": message,
+            "source": {"component": "kubelet"},
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 2,
+        }
+        self.cluster.create(EVENTS, event)
 
     def take_passes(self) -> None:
         """Look and take passes until the workload is complete and the controller has seen its last edit."""

@@ -37,5 +37,6 @@ def test_an_example_answers_as_the_document_shows(
 
 def test_the_document_shows_what_it_promises() -> None:
     scripts = "\n".join(example.script for example in EXAMPLES)
-    for part in ("apply/", "images/", "feed/", "strategy/", "pods/delete/", "rollback/", "simulation/", "overrides/"):
+    commands = ("apply/", "images/", "strategy/", "pods/delete/", "rollback/", "simulation/", "overrides/")
+    for part in (*commands, "feed/", "events/"):
         assert part in scripts

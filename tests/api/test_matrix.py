@@ -124,6 +124,7 @@ ROWS = [
             f"{WORKLOAD}rollouts/{{rollout}}/",
             f"{WORKLOAD}rollouts/{{rollout}}/timeline/",
             f"{WORKLOAD}timeline/",
+            f"{WORKLOAD}events/",
             f"{WORKLOAD}revisions/",
             f"{WORKLOAD}revisions/{{revision}}/",
             f"{WORKLOAD}revisions/{{revision}}/diff/",
