@@ -94,3 +94,13 @@ def test_only_what_was_touched_is_looked_at_again() -> None:
     after = sight.look().replicas
     assert sight.take_changed() == {1}
     assert [index for index in range(3) if after[index] is not before[index]] == [1]
+
+
+def test_replicas_that_go_and_come_back_are_followed() -> None:
+    cluster = settled(workload(clique("a", 1), replicas=3))
+    for replicas in (1, 3):
+        cluster.edit(replicas=replicas)
+        sight = watch(cluster)
+        for _ in cluster.passes():
+            assert_nothing_is_missed(cluster, sight)
+        assert [*sight.look().replicas] == [*range(replicas)]
