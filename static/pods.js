@@ -20,7 +20,7 @@ const roving = rove(section, 'input[name="pod"]');
 
 function tell() {
   const number = chosen.size;
-  if (button) button.textContent = number ? `${words.replace(/ the selected pods$/, "")} ${number} ${number === 1 ? "pod" : "pods"}` : words;
+  if (button) button.textContent = number ? words.replace(/^Delete( the selected pods)?/, `Delete ${number} ${number === 1 ? "pod" : "pods"}`) : words;
   for (const link of document.querySelectorAll("#pods [data-all]")) {
     const own = meant(link);
     link.toggleAttribute("data-full", own.length > 0 && own.every((box) => box.checked));

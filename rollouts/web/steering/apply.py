@@ -81,7 +81,7 @@ class Apply(Desk):
             Proposal(self.command, manifest=manifest),
         )
 
-    def field_of(self, finding: Finding) -> str:
+    def find_field(self, scene: Sitting, finding: Finding) -> str:
         """What is wrong with the text as a whole is said below it."""
         return _TEXT if finding.field in ("", _TEXT) else ""
 

@@ -119,13 +119,9 @@ class Form(ABC):
     def carry_out(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
         """Carry the command out and answer where it leads; raises what is in the way."""
 
-    def field_of(self, finding: Finding) -> str:
+    def find_field(self, scene: Sitting, finding: Finding) -> str:
         """Return the field of the form that a finding is about; empty: none of them alone."""
         return finding.field
-
-    def find_field(self, scene: Sitting, finding: Finding) -> str:
-        """Return the same where it takes a look at the workload."""
-        return self.field_of(finding)
 
     def ask(self, scene: Sitting, given: QueryDict, **about: Any) -> str:
         """Return what somebody has to agree to before the command is carried out; empty: nothing."""

@@ -92,7 +92,7 @@ class Images(Desk):
             Proposal(self.command, partial(edits.set_images, images=images)),
         )
 
-    def field_of(self, finding: Finding) -> str:
+    def find_field(self, scene: Scene, finding: Finding) -> str:
         """What is said of a field is about that one; rules of the manifest are about none alone."""
         return finding.field if finding.field.startswith(_FIELD) else ""
 

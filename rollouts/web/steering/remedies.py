@@ -92,7 +92,7 @@ class Choice(Form):
             **self.bar("" if any(row.override is None for row in rows) else self._say_over(rows)),
         }
 
-    def field_of(self, finding: Finding) -> str:
+    def find_field(self, scene: Sitting, finding: Finding) -> str:
         """Return the boxes for what is said of them; a path into the manifest has no field here."""
         return CHOSEN if finding.field == CHOSEN else ""
 

@@ -58,7 +58,7 @@ class Restart(Desk):
             Proposal(self.command, partial(edits.restart, at=render_time(at), components=components)),
         )
 
-    def field_of(self, finding: Finding) -> str:
+    def find_field(self, scene: Sitting, finding: Finding) -> str:
         """Every finding is about the components that were named."""
         return "components" if finding.field.startswith("components") else ""
 

@@ -45,7 +45,7 @@ class RollBack(Desk):
             Proposal(self.command, partial(roll_back_to, place=scene.place, revision=number)),
         )
 
-    def field_of(self, finding: Finding) -> str:
+    def find_field(self, scene: Scene, finding: Finding) -> str:
         """There is no field to be wrong."""
         return ""
 
