@@ -120,12 +120,13 @@ class CommandView(APIView):
 
     def timed_command(self, carry_out: Callable[[datetime, Caller, dict[str, Any]], Changed]) -> HttpResponse:
         """Do the same for a command to which it matters when it was first asked for."""
-        request = self.request
-        caller, terms = (
-            caller_of(request, Via.API),
-            {"expected": read_expected(request), "dry_run": self.flag("dry_run")},
-        )
+        request, (caller, terms) = self.request, self.read_terms()
         return answer_once(request, lambda since: changed_response(request, carry_out(since, caller, terms)))
+
+    def read_terms(self) -> tuple[Caller, dict[str, Any]]:
+        """Return who asks, and what holds for every command: the state that they saw, and whether it is a dry run."""
+        terms = {"expected": read_expected(self.request), "dry_run": self.flag("dry_run")}
+        return caller_of(self.request, Via.API), terms
 
 
 def _content_length(request: Request) -> int:

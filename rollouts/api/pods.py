@@ -1,5 +1,9 @@
-"""Pods deleted by HTTP: by name or by where they are, each with what became of it."""
+"""Pods deleted by HTTP: by name or by where they are, or let go of; each with what became of it.
 
+`surge` deletes whole units, and answers in the same way.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpResponse
@@ -10,13 +14,13 @@ from rest_framework.request import Request
 
 from rollouts.api.bodies import Body, Flag, PlaceAnswer, Text, Whole
 from rollouts.api.commands import CommandView, describe_command, json_response, render_place
-from rollouts.api.etags import read_expected, render_etag
+from rollouts.api.etags import render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
-from rollouts.audit import Via, caller_of
+from rollouts.audit import Caller
 from rollouts.commands import Place
 from rollouts.engine.schema import MOST_INT32
-from rollouts.services.pods import MOST_PODS, Fate, NamedPod, PodsDeleted, Selection, pods_delete
+from rollouts.services.pods import MOST_PODS, Fate, NamedPod, PodsDeleted, Selection, pods_delete, pods_let_go
 
 
 class PodBody(Body):
@@ -70,6 +74,12 @@ class DeletePodsBody(Body):
         return attrs
 
 
+class LetGoBody(Body):
+    """Pods that were deleted and do not go."""
+
+    pods = serializers.ListField(child=PodBody(), allow_empty=False, max_length=MOST_PODS)
+
+
 class PodOutcomeAnswer(serializers.Serializer[Any]):
     """What became of a pod."""
 
@@ -90,7 +100,16 @@ class DeletedPodsAnswer(serializers.Serializer[Any]):
     request_id = serializers.CharField()
 
 
-class DeletePodsView(CommandView):
+class DeletionView(CommandView):
+    """A command that deletes pods."""
+
+    def deletion(self, carry_out: Callable[[Caller, dict[str, Any]], PodsDeleted]) -> HttpResponse:
+        """Carry a deletion out once, and answer with what became of each pod."""
+        request, (caller, terms) = self.request, self.read_terms()
+        return answer_once(request, lambda _: _deleted_response(request, carry_out(caller, terms)))
+
+
+class DeletePodsView(DeletionView):
     """Deletion of pods."""
 
     @describe_command(DeletePodsBody, DeletedPodsAnswer, operation_id="pods_delete", summary="Delete pods")
@@ -99,25 +118,35 @@ class DeletePodsView(CommandView):
 
         Disruption budgets are honoured, and what became of each pod is told. Everything else is deleted only by force.
         """
-        body, place = self.read(DeletePodsBody), Place(cluster, namespace, name)
-        chosen = _read_choice(body)
-        expected, dry_run = read_expected(request), self.flag("dry_run")
-        return answer_once(
-            request,
-            lambda _: _deleted_response(
-                request,
-                pods_delete(
-                    caller_of(request, Via.API), place, chosen, force=body["force"], expected=expected, dry_run=dry_run
-                ),
-            ),
-        )
+        place, body = Place(cluster, namespace, name), self.read(DeletePodsBody)
+        chosen, force = _read_choice(body), body["force"]
+        return self.deletion(lambda caller, terms: pods_delete(caller, place, chosen, force=force, **terms))
+
+
+class LetGoView(DeletionView):
+    """Pods that do not go."""
+
+    @describe_command(LetGoBody, DeletedPodsAnswer, operation_id="pods_let_go", summary="Let go of pods that do not go")
+    def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Have the cluster forget pods that were deleted and do not go, mostly since their node is gone.
+
+        Their places are taken anew at once. If the node is still there, their containers go on, unseen. A pod that
+        nobody has deleted is refused.
+        """
+        place, body = Place(cluster, namespace, name), self.read(LetGoBody)
+        chosen = _read_pods(body["pods"])
+        return self.deletion(lambda caller, terms: pods_let_go(caller, place, chosen, **terms))
 
 
 def _read_choice(body: dict[str, Any]) -> list[NamedPod] | Selection:
     if "pods" in body:
-        return [NamedPod(pod["name"], pod["uid"]) for pod in body["pods"]]
+        return _read_pods(body["pods"])
     selection = body["selection"]
     return Selection(selection["replica"], selection["clique"], selection["node"])
+
+
+def _read_pods(pods: list[dict[str, str]]) -> list[NamedPod]:
+    return [NamedPod(pod["name"], pod["uid"]) for pod in pods]
 
 
 def _deleted_response(request: Request, deleted: PodsDeleted) -> HttpResponse:
@@ -139,4 +168,7 @@ def _deleted_response(request: Request, deleted: PodsDeleted) -> HttpResponse:
     return response
 
 
-urlpatterns = [path(f"{WORKLOAD}pods/delete/", DeletePodsView.as_view(), name="workload-pods-delete")]
+urlpatterns = [
+    path(f"{WORKLOAD}pods/delete/", DeletePodsView.as_view(), name="workload-pods-delete"),
+    path(f"{WORKLOAD}pods/let-go/", LetGoView.as_view(), name="workload-pods-let-go"),
+]

@@ -14,6 +14,7 @@ from rollouts.api import (
     schema,
     simulation,
     strategy,
+    surge,
     workloads,
 )
 
@@ -26,6 +27,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *accounts.urlpatterns,
     *commands.urlpatterns,
     *pods.urlpatterns,
+    *surge.urlpatterns,
     *strategy.urlpatterns,
     *overrides.urlpatterns,
     *audit.urlpatterns,

@@ -112,7 +112,7 @@ _KINDS: Final = {PODCLIQUESCALINGGROUPS: Kind.GROUP, PODCLIQUES: Kind.CLIQUE, SE
 def surge_delete(
     caller: Caller, place: Place, chosen: Collection[NamedUnit], *, expected: str | None = None, dry_run: bool = False
 ) -> PodsDeleted:
-    """Delete surge, if it still is what was looked at; what becomes of each of its pods is told."""
+    """Delete surge, if it still is what was looked at; told is what becomes of each of its pods, and what was gone."""
     with deed(caller, Command.DELETE_ANY_PODS, place, dry_run=dry_run) as it:
         site = open_site(place)
         live = fetch_expected(site, expected)
@@ -125,6 +125,7 @@ def surge_delete(
         is_stopped = any(one.outcome in STOPPING for one in outcomes)
         remover = _Remover(site, dry_run=dry_run, is_stopped=is_stopped)
         outcomes += [one for unit in units if unit.holders for one in remover.delete(unit)]
+        outcomes += _list_gone(units, chosen)
         if not dry_run:
             it.done(after={**surge, **on_record(outcomes)}, detail=count_fates(outcomes))
         return PodsDeleted(place, version_in(live), tuple(outcomes), 0, dry_run, it.entry)
@@ -132,6 +133,11 @@ def surge_delete(
 
 def _choose(units: Iterable[SurgeUnit], chosen: Collection[NamedUnit]) -> list[SurgeUnit]:
     return [unit for unit in units if NamedUnit(unit.name, unit.mark) in chosen]
+
+
+def _list_gone(units: Iterable[SurgeUnit], chosen: Collection[NamedUnit]) -> list[PodOutcome]:
+    gone = {*chosen} - {NamedUnit(unit.name, unit.mark) for unit in units}
+    return [PodOutcome(name, "", Fate.GONE, _NONE_THERE) for name in sorted({one.name for one in gone})]
 
 
 # ---- what is surge
@@ -200,7 +206,7 @@ class _Remover:
         self._deadline = time.monotonic() + SECONDS
 
     def delete(self, unit: SurgeUnit) -> Iterator[PodOutcome]:
-        """Delete a unit, and say of each of its pods what became of it."""
+        """Delete a unit, and say of each of its pods what became of it; of itself, where it has none."""
         told = {(one.resource, one.name): self._attempt(one) for one in unit.holders}
         troubles = [f"{name}: {said}" for (_, name), (fate, said) in told.items() if fate not in _AS_MEANT]
         is_under_way = any(fate is Fate.DELETED for fate, _ in told.values())
@@ -211,6 +217,10 @@ class _Remover:
                 # What stays of the unit is said where all else went as meant.
                 fate, message = Fate.DELETED, troubles[0] if troubles else f"With all of {unit.name}."
             yield PodOutcome(pod.name, pod.uid, fate, message, pod.clique, pod.index)
+        if not unit.pods:
+            fates = [fate for fate, _ in told.values() if fate not in _AS_MEANT]
+            fate = fates[0] if fates else Fate.DELETED if is_under_way else Fate.GONE
+            yield PodOutcome(unit.name, "", fate, troubles[0] if troubles else "It had no pods.")
 
     def _attempt(self, holder: Holder) -> tuple[Fate, str]:
         if self._is_stopped or time.monotonic() > self._deadline:

@@ -8,9 +8,10 @@ own transaction, which is rolled back after it.
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
 
 from django.conf import settings
@@ -21,7 +22,7 @@ from django.test import override_settings
 from rollouts import connections, mirror, models
 from rollouts.cluster import Cluster, Obj
 from rollouts.cluster.resources import EVENTS, NAMESPACES, NODES, PODCLIQUESETS, PODS
-from rollouts.engine.names import PART_OF
+from rollouts.engine.names import CLIQUE, PART_OF, POD_INDEX
 from rollouts.engine.times import render_time
 from rollouts.reconciler import act
 from tests.control.loop import observe
@@ -34,6 +35,7 @@ NAMESPACE: Final = "team-a"
 ELSEWHERE: Final = "team-b"
 NAME: Final = "chat"
 _SECONDS: Final = 60.0
+_SURPLUS: Final = "7"  # an index beyond the number of pods
 _TABLES: Final[tuple[type[Model], ...]] = (
     *(models.Cluster, models.Workload, models.ScalingGroup, models.Clique, models.Gang, models.Service, models.Pod),
     *(models.Node, models.Revision, models.Rollout, models.Step, models.Sample),
@@ -47,6 +49,8 @@ class Scene:
     cluster: Cluster
     row: models.Cluster
     rows: list[list[Model]] = field(default_factory=list)  # of the mirror and of history, a list a table
+    pattern: Obj | None = None  # a pod of the first clique, on a node
+    lost_nodes: set[str] = field(default_factory=set)  # nothing on them says any more that it has ended
 
     def put_rows(self) -> None:
         """Bring mirror and history into the database as they were, and then up to what the cluster says by now."""
@@ -92,12 +96,48 @@ class Scene:
 
     def take_passes(self) -> None:
         """Look and take passes until the workload is complete and the controller has seen its last edit."""
+        self.run_until(self._is_complete)
+
+    def run_until(self, is_so: Callable[[], bool]) -> None:
+        """Look and take passes until something is so."""
         deadline = time.monotonic() + _SECONDS
-        while not self._is_complete():
+        while not is_so():
             assert time.monotonic() < deadline, f"not in time: {self.stored().get('status')}"
             self.observe()
             act(self.cluster, self.row, self.key, mirror.read(self.row, NAMESPACE, NAME), time.time())
         self.observe()
+
+    def add_surge(self) -> Obj:
+        """Give the first clique a pod beyond its number, as the controller does under RollingUpdate."""
+        assert self.pattern is not None
+        labels = {**self.pattern["metadata"]["labels"], POD_INDEX: _SURPLUS}
+        metadata = {
+            "name": f"{labels[CLIQUE]}-{token_hex(3)}",
+            "namespace": NAMESPACE,
+            "labels": labels,
+            "ownerReferences": self.pattern["metadata"]["ownerReferences"],
+        }
+        spec = {**self.pattern["spec"], "hostname": f"{labels[CLIQUE]}-{_SURPLUS}"}
+        pod = self.cluster.create(PODS, {"metadata": metadata, "spec": spec})
+        self.observe()
+        return pod
+
+    def lost_pods(self) -> list[Obj]:
+        """Return the pods that were deleted and do not go, since their nodes are gone."""
+        listing = self.cluster.list(PODS, namespace=NAMESPACE, labels=f"{PART_OF}={NAME}")
+        leaving = [pod for pod in listing.items if "deletionTimestamp" in pod["metadata"]]
+        return [pod for pod in leaving if pod["spec"].get("nodeName") in self.lost_nodes]
+
+    def lose_pod(self) -> Obj:
+        """Delete one more pod whose node is gone, so that nobody says that it has ended; return it."""
+        pod = self.add_surge()
+        node = pod["spec"]["nodeName"]
+        condition = {"type": "Ready", "status": "False", "reason": "Told"}
+        self.cluster.patch_merge(NODES, node, {"status": {"conditions": [condition]}}, subresource="status")
+        self.lost_nodes.add(node)
+        self.cluster.delete(PODS, pod["metadata"]["name"], namespace=NAMESPACE)
+        self.observe()
+        return pod
 
     def change_image(self, image: str) -> None:
         """Change the template of the first clique, as somebody with kubectl."""
@@ -142,6 +182,7 @@ def make_scene(cluster: Cluster) -> Scene:
         scene.take_passes()
         scene.row.complete = True
         scene.row.save()
+        scene.pattern = next(pod for pod in scene.pods() if "-frontend-" in pod["metadata"]["name"])
         scene.rows = [rows for table in _TABLES if (rows := list(table._default_manager.all()))]
         transaction.set_rollback(True)
     return scene

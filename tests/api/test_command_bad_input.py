@@ -25,6 +25,8 @@ COMMANDS = [
     ("POST", "restart/"),
     ("POST", "rollback/"),
     ("POST", "pods/delete/"),
+    ("POST", "pods/let-go/"),
+    ("POST", "surge/delete/"),
     ("POST", "simulation/"),
 ]
 EACH = pytest.mark.parametrize(("method", "path"), COMMANDS, ids=[path for _, path in COMMANDS])
@@ -252,6 +254,8 @@ NAMES = st.sampled_from(
             "selection",
             "node",
             "all",
+            "units",
+            "mark",
         ),
         *("change", "kind", "behaviour", "seconds_to_ready", "never_ready", "full", "manifest", "spec", "metadata"),
         *("template", "cliques", "labels", "updateStrategy"),

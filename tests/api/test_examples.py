@@ -38,5 +38,5 @@ def test_an_example_answers_as_the_document_shows(
 def test_the_document_shows_what_it_promises() -> None:
     scripts = "\n".join(example.script for example in EXAMPLES)
     commands = ("apply/", "images/", "strategy/", "pods/delete/", "rollback/", "simulation/", "overrides/")
-    for part in (*commands, "feed/", "events/"):
+    for part in (*commands, "feed/", "events/", "surge/delete/", "pods/let-go/"):
         assert part in scripts

@@ -18,8 +18,10 @@ from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
-from rollouts.commands import Command
+from rollouts.commands import Command, Place
 from rollouts.models import ApiToken, AuditEntry, Rollout, StrategyOverride, User
+from rollouts.selectors.places import look_at
+from rollouts.services.surge import SurgeUnit, find_surge
 from tests.api.actors import Actor, Request, make_actors, send, send_by_session
 from tests.api.endpoints import described, endpoints
 from tests.api.scene import CLUSTER, NAME, NAMESPACE, Scene
@@ -67,6 +69,24 @@ def _pods(scene: Scene) -> dict[str, Any]:
     outdated_first = sorted(scene.pods(), key=lambda pod: "frontend" not in pod["metadata"]["name"])
     pod = outdated_first[0]["metadata"]
     return {"pods": [{"name": pod["name"], "uid": pod["uid"]}]}
+
+
+def _surge(scene: Scene) -> dict[str, Any]:
+    if not (found := _list_surge()):
+        scene.add_surge()
+        found = _list_surge()
+    return {"units": [{"name": unit.name, "mark": unit.mark} for unit in found[:1]]}
+
+
+def _list_surge() -> tuple[SurgeUnit, ...]:
+    look = look_at(Place(CLUSTER, NAMESPACE, NAME))
+    assert look.workload is not None
+    return find_surge(look.workload, look.seen.observed)
+
+
+def _lost(scene: Scene) -> dict[str, Any]:
+    pod = next(iter(scene.lost_pods()), None) or scene.lose_pod()
+    return {"pods": [{"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}]}
 
 
 def _manifest(scene: Scene) -> dict[str, Any]:
@@ -117,6 +137,7 @@ ROWS = [
             "workloads/",
             WORKLOAD,
             f"{WORKLOAD}tree/",
+            f"{WORKLOAD}surge/",
             f"{WORKLOAD}manifest/",
             f"{WORKLOAD}strategy/",
             f"{WORKLOAD}diagnosis/",
@@ -152,6 +173,8 @@ ROWS = [
         *("POST", f"{WORKLOAD}pods/delete/", Needs.GRANT, 200, Command.DELETE_ANY_PODS),
         *(lambda scene: {**_pods(scene), "force": True}, "by force"),
     ),
+    Row("POST", f"{WORKLOAD}surge/delete/", Needs.GRANT, 200, Command.DELETE_ANY_PODS, _surge),
+    Row("POST", f"{WORKLOAD}pods/let-go/", Needs.GRANT, 200, Command.DELETE_ANY_PODS, _lost),
     Row(
         *("POST", f"{WORKLOAD}simulation/", Needs.GRANT, 200, Command.SET_IMAGES),
         body=lambda scene: {"change": {"kind": "images", **_images(scene)}},
@@ -251,7 +274,7 @@ def _state(scene: Scene) -> Any:
     """Everything that a command could change."""
     return (
         scene.stored()["metadata"]["resourceVersion"],
-        sorted(pod["metadata"]["uid"] for pod in scene.pods()),
+        sorted(pod["metadata"]["uid"] for pod in (*scene.pods(), *scene.lost_pods())),
         list(StrategyOverride.objects.values()),
         list(ApiToken.objects.values("id", "revoked_at", "expires_at").order_by("id")),
         list(User.objects.values("username", "password", "is_active").order_by("id")),
