@@ -67,7 +67,7 @@ def event_list(place: Place, most: int = MOST_SHOWN) -> EventList:
         return EventList((), 0, is_partial=False, problem=f"{_NOT_NOW} {place.cluster}: {error}")
     uids = _uids_of(row)
     about = sorted((one for one in found if _involved(one).get("uid") in uids), key=_order, reverse=True)
-    mask = make_text_mask(row.manifest)
+    mask = make_text_mask(row.manifest, *_former_templates(row))
     items = [_item(one, mask) for one in about[:most]]
     return EventList(items, len(about), is_partial, "")
 
@@ -100,6 +100,12 @@ def _uids_of(row: models.Workload) -> set[str]:
     for model in _OWNED:
         found.update(model.everything.filter(**whose).values_list("uid", flat=True))
     return found
+
+
+def _former_templates(row: models.Workload) -> list[Obj]:
+    """Return the templates that a workload had: what is told of an older pod may quote what only its template holds."""
+    kept = models.Revision.objects.filter(cluster=row.cluster.name, workload_uid=row.uid)
+    return list(kept.values_list("template", flat=True))
 
 
 def _item(event: Obj, mask: Callable[[str], str]) -> EventItem:

@@ -69,7 +69,7 @@ def test_many_cost_as_many_queries_as_few(api: Api, scene: Scene) -> None:
         tell_many(scene, number)
         with CaptureQueriesContext(connection) as captured:
             assert api.call("GET", "events/?page_size=500").status == 200
-        assert len(captured) == 8, "\n".join(query["sql"][:200] for query in captured)
+        assert len(captured) == 9, "\n".join(query["sql"][:200] for query in captured)
 
 
 @pytest.mark.parametrize(

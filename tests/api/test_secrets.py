@@ -20,6 +20,8 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 import yaml
 
+from rollouts.cluster import Cluster, kubeconfig
+from rollouts.cluster.resources import EVENTS, PODCLIQUESETS
 from tests.api.planted import CLUSTER, NAME, NAMESPACE, Planted, as_yaml, careless_workload, write_kubeconfig
 from tests.api.visiting import Answer, Visitor
 from tests.contract.sandbox_process import SandboxProcess
@@ -30,6 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.database]
 WORKLOAD = f"/api/v1/workloads/{CLUSTER}/{NAMESPACE}/{NAME}"
 CONTAINER = ("spec", "template", "cliques", 0, "spec", "podSpec", "containers", 0)
 YAML = {"Content-Type": "application/yaml"}
+QUOTED = "FailedAsQuoted"  # the reason of Events that quote secrets
 _LINK = re.compile(r'href="(/(?!static/|api/|sign-out)[^"?#]*)')
 _MOST_PAGES = 200
 
@@ -40,6 +43,7 @@ class House:
 
     product: Product
     planted: Planted
+    cluster: Cluster
     variables: dict[str, str]  # its settings
     said: dict[str, str] = field(default_factory=dict)  # by what was asked
 
@@ -65,7 +69,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         variables = {**_settings(planted, folder), "CLUSTER": "kubeconfig", "KUBECONFIG": str(folder / "config")}
         with product(folder / "data", **variables) as running:
             running.wait_until_it_answers()
-            yield House(running, planted, variables)
+            yield House(running, planted, Cluster(kubeconfig(sandbox.kubeconfig)), variables)
 
 
 def _settings(planted: Planted, folder: Path) -> dict[str, str]:
@@ -96,6 +100,7 @@ def lived_in(house: House) -> House:
     """Everything has been commanded once, well and badly, and everything that can be read was read."""
     admin = house.visitor(house.planted.at("GROVE_ADMIN_TOKEN"))
     _command(house, admin)
+    _tell(house)
     _err(house, admin)
     _read_api(house, admin)
     _read_pages(house)
@@ -123,6 +128,32 @@ def _command(house: House, admin: Visitor) -> None:
     assert house.hear("override", admin.send("/api/v1/overrides/", override)).status == 201
     made = admin.send("/api/v1/tokens/", {"name": "for the robot"})  # the one answer that may show it
     house.planted.keep("API token", made.json["token"])
+
+
+def _tell(house: House) -> None:
+    """Have the cluster quote secrets of the workload, as kubelets quote what failed to start."""
+    metadata = house.cluster.get(PODCLIQUESETS, NAME, namespace=NAMESPACE)["metadata"]
+    involved = {"kind": "PodCliqueSet", "name": NAME, "namespace": NAMESPACE, "uid": metadata["uid"]}
+    at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    for number, words in enumerate(_quotes(house.planted)):
+        told = {"type": "Warning", "reason": QUOTED, "message": f"cannot start: {words} failed"}
+        name = {"metadata": {"name": f"{NAME}.{number}", "namespace": NAMESPACE}}
+        moments = {"firstTimestamp": at, "lastTimestamp": at, "count": 1}
+        house.cluster.create(EVENTS, {**name, **told, **moments, "involvedObject": involved})
+
+
+def _quotes(planted: Planted) -> Iterator[str]:
+    """Return secrets in the words around them that a cluster would quote."""
+    # By themselves: those that are a value of the manifest.
+    alone = ("command", "args, in one", "args, in two", "env with a harmless name", "init", "volume attribute")
+    yield from map(planted.at, alone)
+    # Of a template that is not the current one any more, though a pod of it may still be told of.
+    yield planted.at("env that was changed")
+    yield f"https://robot:{planted.at('args, in a URL')}@models.example.com/v1"
+    yield f"https://robot:{planted.at('env, in a URL')}@registry.example.com/v2"
+    yield f"https://robot:{planted.at('image')}@registry.example.com/proxy:v1"
+    yield f"Authorization: Bearer {planted.at('header of a probe')}"
+    yield f"curl --user=robot:{planted.at('hook')} localhost"
 
 
 def _is_settled(admin: Visitor) -> bool:
@@ -209,6 +240,13 @@ def test_no_answer_of_the_api_has_a_secret(lived_in: House) -> None:
     answers = {what: text for what, text in lived_in.said.items() if not what.startswith("page ")}
     assert _leaks(lived_in.planted, answers) == {}
     assert "‹hidden" in json.dumps(answers, ensure_ascii=False)
+
+
+def test_events_that_quote_a_secret_are_read_without_it(lived_in: House) -> None:
+    (told,) = [text for what, text in lived_in.said.items() if what.startswith("GET") and what.endswith("/events/")]
+    messages = [one["message"] for one in json.loads(told.splitlines()[-1])["results"] if one["reason"] == QUOTED]
+    assert len(messages) == len(list(_quotes(lived_in.planted)))
+    assert all("‹hidden " in message for message in messages), messages
 
 
 def test_no_page_has_a_secret(lived_in: House) -> None:
