@@ -125,7 +125,17 @@ function sayGone(element, look) {
 
 /* ---- what stays as the reader left it */
 
+const brought = new WeakMap(); // tiles of a picture, and what the server last said of each
+
 htmx.registerExtension("grove-keep", {
+  /* Of hundreds of tiles few look different; the others are passed over whole, with what scripts have put on them. */
+  htmx_before_morph_node(element, { newNode }) {
+    if (!element.matches("[data-group]")) return true;
+    const html = newNode.outerHTML;
+    if (brought.get(element) === html) return false;
+    brought.set(element, html);
+    return true;
+  },
   htmx_before_morph_attr(element, { attrName }) {
     if (attrName === "open" && (element.tagName === "DETAILS" || element.tagName === "DIALOG")) return false;
     return !(element.dataset.keep ?? "").split(" ").includes(attrName);

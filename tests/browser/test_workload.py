@@ -207,12 +207,24 @@ def test_a_workload_that_is_deleted_is_said_to_be_gone_and_is_live_again_when_it
     page.close()
 
 
-def test_a_large_picture_has_the_width_of_its_column(context: BrowserContext, site: Product) -> None:
+def test_a_large_picture_has_the_width_of_its_column_and_follows_every_pod(
+    context: BrowserContext, site: Product
+) -> None:
     cluster = Sandbox(site)
     cluster.add("many-replicas", replicas=40)
     page = sign_in(context, "/workloads/sandbox/default/many-replicas/")
     expect(page.locator("#picture.dense")).to_be_visible()
     widths = page.evaluate("['#picture', '#capacity'].map((one) => document.querySelector(one).offsetWidth)")
     assert widths[0] == widths[1]
+    ready = page.locator("#picture .tile a.cell.ready")
+    expect(ready).to_have_count(40)
+    tile = page.locator("#replica-7").element_handle()
+    for _ in range(3):  # what was the same before must be seen to change too
+        pod = str(page.locator("#replica-5 a.cell").get_attribute("id")).removeprefix("pod-")
+        cluster.delete_pod(pod)
+        expect(page.locator(f"#pod-{pod}")).to_have_count(0)
+        expect(ready).to_have_count(40)
+    assert tile is not None
+    assert tile.evaluate("tile => tile.isConnected"), "others stay the elements that they are"
     cluster.remove("many-replicas")
     page.close()
