@@ -17,6 +17,8 @@ from rollouts.engine.workload import Strategy
 
 MOST_ENTRIES: Final = 1000
 _NAME: Final = 253
+_MAX_UNAVAILABLE: Final = "How many may be missing because of an update: a number, or a percentage of the replicas."
+_MAX_SURGE: Final = "How many an update may add beyond the replicas: a number, or a percentage of them."
 
 
 class Text(serializers.CharField):
@@ -101,7 +103,7 @@ class Body(serializers.Serializer[Any]):
 class ImageBody(Body):
     """Another image for a container."""
 
-    clique = Text(max_length=_NAME)
+    clique = Text(max_length=_NAME, help_text="By its name in the template.")
     container = Text(
         required=False,
         default="",
@@ -141,16 +143,16 @@ class ScaleBody(Body):
 class BudgetBody(Body):
     """maxUnavailable and maxSurge of a component; null takes one out, so that its default counts."""
 
-    maxUnavailable = Budget(required=False, allow_null=True)  # noqa: N815 (as manifests have it)
-    maxSurge = Budget(required=False, allow_null=True)  # noqa: N815
+    maxUnavailable = Budget(required=False, allow_null=True, help_text=_MAX_UNAVAILABLE)  # noqa: N815 (as manifests)
+    maxSurge = Budget(required=False, allow_null=True, help_text=_MAX_SURGE)  # noqa: N815
 
 
 class StrategyBody(Body):
     """Parts of the update strategy; what is left out stays, null takes something out."""
 
     type = serializers.ChoiceField(choices=[str(one) for one in Strategy], required=False, allow_null=True)
-    maxUnavailable = Budget(required=False, allow_null=True)  # noqa: N815
-    maxSurge = Budget(required=False, allow_null=True)  # noqa: N815
+    maxUnavailable = Budget(required=False, allow_null=True, help_text=_MAX_UNAVAILABLE)  # noqa: N815
+    maxSurge = Budget(required=False, allow_null=True, help_text=_MAX_SURGE)  # noqa: N815
     components = serializers.DictField(
         child=BudgetBody(allow_null=True), required=False, help_text="By the name of a clique or scaling group."
     )
@@ -171,7 +173,7 @@ class RestartBody(Body):
 class RollBackBody(Body):
     """Where to go back to."""
 
-    revision = Whole(min_value=1, max_value=MOST_INT32)
+    revision = Whole(min_value=1, max_value=MOST_INT32, help_text="Its number, as `revisions/` lists it.")
 
 
 # ---- what they answer
@@ -188,8 +190,8 @@ class PlaceAnswer(serializers.Serializer[Any]):
 class FindingAnswer(serializers.Serializer[Any]):
     """Something to know about a field."""
 
-    field = serializers.CharField()
-    code = serializers.CharField()
+    field = serializers.CharField(help_text="Its path in the manifest, or in what was sent.")
+    code = serializers.CharField(help_text="Which rule, in one word that stays.")
     message = serializers.CharField()
 
 
@@ -201,9 +203,9 @@ class Anything(serializers.JSONField):
 class ChangeAnswer(serializers.Serializer[Any]):
     """A field that was changed; what is secret about it is hidden."""
 
-    field = serializers.CharField()
-    before = Anything(allow_null=True)
-    after = Anything(allow_null=True)
+    field = serializers.CharField(help_text="Its path in the manifest.")
+    before = Anything(allow_null=True, help_text="Null: it was not there.")
+    after = Anything(allow_null=True, help_text="Null: it was taken out.")
 
 
 class ChangedAnswer(serializers.Serializer[Any]):
@@ -213,6 +215,6 @@ class ChangedAnswer(serializers.Serializer[Any]):
     version = serializers.CharField(help_text="Send it in quotes as If-Match with the next command.")
     changed = ChangeAnswer(many=True)
     warnings = FindingAnswer(many=True)
-    created = serializers.BooleanField()
+    created = serializers.BooleanField(help_text="The workload is new.")
     dry_run = serializers.BooleanField(help_text="Nothing was changed: this is what would be.")
-    request_id = serializers.CharField()
+    request_id = serializers.CharField(help_text="By which logs and audit know it.")

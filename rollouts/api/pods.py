@@ -38,7 +38,14 @@ class PodBody(Body):
 class SelectionBody(Body):
     """Pods by where they are; of several conditions all must hold."""
 
-    replica = Whole(required=False, allow_null=True, default=None, min_value=0, max_value=MOST_INT32)
+    replica = Whole(
+        required=False,
+        allow_null=True,
+        default=None,
+        min_value=0,
+        max_value=MOST_INT32,
+        help_text="The index of a replica of the set.",
+    )
     clique = Text(
         required=False,
         default="",
@@ -46,7 +53,7 @@ class SelectionBody(Body):
         max_length=253,
         help_text="A clique or scaling group, or the name of a PodClique.",
     )
-    node = Text(required=False, default="", allow_blank=True, max_length=253)
+    node = Text(required=False, default="", allow_blank=True, max_length=253, help_text="The name of a node.")
     all = Flag(required=False, default=False, help_text="All of them; must be said where nothing else is.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -84,20 +91,25 @@ class PodOutcomeAnswer(serializers.Serializer[Any]):
     """What became of a pod."""
 
     name = serializers.CharField()
-    uid = serializers.CharField(allow_blank=True)
-    outcome = serializers.ChoiceField(choices=[str(fate) for fate in Fate])
-    message = serializers.CharField(allow_blank=True)
+    uid = serializers.CharField(allow_blank=True, help_text="Empty: it was named without one, and is not there.")
+    outcome = serializers.ChoiceField(
+        choices=[str(fate) for fate in Fate],
+        help_text="Refused: by a disruption budget or by the cluster. Leaving: somebody has deleted it already."
+        " Gone: it is not there any more. NotThere: the workload has no such pod. Unknown: no answer came."
+        " NotSent: it was not tried.",
+    )
+    message = serializers.CharField(allow_blank=True, help_text="Why, as a sentence.")
 
 
 class DeletedPodsAnswer(serializers.Serializer[Any]):
     """What became of the pods."""
 
     workload = PlaceAnswer()
-    version = serializers.CharField()
+    version = serializers.CharField(help_text="Of the workload. Send it in quotes as If-Match with the next command.")
     pods = PodOutcomeAnswer(many=True)
     left = serializers.IntegerField(help_text="So many were meant as well: give the command again.")
-    dry_run = serializers.BooleanField()
-    request_id = serializers.CharField()
+    dry_run = serializers.BooleanField(help_text="Nothing was deleted: this is what would be.")
+    request_id = serializers.CharField(help_text="By which logs and audit know it.")
 
 
 class DeletionView(CommandView):

@@ -1,7 +1,7 @@
 """What answers look like, for the schema: serializers made from the values that selectors return.
 
 Nothing is serialised by them: `rendering` writes the values as they are. They are made from the types of the fields, so
-that the schema cannot say anything else than what is answered.
+that the schema cannot say anything else than what is answered; what a field means is said by `meanings`.
 """
 
 import dataclasses
@@ -16,6 +16,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
+from rollouts.api.meanings import meanings_of
 from rollouts.engine.findings import Code
 from rollouts.selectors.standing import State
 
@@ -73,7 +74,7 @@ class ManifestShape(serializers.Serializer[Any]):
 
 def counts_by_state() -> Field:
     """Return the shape of a number for each state."""
-    return _mapping((State, int))
+    return _mapping((State, int), {})
 
 
 def _make(name: str, words: str, fields: dict[str, Field]) -> Shape:
@@ -82,43 +83,49 @@ def _make(name: str, words: str, fields: dict[str, Field]) -> Shape:
 
 
 def _fields_of(value: type[Any]) -> dict[str, Field]:
-    hints = get_type_hints(value)
-    return {field.name: _field(hints[field.name]) for field in dataclasses.fields(value)}
+    hints, meanings = get_type_hints(value), meanings_of(value)
+    return {
+        field.name: _field(hints[field.name], help_text=meanings.get(field.name)) for field in dataclasses.fields(value)
+    }
 
 
-def _field(hint: Any, *, null: bool = False) -> Field:
+def _field(hint: Any, **options: Any) -> Field:
     """Return the field of a type: what it is composed of, a class of its own, or something plain."""
     compose = _COMPOSED.get(get_origin(hint))
     if compose is not None:
-        return compose(get_args(hint))
+        return compose(get_args(hint), options)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return shape_of(hint)(allow_null=null)
+        return shape_of(hint)(**options)
     if isinstance(hint, type) and issubclass(hint, Enum) and hint is not Code:
-        return serializers.ChoiceField(choices=[str(one.value) for one in hint], allow_null=null)
+        return serializers.ChoiceField(choices=[str(one.value) for one in hint], **options)
     if hint in _PLAIN:
-        made: Field = _PLAIN[hint](allow_null=null)
+        made: Field = _PLAIN[hint](**options)
         return made
-    return serializers.CharField(allow_null=null, allow_blank=True)
+    return serializers.CharField(allow_blank=True, **options)
 
 
-def _union(inner: tuple[Any, ...]) -> Field:
+Options = Mapping[str, Any]
+"""What any field takes: whether it may be null, and what it means."""
+
+
+def _union(inner: tuple[Any, ...], options: Options) -> Field:
     rest = [hint for hint in inner if hint is not type(None)]
-    null = len(rest) < len(inner)
-    return _field(rest[0], null=null) if len(rest) == 1 else _NumberOrText(allow_null=null)
+    nullable = {**options, "allow_null": len(rest) < len(inner)}
+    return _field(rest[0], **nullable) if len(rest) == 1 else _NumberOrText(**nullable)
 
 
-def _list(inner: tuple[Any, ...]) -> Field:
+def _list(inner: tuple[Any, ...], options: Options) -> Field:
     item = inner[0]
     if isinstance(item, type) and dataclasses.is_dataclass(item):
-        return shape_of(item)(many=True)
-    return serializers.ListField(child=_field(item))
+        return shape_of(item)(many=True, **options)
+    return serializers.ListField(child=_field(item), **options)
 
 
-def _mapping(inner: tuple[Any, ...]) -> Field:
+def _mapping(inner: tuple[Any, ...], options: Options) -> Field:
     key, value = inner
     if isinstance(key, type) and issubclass(key, Enum):
-        return _by_words(key, value)()
-    return serializers.DictField(child=_field(value))
+        return _by_words(key, value)(**options)
+    return serializers.DictField(child=_field(value), **options)
 
 
 @cache
@@ -127,11 +134,11 @@ def _by_words(key: type[Enum], value: Any) -> Shape:
     return _make(f"By{key.__name__}", f"For each {key.__name__.lower()}.", fields)
 
 
-def _choice(inner: tuple[Any, ...]) -> Field:
-    return serializers.ChoiceField(choices=list(inner))
+def _choice(inner: tuple[Any, ...], options: Options) -> Field:
+    return serializers.ChoiceField(choices=list(inner), **options)
 
 
-_COMPOSED: Final[Mapping[Any, Callable[[tuple[Any, ...]], Field]]] = {
+_COMPOSED: Final[Mapping[Any, Callable[[tuple[Any, ...], Options], Field]]] = {
     Union: _union,
     types.UnionType: _union,
     tuple: _list,

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.test import Client
 
+from rollouts.api.meanings import all_meanings
 from rollouts.api.schema import make_schema
 from tests.api.endpoints import described, endpoints
 
@@ -55,6 +56,24 @@ def test_every_reference_leads_somewhere() -> None:
     schema = make_schema()
     known = {f"#/components/schemas/{name}" for name in schema["components"]["schemas"]}
     assert set(_references(schema)) <= known
+
+
+def test_what_a_field_means_stands_beside_it() -> None:
+    schemas = make_schema()["components"]["schemas"]
+    shown = {
+        (name, field): property_.get("description", "")
+        for name, schema in schemas.items()
+        for field, property_ in schema.get("properties", {}).items()
+    }
+    meant = {(name, field): words for name, field, words in all_meanings()}
+    assert {
+        where: shown.get(where) for where, words in meant.items() if not shown.get(where, "").startswith(words)
+    } == {}
+
+
+def test_what_a_class_extends_lends_it_its_sentences() -> None:
+    properties = make_schema()["components"]["schemas"]["WorkloadDetail"]["properties"]
+    assert "If-Match" in properties["version"]["description"]
 
 
 @pytest.mark.database
