@@ -110,6 +110,13 @@ def test_the_client_changes_an_image(generated: Generated) -> None:
     assert [one.images for one in detail.parsed.components] == [["example/trainer:v2"]]
 
 
+def test_the_client_reads_events_and_surge(generated: Generated) -> None:
+    told = generated.call("events_list", **PLACE).parsed
+    assert told.problem == ""
+    assert PLACE["name"] in {one.name for one in told.results}
+    assert generated.call("surge_list", **PLACE).parsed.findings == []
+
+
 def test_the_client_reads_the_problem_of_a_bad_request(generated: Generated) -> None:
     body = generated.model("ImagesBody").from_dict({"images": [{"clique": "nobody", "image": "example/trainer:v2"}]})
     answer = generated.call("workload_set_images", **PLACE, body=body)

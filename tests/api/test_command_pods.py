@@ -34,6 +34,13 @@ def test_outdated_pods_are_evicted_one_by_one_by_name_and_uid(api: Api, scene: S
     assert answer.headers["ETag"] == f'"{answer.body["version"]}"'
 
 
+def test_a_pod_that_has_taken_the_name_is_not_evicted_in_its_place(api: Api, scene: Scene) -> None:
+    pod = scene.pods()[0]["metadata"]
+    answer = api.post("pods/delete/", {"pods": [{"name": pod["name"], "uid": "of-a-former-one"}]})
+    assert answer.body["pods"][0]["outcome"] == "Gone"
+    assert pod["uid"] in uids(scene)
+
+
 def test_a_repeated_eviction_is_answered_alike(api: Api, scene: Scene) -> None:
     first = api.post("pods/delete/", {"selection": {"all": True}}, Idempotency_Key="one")
     again = api.post("pods/delete/", {"selection": {"all": True}}, Idempotency_Key="one")

@@ -54,6 +54,12 @@ def test_a_pod_that_does_not_go_is_let_go_and_one_that_nobody_deleted_stays(api:
     assert {one["name"] for one in after["pods"]} == {one["name"] for one in answer.body["pods"]}
 
 
+def test_a_pod_that_has_taken_the_name_is_not_let_go_in_its_place(api: Api, scene: Scene) -> None:
+    lost = scene.lose_pod()
+    answer = api.post("pods/let-go/", {"pods": [{**named(lost), "uid": "of-a-former-one"}]})
+    assert (answer.body["pods"][0]["outcome"], is_there(scene, lost)) == ("Gone", True)
+
+
 def test_a_pod_is_let_go_once_however_often_it_is_asked_for(api: Api, scene: Scene) -> None:
     body = {"pods": [named(scene.lose_pod())]}
     first = api.post("pods/let-go/", body, Idempotency_Key="one")

@@ -114,6 +114,12 @@ def store_parts(row: models.Cluster, manifest: Obj, *, outdated: Iterable[int] =
         mirror.store(row, resource, objects)
 
 
+def scale_set(row: models.Cluster, manifest: Obj, replicas: int) -> None:
+    """Have another number of replicas wanted, with everything else left as it is."""
+    metadata = {**manifest["metadata"], "resourceVersion": str(next(_versions))}
+    store_sets(row, [{**manifest, "metadata": metadata, "spec": {**manifest["spec"], "replicas": replicas}}])
+
+
 def big_workload(name: str = "big", pods: int = 1000) -> Obj:
     """Return a workload of so many pods, at all levels: half of them in a clique by itself, half in groups."""
     cliques = [clique("router", 10), clique("leader", 1), clique("worker", 4)]

@@ -61,6 +61,12 @@ def _big(row: models.Cluster, count: int) -> None:
     fleet.store_parts(row, fleet.big_workload(pods=max(count, 20)))
 
 
+def _surge(row: models.Cluster, count: int) -> None:
+    manifest = fleet.big_workload(pods=max(count, 20) + 20)
+    fleet.store_parts(row, manifest)
+    fleet.scale_set(row, manifest, 1)  # all others are surge
+
+
 def _history(row: models.Cluster, count: int) -> None:
     manifest = fleet.big_workload(pods=20)
     fleet.store_sets(row, [manifest])
@@ -84,6 +90,7 @@ LISTS: dict[str, tuple[Callable[[models.Cluster, int], None], str, int]] = {
     ),
     "tree": (_big, f"{BIG}tree/", 13),
     "diagnosis": (_big, f"{BIG}diagnosis/", 11),
+    "surge": (_surge, f"{BIG}surge/", 11),
     "detail": (_big, BIG, 10),
     "nodes": (fleet.store_nodes, "clusters/sandbox/nodes/?page_size=500", 7),
     "clusters": (fleet.store_nodes, "clusters/", 7),

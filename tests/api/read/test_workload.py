@@ -57,6 +57,24 @@ def test_an_answer_is_repeated_by_304_until_anything_of_it_changes(person: Clien
     assert json.loads(after.content)["version"] == "uid-chat.1"
 
 
+# ---- surge
+
+
+def test_a_whole_replica_beyond_the_number_is_one_unit_of_surge(person: Client, row: models.Cluster) -> None:
+    manifest = chat(replicas=2)
+    fleet.store_parts(row, manifest, surge=True)
+    pod = ("chat-0-router-00010", "chat-0-router", 1)
+    assert _list_surge(person) == [pod]
+    fleet.scale_set(row, manifest, 1)
+    assert _list_surge(person) == [pod, ("chat-1", "chat", 14)]
+
+
+def _list_surge(person: Client) -> list[tuple[str, str, int]]:
+    body = json.loads(person.get(f"{CHAT}surge/").content)
+    assert body["count"] == len(body["results"])
+    return [(one["name"], one["component"], len(one["pods"])) for one in body["results"]]
+
+
 # ---- detail and manifest
 
 
