@@ -14,6 +14,8 @@
 
    The invariant: whatever was missed, while hidden or away, is brought before "Live" is said again. */
 
+import { age } from "./ages.js";
+
 const GAP_MS = 400; // between two fetches of the same element, so that bursts become one
 const MOST_GAP_MS = 4_000; // who is slow to answer or to draw is asked less often, up to this
 const SILENCE_MS = 45_000; // the server is heard at least every 15 s; three missed ones are a dead connection
@@ -297,15 +299,6 @@ function tell() {
 
 function setText(element, text) {
   if (element && element.textContent !== text) element.textContent = text;
-}
-
-/* The same words as the server's: see rollouts/web/words.py. */
-export function age(seconds) {
-  const whole = Math.max(0, Math.floor(seconds));
-  if (whole < 60) return `${whole} s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)} min`;
-  if (whole < 2 * 86400) return `${Math.floor(whole / 3600)} h`;
-  return `${Math.floor(whole / 86400)} d`;
 }
 
 function showAges() {

@@ -6,7 +6,7 @@
 
    The invariant: nothing is kept here that the page does not say; after each refresh it is read off the page again. */
 
-import { age } from "./live.js";
+import { age } from "./ages.js";
 import { rove } from "./rove.js";
 
 const SLOW_MS = 120; // a pointer that only passes by asks nothing

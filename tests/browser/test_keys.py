@@ -75,6 +75,14 @@ def test_the_theme_changes_and_is_remembered_without_a_flash(page: Page) -> None
     expect(root).not_to_have_attribute("data-theme", re.compile("."))
 
 
+def test_the_button_leads_through_all_themes(page: Page) -> None:
+    seen = []
+    for _ in range(3):
+        page.locator("[data-theme-toggle]").first.click()
+        seen.append(page.evaluate("document.documentElement.dataset.theme ?? ''"))
+    assert seen == ["dark", "light", ""]
+
+
 def test_the_first_tab_skips_to_the_content(page: Page) -> None:
     page.goto("/")
     page.keyboard.press("Tab")

@@ -59,6 +59,17 @@ def test_a_hidden_tab_costs_nothing_and_is_up_to_date_when_it_is_shown_again(
     page.close()
 
 
+@pytest.mark.parametrize("address", ["/", "/workloads/sandbox/default/chat-single/"])
+def test_a_page_has_one_connection(context: BrowserContext, address: str) -> None:
+    page = sign_in(context)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(address)
+    page.locator('#live[data-state="live"]').wait_for()
+    assert len([url for url in asked if "/live/stream/" in url]) == 1
+    page.close()
+
+
 def test_whoever_is_signed_out_meanwhile_is_told(context: BrowserContext, site: Product) -> None:
     page = sign_in(context)
     cookies = context.cookies()

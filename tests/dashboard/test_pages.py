@@ -4,6 +4,7 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import Group
 from django.test import Client
 from django.utils import timezone
@@ -31,6 +32,19 @@ def test_no_page_has_script_or_style_of_its_own(viewer: Client, row: models.Clus
     page = get(viewer, address)
     assert not re.search(r"<script(?![^>]*\bsrc=)", page)
     assert not re.search(r"<style|\sstyle=|\son[a-z]+=", page)
+
+
+def test_no_script_is_loaded_by_a_page_and_imported_by_another_script() -> None:
+    """Pages name a script with its hash and imports without: a browser takes them for two, and runs both."""
+    templates, scripts = (
+        (path.read_text() for path in (settings.BASE_DIR / folder).rglob(pattern))
+        for folder, pattern in (("templates", "*.html"), ("static", "*.js"))
+    )
+    loaded = {name for text in templates for name in re.findall(r"<script[^>]*{% static '([^']+)' %}", text)}
+    imported = {name for text in scripts for name in re.findall(r'^import .*from "\./([^"]+)"', text, re.MULTILINE)}
+    assert "live.js" in loaded
+    assert "ages.js" in imported
+    assert not loaded & imported
 
 
 @pytest.mark.parametrize("address", PAGES)
