@@ -90,8 +90,8 @@ class LetGoBody(Body):
 class PodOutcomeAnswer(serializers.Serializer[Any]):
     """What became of a pod."""
 
-    name = serializers.CharField()
-    uid = serializers.CharField(allow_blank=True, help_text="Empty: it was named without one, and is not there.")
+    name = serializers.CharField(help_text="Of a pod; of surge that is gone or had no pods, its own.")
+    uid = serializers.CharField(allow_blank=True, help_text="Empty for what has none, or is not there to have one.")
     outcome = serializers.ChoiceField(
         choices=[str(fate) for fate in Fate],
         help_text="Refused: by a disruption budget or by the cluster. Leaving: somebody has deleted it already."

@@ -144,6 +144,8 @@ def test_what_is_not_there_cannot_be_commanded(api: Api, method: str, path: str,
         "scale/": {"replicas": 1},
         "rollback/": {"revision": 1},
         "pods/delete/": {"selection": {"all": True}},
+        "pods/let-go/": {"pods": [{"name": "a"}]},
+        "surge/delete/": {"units": [{"name": "a", "mark": "b"}]},
         "simulation/": {"change": {"kind": "restart"}},
     }
     answer = api.call(method, f"/api/v1/workloads/{place}/{path}", bodies.get(path, {}))
