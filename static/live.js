@@ -29,6 +29,7 @@ let failures = 0;
 let heardAt = 0;
 let silentSince = 0; // heard, or connected
 let isCurrent = false; // everything shown is as new as the server knows
+let wasCurrent = false; // once, since the page was opened
 let isStale = false; // connected, but the server itself is told nothing
 let isOver = false; // signed out
 
@@ -219,7 +220,7 @@ function sayCurrent(speaker) {
     setTimeout(sayCurrent, 20, speaker);
     return;
   }
-  isCurrent = true;
+  isCurrent = wasCurrent = true;
   isStale = false;
   tell();
 }
@@ -275,10 +276,11 @@ document.addEventListener("htmx:after:swap", () => follow());
 
 /* ---- what is said of it */
 
-const WORDS = { live: "Live", gone: "No longer there", stale: "The server hears nothing", old: "Cannot refresh", lost: "Reconnecting…", paused: "Paused" };
+const WORDS = { live: "Live", gone: "No longer there", stale: "The server hears nothing", old: "Cannot refresh", new: "Connecting…", lost: "Reconnecting…", paused: "Paused" };
 
 function stateNow() {
-  if (!isCurrent) return document.hidden ? "paused" : "lost";
+  if (!isCurrent && document.hidden) return "paused";
+  if (!isCurrent) return wasCurrent || failures ? "lost" : "new";
   if ([...looks.values()].some((look) => look.failures > 1)) return "old";
   if (isStale) return "stale";
   return document.querySelector("[data-gone]") ? "gone" : "live";

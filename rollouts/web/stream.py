@@ -138,15 +138,15 @@ class Part:
     etag: str  # of the rendering that the page has
     fragment: Fragment | None  # None: nothing that could be brought
     looked_at: float = 0.0  # by the monotonic clock
+    known_from: float = 0.0  # the page has been brought how it looked then, or later
     owed: float | None = None  # a rendering from this moment on was not ready in time
     # And one from this moment on is wanted after it. Not instead of it: else a part that is slow and changes again and
     # again would never be brought.
     wanted: float | None = None
 
-    @property
-    def is_late(self) -> bool:
-        """Whether the page is not current without it; what a cluster must be asked for, nobody here knows."""
-        return self.owed is not None and not (self.fragment and self.fragment.asks_cluster)
+    def is_older_than(self, moment: float) -> bool:
+        """Whether the page may have it from before a moment; what a cluster must be asked for, nobody here knows."""
+        return self.known_from < moment and not (self.fragment and self.fragment.asks_cluster)
 
     def depends_on(self, change: Change) -> bool:
         """Whether it may look different after a change."""
@@ -162,7 +162,11 @@ class Part:
 
     def settle(self, since: float, *, is_done: bool) -> None:
         """Note whether what was to be brought is there."""
-        self.owed, self.wanted = (self.wanted, None) if is_done else (since, self.wanted)
+        if is_done:
+            self.known_from = max(self.known_from, since)
+            self.owed, self.wanted = self.wanted, None
+        else:
+            self.owed = since
 
     def _due_since(self, batch: Batch | None, now: float) -> float | None:
         if batch and (batch.is_reset or any(self.depends_on(change) for change in batch.changes)):
@@ -263,7 +267,9 @@ class _Rounds:
     """Looks at the parts of a page again and again, and says what there is to tell of them."""
 
     parts: Sequence[Part]
-    is_awaited: bool = False  # the page is to be told that it is current, once it is
+    # When everything shown has been brought as it was at this moment, or later, the page is told that it is current.
+    # Not as it is by then: what is slow and changes all the time would never be.
+    awaited: float | None = None
 
     def seconds_to_next(self) -> float:
         """How long to wait for news."""
@@ -282,12 +288,13 @@ class _Rounds:
 
     def _choose_sign(self, batch: Batch | None) -> Event | None:
         """Return what to say after the parts themselves."""
-        if batch and batch.is_stale and not batch.is_reset:
-            self.is_awaited = False
+        if batch and batch.is_reset:
+            self.awaited = batch.told_at
+        elif batch and batch.is_stale:
+            self.awaited = None
             return _STALE
-        self.is_awaited = self.is_awaited or (batch is not None and batch.is_reset)
-        if self.is_awaited and not any(part.is_late for part in self.parts):
-            self.is_awaited = False
+        if self.awaited is not None and not any(part.is_older_than(self.awaited) for part in self.parts):
+            self.awaited = None
             return _CURRENT
         return _HEARTBEAT if batch is None else None
 

@@ -381,18 +381,36 @@ def test_a_part_that_is_slow_and_changes_all_the_time_is_brought_nevertheless(
     monkeypatch.setattr("rollouts.web.events.event_list", render_slowly)
     slow = "/workloads/sandbox/team-0/w-0000/events/card/"
 
-    async def change_all_the_time() -> None:
-        while True:
-            await asyncio.to_thread(feed.publish, redis, [Change("sandbox", "workload", CHAT)])
-            await asyncio.sleep(0.1)
-
     async def then(stream: Stream) -> None:
-        changes = asyncio.create_task(change_all_the_time())
+        changes = asyncio.create_task(_change_all_the_time(redis))
         for number in (1, 2, 3):
             assert f"Look {number}." in (await stream.wait_for("fragment", src=slow)).data["html"]
         changes.cancel()
 
     watch(viewer, f"- {slow} workload", then=then)
+
+
+def test_a_page_is_told_that_it_is_current_though_a_slow_part_changes_all_the_time(
+    viewer: Client, row: models.Cluster, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_slowly(*given: Any) -> WorkloadPage:
+        time.sleep(1.5)  # longer than parts are waited for
+        return workload_list(*given)
+
+    monkeypatch.setattr("rollouts.web.workloads.workload_list", look_slowly)
+
+    async def then(stream: Stream) -> None:
+        changes = asyncio.create_task(_change_all_the_time(redis))
+        await stream.wait_for("current")
+        changes.cancel()
+
+    watch(viewer, f"- {LIST} workload", then=then)
+
+
+async def _change_all_the_time(redis: Redis) -> None:
+    while True:
+        await asyncio.to_thread(feed.publish, redis, [Change("sandbox", "workload", CHAT)])
+        await asyncio.sleep(0.1)
 
 
 def test_a_command_that_is_put_on_record_is_brought_to_the_audit(
