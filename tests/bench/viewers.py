@@ -26,14 +26,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from rollouts.cluster import Cluster, kubeconfig
 from rollouts.cluster.resources import PODCLIQUESETS, PODS
 from rollouts.engine.names import PART_OF
 from tests.browser.conftest import PASSWORD
 from tests.browser.visiting import Sandbox
-from tests.project.running import ROOT, Product, product, wait_until
+from tests.project.running import Product, product, wait_until
 
 VIEWERS: Final = 200
 SESSIONS: Final = 8
@@ -41,7 +39,6 @@ PROBES: Final = 10
 SECONDS_BETWEEN: Final = 5.0
 SECONDS_TO_SEE: Final = 60.0
 PROBES_OF_A_ROLLOUT: Final = 3  # then the next one begins, so that there is always one under way
-LARGE: Final = ROOT / "deploy" / "samples" / "large" / "thousand-pods.yaml"
 _PARTS: Final = re.compile(r'data-live="([^"]+)" data-live-src="([^"]+)"')
 _LIST: Final = urllib.parse.quote_plus("/live/workloads/")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -147,17 +144,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, product(Path(folder), **variables) as running:
         running.wait_until_it_answers()
         cluster = Cluster(kubeconfig(running.kubeconfig))
-        large = next(yaml.safe_load_all(LARGE.read_text()))
-        large["metadata"].setdefault("namespace", "default")
-        cluster.create(PODCLIQUESETS, large)
-        name = large["metadata"]["name"]
+        sandbox = Sandbox(running)
+        name = sandbox.add_large()
         # One session has only so many pages open at once.
         (opener, *_), cookies = zip(*(_sign_in(running) for _ in range(SESSIONS)), strict=True)
         wait_until(lambda: _is_settled(cluster, name), 600)
         pages = [f"{running.url}/workloads/sandbox/default/{name}/", f"{running.url}/"]
         streams = [_stream_of(opener.open(page).read().decode()) for page in pages]
         viewers = [Viewer(running.port, cookies[number % SESSIONS], streams[number % 4 > 0]) for number in range(count)]
-        for line in asyncio.run(_measure(running, Probing(cluster, Sandbox(running), name), viewers)):
+        for line in asyncio.run(_measure(running, Probing(cluster, sandbox, name), viewers)):
             sys.stdout.write(f"{line}\n")
 
 

@@ -25,6 +25,7 @@ WIDTHS: Final = {"wide": 1440, "middle": 1024, "phone": 390}
 TALLEST: Final = 1300  # what is below is cut: a picture shows what a page is like
 QUALITY: Final = 65
 STUCK: Final = "ranker"  # has a node of its own, with room for its pods and no more
+LARGE: Final = "thousand"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ STIRRED: Final = (
     _form("no-surge/", STUCK, _wait_for_trial),
     _form("roll-back/1/", "training-workload"),
 )
+GROWN: Final = (Shot("workload-large", _workload(LARGE)),)
 
 
 def main() -> None:
@@ -98,6 +100,9 @@ def main() -> None:
             _take_all(contexts, QUIET, wanted)
             _stir(Sandbox(running), contexts[0])
             _take_all(contexts, STIRRED, wanted)
+            if _is_wanted(GROWN[0], wanted):
+                _grow(Sandbox(running), contexts[0])
+                _take_all(contexts, GROWN, wanted)
         running.interrupt()
 
 
@@ -131,9 +136,24 @@ def _stir(sandbox: Sandbox, context: BrowserContext) -> None:
     page.close()
 
 
+def _grow(sandbox: Sandbox, context: BrowserContext) -> None:
+    """Add a large workload, and have it rolling."""
+    sandbox.add_large()
+    page = context.new_page()
+    page.set_default_timeout(600_000)
+    open_settled(page, LARGE)
+    sandbox.set_image(LARGE, "example/expert:v2")
+    page.locator("#replica-120 .current.ready").first.wait_for()
+    page.close()
+
+
+def _is_wanted(shot: Shot, wanted: tuple[str, ...]) -> bool:
+    return shot.name.startswith(wanted or ("",))
+
+
 def _take_all(contexts: list[BrowserContext], shots: tuple[Shot, ...], wanted: tuple[str, ...]) -> None:
     for shot in shots:
-        if shot.name.startswith(wanted or ("",)):
+        if _is_wanted(shot, wanted):
             for context, theme in zip(contexts, THEMES, strict=True):
                 _take(context, shot, theme)
 

@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import yaml
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page
 
 from rollouts.cluster import Cluster, kubeconfig
 from rollouts.cluster.resources import NODES, PODCLIQUESETS, PODS
 from tests.browser.conftest import PASSWORD
-from tests.project.running import Product
+from tests.project.running import ROOT, Product
 
 SECONDS = 30_000  # milliseconds, only reached when something is broken
 
@@ -74,6 +75,13 @@ class Sandbox:
             "spec": {"replicas": 1, "template": {"cliques": [{"name": "main", "spec": clique}]}, **spec},
         }
         self._cluster.create(PODCLIQUESETS, manifest)
+
+    def add_large(self) -> str:
+        """Apply the sample of a thousand pods; return its name."""
+        manifest = yaml.safe_load((ROOT / "deploy" / "samples" / "large" / "thousand-pods.yaml").read_text())
+        manifest["metadata"].setdefault("namespace", "default")
+        self._cluster.create(PODCLIQUESETS, manifest)
+        return str(manifest["metadata"]["name"])
 
     def add_pods(self, name: str, pods: int, budget: tuple[int, int] | None = None, **spec: object) -> None:
         """Apply a workload of some pods that only fit on a node of its own name; with a budget, rolled by it."""
