@@ -60,13 +60,15 @@ def test_a_hidden_tab_costs_nothing_and_is_up_to_date_when_it_is_shown_again(
 
 
 @pytest.mark.parametrize("address", ["/", "/workloads/sandbox/default/chat-single/"])
-def test_a_page_has_one_connection(context: BrowserContext, address: str) -> None:
+def test_a_page_runs_each_script_once(context: BrowserContext, address: str) -> None:
     page = sign_in(context)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(address)
     page.locator('#live[data-state="live"]').wait_for()
-    assert len([url for url in asked if "/live/stream/" in url]) == 1
+    scripts = [name for url in asked for name in re.findall(r"/static/([a-z_-]+)\.(?:[0-9a-f]+\.)?js$", url)]
+    assert "live" in scripts
+    assert len(scripts) == len(set(scripts))
     page.close()
 
 
