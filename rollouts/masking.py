@@ -108,6 +108,8 @@ _ASSIGNMENT: Final = re.compile(
 )
 # A user with a password after it, as curl takes it.
 _USER: Final = re.compile(r"(?:(?<=--user[ =])|(?<=-u ))(?P<quote>[\"']?)[^\s\"':‹]++:[^\s\"'‹]++(?P=quote)")
+# What may be quoted without its user. Shorter ones may as well be ports.
+_PASSWORD: Final = re.compile(r"[^\s:/@]++:(?P<password>[^\s/]{8,}+)")
 _OPTION: Final = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*+)")
 # An argument of its own that assigns: no shell reads it, so what is assigned goes on to its end.
 _ASSIGNING: Final = re.compile(r"(?s:-{1,2}+(?P<option>[A-Za-z][\w.-]*+)=.++)|(?P<name>[A-Za-z_][\w.-]*+)=\S++")
@@ -145,7 +147,10 @@ def make_text_mask(*manifests: Any) -> Callable[[str], str]:
     masker = _Masker()
     for manifest in manifests:
         masker.value(manifest, "")
+    for secret in [secret for secret in masker.hidden.values() if isinstance(secret, str)]:
+        masker.text(secret)  # hidden whole, and part of it may be quoted alone
     marks = {secret: mark for mark, secret in masker.hidden.items() if isinstance(secret, str)}
+    marks |= {found["password"]: mark for secret, mark in marks.items() if (found := _PASSWORD.fullmatch(secret))}
     secrets = [secret for secret in sorted(marks, key=len, reverse=True) if len(secret) >= _SHORTEST_QUOTED]
 
     def mask(text: str) -> str:

@@ -143,15 +143,14 @@ def _tell(house: House) -> None:
 
 
 def _quotes(planted: Planted) -> Iterator[str]:
-    """Return secrets in the words around them that a cluster would quote."""
-    # By themselves: those that are a value of the manifest.
+    """Return secrets as a cluster would quote them: alone, or in the words around them."""
+    # By themselves, also where the manifest has them within something larger.
     alone = ("command", "args, in one", "args, in two", "env with a harmless name", "init", "volume attribute")
-    yield from map(planted.at, alone)
+    within = ("args, in a URL", "env, in a URL", "image", "header of a probe", "hook")
+    yield from map(planted.at, (*alone, *within))
     # Of a template that is not the current one any more, though a pod of it may still be told of.
     yield planted.at("env that was changed")
     yield f"https://robot:{planted.at('args, in a URL')}@models.example.com/v1"
-    yield f"https://robot:{planted.at('env, in a URL')}@registry.example.com/v2"
-    yield f"https://robot:{planted.at('image')}@registry.example.com/proxy:v1"
     yield f"Authorization: Bearer {planted.at('header of a probe')}"
     yield f"curl --user=robot:{planted.at('hook')} localhost"
 

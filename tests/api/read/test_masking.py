@@ -194,6 +194,13 @@ def test_a_sentence_is_shown_without_the_values_that_it_quotes() -> None:
     assert shown.startswith("spec.env[0]: Invalid value")
 
 
+@pytest.mark.parametrize("case", ["env whose value is a URL", "user with a password", "user with a password, apart"])
+def test_a_sentence_is_shown_without_a_password_that_the_manifest_has_with_its_user(case: str) -> None:
+    shown = mask_text(f"cannot start: {SECRET} failed", HIDDEN[case])
+    assert SECRET not in shown
+    assert shown.endswith("failed")
+
+
 # ---- whatever it is made of
 
 _NAMES = st.sampled_from(
