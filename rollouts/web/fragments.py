@@ -66,6 +66,7 @@ class Rendering:
 
     began: float  # by the monotonic clock: nothing in it was read before
     spent: float  # seconds of processor: a machine that is busy with something else makes nothing slower to render
+    usual: float  # the same, or what the one before it took, if that was less
     body: bytes
     etag: str
 
@@ -77,7 +78,7 @@ class Rendering:
     @property
     def rests_until(self) -> float:
         """When it may be rendered again: what is slow to render is rendered less often."""
-        return self.began + max(_SECONDS_BETWEEN, min(_LONGEST_REST, _REST * self.spent))
+        return self.began + max(_SECONDS_BETWEEN, min(_LONGEST_REST, _REST * self.usual))
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -154,7 +155,7 @@ def _fresh(slot: _Slot, fragment: Fragment, since: float) -> Rendering:
         if slot.newest is None or slot.newest.began < since:
             # Whoever asks meanwhile waits for the lock and finds what is rendered now.
             time.sleep(slot.seconds_to_rest())
-            slot.newest = _render(fragment, since)
+            slot.newest = _render(fragment, since, slot.newest)
         return slot.newest
 
 
@@ -224,14 +225,17 @@ def _next_turn(key: Hashable) -> _Turn | None:
         return None
 
 
-def _render(fragment: Fragment, since: float) -> Rendering:
-    spent = time.thread_time()
+def _render(fragment: Fragment, since: float, former: Rendering | None) -> Rendering:
+    began_at = time.thread_time()
     if fragment.source is None:
         began, body = time.monotonic(), fragment.render().encode()
     else:
         look = _look(fragment.source, since)
         began, body = look.began, fragment.render(look.at).encode()
-    return Rendering(began, time.thread_time() - spent, body, f'"{hashlib.sha256(body).hexdigest()[:24]}"')
+    # One that took long by chance is not paid for by a long rest; one that takes long again is.
+    spent = time.thread_time() - began_at
+    usual = spent if former is None else min(spent, former.spent)
+    return Rendering(began, spent, usual, body, f'"{hashlib.sha256(body).hexdigest()[:24]}"')
 
 
 @dataclass(frozen=True, slots=True)
