@@ -119,7 +119,7 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def combine(earlier: Change, later: Change) -> Change:
+def _combine(earlier: Change, later: Change) -> Change:
     """Join two changes of the same thing; where one of them names no part, all parts changed."""
     if earlier.what == later.what:
         return later
@@ -131,9 +131,14 @@ def merge(changes: Iterable[Change]) -> list[Change]:
     """Join changes of the same thing."""
     merged: dict[tuple[str, str, str], Change] = {}
     for change in changes:
-        earlier = merged.get(change.place)
-        merged[change.place] = change if earlier is None else combine(earlier, change)
+        merge_into(merged, change)
     return list(merged.values())
+
+
+def merge_into(merged: dict[tuple[str, str, str], Change], change: Change) -> None:
+    """Put a change among others, by what they are about; joined with what is there of the same thing."""
+    earlier = merged.get(change.place)
+    merged[change.place] = change if earlier is None else _combine(earlier, change)
 
 
 def _make_reading(answer: Any, oldest: Any, after_id: str) -> Reading:

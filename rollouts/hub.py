@@ -63,11 +63,11 @@ class Viewer:
     def take(self, changes: Iterable[Change], last_id: str) -> None:
         """Keep what is wanted of what the feed tells up to an id."""
         self.last_id = last_id
-        self._told_at = time.monotonic()
         for change in changes:
-            if not self._is_reset and self.wants(change):
-                earlier = self._pending.get(change.place)
-                self._pending[change.place] = change if earlier is None else feed.combine(earlier, change)
+            if self.wants(change):
+                self._told_at = time.monotonic()
+                if not self._is_reset:
+                    feed.merge_into(self._pending, change)
         if len(self._pending) > MOST_PENDING:
             self.reset()
         elif self._pending:

@@ -44,6 +44,11 @@ class Whole(serializers.IntegerField):
         return int(super().to_internal_value(data))
 
 
+def replica_index(words: str) -> Whole:
+    """Return a field that may name a replica of the set; the words say what for."""
+    return Whole(required=False, allow_null=True, default=None, min_value=0, max_value=MOST_INT32, help_text=words)
+
+
 class Number(serializers.FloatField):
     """A number; neither a text nor true is one."""
 
@@ -130,14 +135,7 @@ class ScaleBody(Body):
         max_length=_NAME,
         help_text="A clique or scaling group; left out, the set is scaled.",
     )
-    replica = Whole(
-        required=False,
-        allow_null=True,
-        default=None,
-        min_value=0,
-        max_value=MOST_INT32,
-        help_text="Index of a replica of the set: its live component is scaled, and the template left alone.",
-    )
+    replica = replica_index("Index of a replica of the set: its live component is scaled, and the template left alone.")
 
 
 class BudgetBody(Body):

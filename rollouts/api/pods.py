@@ -12,14 +12,13 @@ from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.request import Request
 
-from rollouts.api.bodies import Body, Flag, PlaceAnswer, Text, Whole
+from rollouts.api.bodies import Body, Flag, PlaceAnswer, Text, replica_index
 from rollouts.api.commands import CommandView, describe_command, json_response, render_place
 from rollouts.api.etags import render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
 from rollouts.audit import Caller
 from rollouts.commands import Place
-from rollouts.engine.schema import MOST_INT32
 from rollouts.services.pods import MOST_PODS, Fate, NamedPod, PodsDeleted, Selection, pods_delete, pods_let_go
 
 
@@ -38,14 +37,7 @@ class PodBody(Body):
 class SelectionBody(Body):
     """Pods by where they are; of several conditions all must hold."""
 
-    replica = Whole(
-        required=False,
-        allow_null=True,
-        default=None,
-        min_value=0,
-        max_value=MOST_INT32,
-        help_text="The index of a replica of the set.",
-    )
+    replica = replica_index("The index of a replica of the set.")
     clique = Text(
         required=False,
         default="",
