@@ -4,10 +4,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rollouts import mirror, models
-from rollouts.cluster import Cluster, Obj
-from rollouts.cluster.resources import PODCLIQUESETS
+from rollouts.cluster import Cluster, Obj, Resource
+from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESETS, PODS
 from rollouts.commands import Place
+from rollouts.engine.names import PART_OF
 from tests.control.loop import Loop
+from tests.scenarios.scene import is_ready
 
 
 @dataclass(slots=True)
@@ -41,12 +43,24 @@ class Stage:
         self.observe()
 
     def _is_settled(self) -> bool:
+        # A status may be from before pods were deleted, so the pods are asked themselves.
+        return self._is_written() and self._are_pods_there()
+
+    def _is_written(self) -> bool:
         stored = self.stored()
         if (stored["spec"].get("updateStrategy") or {}).get("type") != "OnDelete":
             return self.loop.is_complete()
         status = stored.get("status") or {}
         is_seen: bool = status.get("observedGeneration") == stored["metadata"]["generation"]
         return is_seen and status.get("availableReplicas") == stored["spec"]["replicas"]
+
+    def _are_pods_there(self) -> bool:
+        wanted = sum(clique["spec"]["replicas"] for clique in self._owned(PODCLIQUES))
+        pods = self._owned(PODS)
+        return len(pods) == wanted and all(is_ready(pod) and "deletionTimestamp" not in pod["metadata"] for pod in pods)
+
+    def _owned(self, resource: Resource) -> list[Obj]:
+        return list(self.cluster.list(resource, namespace=self.namespace, labels=f"{PART_OF}={self.name}").items)
 
     def stored(self) -> Obj:
         """Return the PodCliqueSet."""
