@@ -2,7 +2,8 @@
 
 Read from the cluster when somebody looks, since the mirror does not keep them: a cluster drops them after an hour
 itself. The API has no way to ask for those of many objects, so the Events of the namespace are read, up to a bound, and
-those kept whose object is the workload's, also where it is gone by now. What may be secret in their words is hidden.
+those kept whose object is the workload's, also where it is gone by now or another pod has its name. What may be secret
+in their words is hidden.
 
 The invariant: a cluster that does not answer is a sentence, never an error of the page; it is asked for each page of a
 list once, and not at all while the watcher has trouble with it.
@@ -26,7 +27,7 @@ from rollouts.selectors.places import find_workload
 MOST_SHOWN: Final = 50
 _PAGES_READ: Final = 4
 _PAGE_SIZE: Final = 500
-_OWNED: Final = (models.Pod, models.Clique, models.ScalingGroup, models.Gang, models.Service)
+_OWNED: Final = (models.Clique, models.ScalingGroup, models.Gang, models.Service)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,7 @@ def event_list(place: Place, most: int = MOST_SHOWN) -> EventList:
         return EventList((), 0, is_partial=False, problem=_FORBIDDEN)
     except ClusterError as error:
         return EventList((), 0, is_partial=False, problem=f"{_NOT_NOW} {place.cluster}: {error}")
-    uids = _uids_of(row)
-    about = sorted((one for one in found if _involved(one).get("uid") in uids), key=_order, reverse=True)
+    about = sorted(filter(_make_test(row), found), key=_order, reverse=True)
     mask = make_text_mask(row.manifest, *_former_templates(row))
     items = [_item(one, mask) for one in about[:most]]
     return EventList(items, len(about), is_partial, "")
@@ -93,13 +93,26 @@ def _read(cluster: models.Cluster, namespace: str) -> tuple[list[Obj], bool]:
     return found, following is not None
 
 
-def _uids_of(row: models.Workload) -> set[str]:
-    """Return the uids of a workload and its objects, as far as the mirror remembers those that are gone."""
+def _make_test(row: models.Workload) -> Callable[[Obj], bool]:
+    """Return what says whether an Event is about a workload or one of its objects.
+
+    Objects are known by their uid, as far as the mirror remembers those that are gone. A pod is also known by its name:
+    one that is gone altogether has a successor of the same name, and why it went is what people look for. That name
+    is made of the uid of its PodClique, so no pod of another workload has had it.
+    """
     whose = {"cluster": row.cluster, "namespace": row.namespace, "workload": row.name}
-    found = {row.uid}
+    uids = {row.uid}
     for model in _OWNED:
-        found.update(model.everything.filter(**whose).values_list("uid", flat=True))
-    return found
+        uids.update(model.everything.filter(**whose).values_list("uid", flat=True))
+    pods = models.Pod.everything.filter(**whose).values_list("name", "uid")
+    uids.update(uid for _, uid in pods)
+    names = {name for name, _ in pods}
+
+    def is_about(event: Obj) -> bool:
+        involved = _involved(event)
+        return involved.get("uid") in uids or (involved.get("kind") == "Pod" and involved.get("name") in names)
+
+    return is_about
 
 
 def _former_templates(row: models.Workload) -> list[Obj]:

@@ -71,20 +71,33 @@ def test_events_of_the_set_and_of_its_pods_are_shown_the_newest_first(deployed: 
 
 def test_events_of_other_objects_of_the_namespace_are_not_shown(deployed: Stage) -> None:
     pod = pods_of(deployed)[0]
-    namesake = {"metadata": {**pod["metadata"], "uid": "somebody-else"}}
-    tell(deployed, "Pod", namesake, "Foreign")
+    former = {"metadata": {**deployed.stored()["metadata"], "uid": "of-a-set-that-was-deleted"}}
+    neighbour = {"metadata": {**pod["metadata"], "name": "batch-7ghxq", "uid": "somebody-else"}}
+    tell(deployed, "PodCliqueSet", former, "Former")
+    tell(deployed, "Pod", neighbour, "Foreign")
+    tell(deployed, "ConfigMap", {"metadata": {**pod["metadata"], "uid": "of-another-kind"}}, "Namesake")
     tell(deployed, "Pod", pod, "Own")
     reasons = {one.reason for one in event_list(deployed.place).items}
     assert "Own" in reasons
-    assert "Foreign" not in reasons
+    assert reasons.isdisjoint({"Former", "Foreign", "Namesake"})
 
 
 def test_what_was_told_of_a_pod_is_still_shown_when_the_pod_is_gone(deployed: Stage) -> None:
     pod = pods_of(deployed)[0]
     tell(deployed, "Pod", pod, "Evicted")
     deployed.cluster.delete(PODS, pod["metadata"]["name"], namespace=deployed.namespace, grace_seconds=0)
+    deployed.observe()
+    assert pod["metadata"]["name"] not in {one["metadata"]["name"] for one in pods_of(deployed)}
+    assert "Evicted" in {one.reason for one in event_list(deployed.place).items}
+
+
+def test_what_was_told_of_a_pod_is_still_shown_when_another_one_has_its_name(deployed: Stage) -> None:
+    pod = pods_of(deployed)[0]
+    tell(deployed, "Pod", pod, "Evicted")
+    deployed.cluster.delete(PODS, pod["metadata"]["name"], namespace=deployed.namespace, grace_seconds=0)
     deployed.deploy()
-    assert pod["metadata"]["uid"] not in {one["metadata"]["uid"] for one in pods_of(deployed)}
+    there = {one["metadata"]["name"]: one["metadata"]["uid"] for one in pods_of(deployed)}
+    assert there[pod["metadata"]["name"]] != pod["metadata"]["uid"]
     assert "Evicted" in {one.reason for one in event_list(deployed.place).items}
 
 
