@@ -244,11 +244,17 @@ def _places(deletes: Iterable[Delete], observed: Observed) -> Iterator[tuple[obj
 
 
 def _versions(actions: Sequence[Action], scene: Scene) -> dict[Version, str]:
-    """Return the resourceVersions that statuses are written over."""
+    """Return the resourceVersions that statuses are written over, and pods must have that go since they do not serve.
+
+    Such a pod costs no capacity. If it has become Ready since it was seen, it would, and nobody has allowed for it.
+    """
     wanted = {(action.kind, action.name) for action in actions if isinstance(action, WriteStatus)}
     known = {(Kind.CLIQUE, clique.name): clique.resource_version for clique in scene.observed.cliques}
     known |= {(Kind.GROUP, group.name): group.resource_version for group in scene.observed.groups}
-    return {version: known.get(version, scene.set_version) for version in wanted}
+    versions = {version: known.get(version, scene.set_version) for version in wanted}
+    deleted = {action.uid for action in actions if isinstance(action, Delete) and action.kind is Kind.POD}
+    idle = (pod for pod in scene.observed.pods if pod.uid in deleted and not pod.ready)
+    return versions | {(Kind.POD, pod.name): pod.resource_version for pod in idle}
 
 
 # ---- writes
@@ -318,6 +324,7 @@ class _Run:
             action.name,
             namespace=self._namespace,
             uid=action.uid,
+            resource_version=self._versions.get((action.kind, action.name)),
             propagation="Background",
         )
         if not _is_object(answer):

@@ -34,6 +34,7 @@ class Pod:
     failing: bool = False
     # When it is to be gone at the latest, its deletionTimestamp; None while nobody has deleted it.
     gone_by: float | None = None
+    resource_version: str = ""  # as it was seen; empty where there is no API server to ask
 
     @property
     def available(self) -> bool:

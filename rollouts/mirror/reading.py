@@ -105,7 +105,7 @@ CLIQUE: Final = (
 )
 POD: Final = (
     *("owner_uid", "name", "uid", "clique", "index", "template_hash", "created", "node", "phase", "ready", "leaving"),
-    *("gated", "message", "failing", "gone_by"),
+    *("gated", "message", "failing", "gone_by", "resource_version"),
 )
 GANG: Final = ("owner_uid", "name", "uid", "resource_version", "replica", "leaving", "pod_groups", "status")
 SERVICE: Final = ("owner_uid", "name", "uid", "replica", "leaving", "publish_not_ready_addresses")
@@ -179,11 +179,11 @@ def read_pods(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterato
     for owner, name, uid, clique, index, template_hash, created, node, phase, ready, leaving, *rest in rows:
         if not _is_ours(name, owner, index if clique else -1, strangers):
             continue
-        gated, message, failing, gone_by = rest
+        gated, message, failing, gone_by, version = rest
         leaves = leaving == 1 or cliques.get(clique) != owner or owner in doomed
         yield Pod(
             *(name, uid, clique, index, template_hash, created, node, phase),
-            *(ready == 1, leaves, gated == 1, message, failing == 1, gone_by),
+            *(ready == 1, leaves, gated == 1, message, failing == 1, gone_by, str(version)),
         )
 
 

@@ -143,7 +143,7 @@ def delete_of(obj: Obj, kind: Kind = Kind.POD, uid: str = "") -> Delete:
     return Delete(kind, obj["metadata"]["name"], uid or obj["metadata"]["uid"], "Outdated")
 
 
-def observe(*pods: Obj, cliques: tuple[Clique, ...] = ()) -> Observed:
+def observe(*pods: Obj, cliques: tuple[Clique, ...] = (), ready: bool = False) -> Observed:
     """Return stored pods as the mirror would show them, as far as writes look at them."""
     values = [
         Pod(
@@ -155,9 +155,10 @@ def observe(*pods: Obj, cliques: tuple[Clique, ...] = ()) -> Observed:
             created=0.0,
             node="",
             phase="Pending",
-            ready=False,
+            ready=ready,
             leaving=False,
             gated=True,
+            resource_version=pod["metadata"]["resourceVersion"],
         )
         for pod in pods
     ]
@@ -201,6 +202,30 @@ def test_another_pod_of_that_name_is_not_deleted_but_told(cluster: Cluster, owne
     assert answer.fate is Fate.OUTRUN
     assert answer.found is not None
     assert answer.found["metadata"]["uid"] == present["metadata"]["uid"]
+
+
+def become_ready(cluster: Cluster, pod: Obj) -> Obj:
+    """Have a kubelet say that a pod is Ready."""
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return cluster.update(PODS, {**pod, "status": status}, subresource="status")
+
+
+def test_a_pod_that_serves_since_it_was_seen_idle_is_not_deleted_but_told(cluster: Cluster, owner: Obj) -> None:
+    seen = cluster.create(PODS, make_pod(owner, "a"))
+    present = become_ready(cluster, seen)
+    answer = only(carry_out(cluster, owner, delete_of(seen), observed=observe(seen)))
+    assert answer.fate is Fate.OUTRUN
+    assert answer.found is not None
+    assert answer.found["metadata"]["resourceVersion"] == present["metadata"]["resourceVersion"]
+    assert "deletionTimestamp" not in answer.found["metadata"]
+
+
+def test_a_pod_that_was_allowed_for_goes_however_it_has_changed_since(cluster: Cluster, owner: Obj) -> None:
+    seen = become_ready(cluster, cluster.create(PODS, make_pod(owner, "a")))
+    label = {"metadata": {"labels": {"seen": "by-somebody"}}}
+    cluster.patch_merge(PODS, "a", label, namespace=owner["metadata"]["namespace"])
+    answer = only(carry_out(cluster, owner, delete_of(seen), observed=observe(seen, ready=True)))
+    assert answer.fate is Fate.DONE
 
 
 def test_a_pod_that_is_gone_already_is_told_as_gone(cluster: Cluster, owner: Obj) -> None:

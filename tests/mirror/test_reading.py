@@ -89,6 +89,7 @@ def test_everything_of_a_workload_is_read(cluster: models.Cluster) -> None:
             ready=True,
             leaving=False,
             gated=False,
+            resource_version="3",
         ),
     )
     assert seen(cluster).strangers == ()
