@@ -1,6 +1,7 @@
-"""A server that misbehaves, and an adapter with little patience pointed at it."""
+"""A server that misbehaves, and adapters with more or less patience pointed at it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,13 @@ import pytest
 from rollouts.cluster import Cluster, Patience, kubeconfig
 from tests.cluster.faults import FaultServer, running_fault_server, write_kubeconfig
 
-# Short pauses and little patience with silence, but time enough for a loaded machine to get there in the end.
-STEADY = Patience(read=0.5, deadline=60.0, first_pause=0.01, longest_pause=0.05, quiet=0.3)
+# Short pauses, and all the time that a loaded machine may need for an answer: no answer is taken for silence.
+STEADY = Patience(connect=30.0, read=60.0, deadline=120.0, first_pause=0.01, longest_pause=0.05, quiet=60.0)
+# Soon tired of silence, though not of trying: where silence is what is tried, and an answer comes in the end. It may
+# come too late for one try or the other, so that nobody can tell how many there are.
+IMPATIENT = replace(STEADY, read=0.3, quiet=0.3)
 # Gives up soon: for tests in which nothing good is expected to come.
-HURRIED = Patience(read=0.2, deadline=0.4, first_pause=0.01, longest_pause=0.05)
+HURRIED = replace(IMPATIENT, deadline=0.4)
 
 
 @pytest.fixture
@@ -31,6 +35,12 @@ def config_file(server: FaultServer, tmp_path: Path) -> Path:
 def cluster(config_file: Path) -> Cluster:
     """The adapter, pointed at the server, ready to go on for a while."""
     return Cluster(kubeconfig(config_file), patience=STEADY)
+
+
+@pytest.fixture
+def impatient(config_file: Path) -> Cluster:
+    """The adapter, pointed at the server, ready to go on for a while but not to wait."""
+    return Cluster(kubeconfig(config_file), patience=IMPATIENT)
 
 
 @pytest.fixture

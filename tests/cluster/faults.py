@@ -18,6 +18,7 @@ import orjson
 import yaml
 
 NEVER = 3600.0
+SECONDS_TO_COME = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +114,14 @@ class FaultServer(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
+    # Of connections that wait to be accepted: one too many would be tried again only a second later.
+    request_queue_size = 128
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.over = threading.Event()
         self.connections = 0
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._script = Script()
 
     @property
@@ -132,6 +135,11 @@ class FaultServer(ThreadingHTTPServer):
         with self._lock:
             return list(self._script.seen)
 
+    def wait_for_request(self) -> None:
+        """Wait for a request that its client may have given up before we came to read it."""
+        with self._lock:
+            assert self._lock.wait_for(lambda: self._script.seen, SECONDS_TO_COME), "no request came"
+
     def answers(self, *answers: Answer) -> None:
         """Order the answers to the next requests; the last one is for all that follow."""
         with self._lock:
@@ -141,6 +149,7 @@ class FaultServer(ThreadingHTTPServer):
         """Note a request and return what to answer."""
         with self._lock:
             self._script.seen.append(seen)
+            self._lock.notify_all()
             answers = self._script.answers
             return answers.pop(0) if len(answers) > 1 else answers[0]
 

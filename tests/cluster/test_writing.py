@@ -45,8 +45,6 @@ FAULTS: dict[str, tuple[Answer, type[ClusterError]]] = {
     "413": (text(413, b"too large"), TooLarge),
     "a cut connection": (faults.cut, Unavailable),
     "half an answer": (faults.truncated, Unavailable),
-    "no answer": (faults.hang, Unavailable),
-    "an endless answer": (faults.dripping, Unavailable),
     "not JSON": (text(200, b"<html>welcome</html>"), Unavailable),
 }
 
@@ -54,12 +52,24 @@ FAULTS: dict[str, tuple[Answer, type[ClusterError]]] = {
 @EACH_WRITE
 @pytest.mark.parametrize("fault", FAULTS.keys())
 def test_a_write_that_fails_is_sent_once_and_reported(
-    hurried: Cluster, server: FaultServer, write: Write, fault: str
+    cluster: Cluster, server: FaultServer, write: Write, fault: str
 ) -> None:
     answer, expected = FAULTS[fault]
     server.answers(answer)
     with pytest.raises(expected):
+        write(cluster)
+    assert len(server.seen) == 1
+
+
+@EACH_WRITE
+@pytest.mark.parametrize("fault", [faults.hang, faults.dripping], ids=["no answer", "an endless answer"])
+def test_a_write_whose_answer_does_not_come_is_sent_once_and_given_up(
+    hurried: Cluster, server: FaultServer, write: Write, fault: Answer
+) -> None:
+    server.answers(fault)
+    with pytest.raises(Unavailable):
         write(hurried)
+    server.wait_for_request()
     assert len(server.seen) == 1
 
 
