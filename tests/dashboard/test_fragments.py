@@ -15,6 +15,7 @@ from django.test import RequestFactory
 from rollouts.web.fragments import Fragment, Source, answer, newest
 
 VIEWERS = 20
+SECONDS = 60  # only reached when something is broken
 
 
 @pytest.fixture
@@ -29,26 +30,23 @@ def ask() -> Callable[..., HttpResponse]:
 
 def test_those_who_ask_while_it_is_rendered_share_the_next_rendering(ask: Callable[..., HttpResponse]) -> None:
     numbers = count(1)
-    first_began, all_asked = threading.Event(), threading.Event()
-    waiting = threading.Barrier(VIEWERS + 1)
+    first_began, asking = threading.Event(), threading.Semaphore(0)
 
     def render() -> str:
         number = next(numbers)
         if number == 1:
             first_began.set()
-            assert all_asked.wait(10)
+            assert all(asking.acquire(timeout=SECONDS) for _ in range(VIEWERS))
         return f"rendering {number}"
 
     def ask_after_the_first() -> bytes:
-        waiting.wait(10)
+        asking.release()
         return ask("shared", render).content
 
     with ThreadPoolExecutor(VIEWERS + 1) as pool:
         first = pool.submit(lambda: ask("shared", render).content)
-        assert first_began.wait(10)
+        assert first_began.wait(SECONDS)
         others = [pool.submit(ask_after_the_first) for _ in range(VIEWERS)]
-        waiting.wait(10)
-        all_asked.set()
         assert first.result() == b"rendering 1"
         answers = {one.result() for one in others}
     # One rendering for all, or two where a thread came late: never one for each, and never the one that was too early.
@@ -123,13 +121,13 @@ def test_a_page_that_is_left_takes_the_rendering_from_nobody() -> None:
 
     def render() -> str:
         began.set()
-        assert is_let.wait(10)
+        assert is_let.wait(SECONDS)
         return "whole"
 
     async def scene() -> bytes:
         asked = time.monotonic()
         pages = [asyncio.create_task(newest(Fragment("left", render), asked)) for _ in range(2)]
-        await asyncio.to_thread(began.wait, 10)
+        await asyncio.to_thread(began.wait, SECONDS)
         pages[0].cancel()
         is_let.set()
         return (await pages[1]).body
@@ -173,14 +171,14 @@ def test_parts_of_a_slow_thing_leave_a_thread_for_the_others() -> None:
     source = Source("slow", lambda: None)
 
     def render_slowly(_: None) -> str:
-        assert is_let.wait(10)
+        assert is_let.wait(SECONDS)
         return "late"
 
     async def scene() -> tuple[bytes, set[bytes]]:
         asked = time.monotonic()
         slow = [Fragment(("slow", number), render_slowly, source) for number in range(VIEWERS)]
         waiting = [asyncio.create_task(newest(part, asked)) for part in slow]
-        quick = await asyncio.wait_for(newest(Fragment("quick", lambda: "soon"), asked), 10)
+        quick = await asyncio.wait_for(newest(Fragment("quick", lambda: "soon"), asked), SECONDS)
         is_let.set()
         return quick.body, {(await one).body for one in waiting}
 
