@@ -41,7 +41,8 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict)
     # Says whether the program answers; None: it counts as started once it runs.
     answers: Callable[[], Awaitable[bool]] | None = None
-    seconds_to_answer: float = 20.0
+    # One that ends is reported at once: this is for those that hang, and a busy machine must not be taken for that.
+    seconds_to_answer: float = 60.0
     # Its output is kept back and shown only when it ends by itself: for programs that chat.
     quiet: bool = False
 

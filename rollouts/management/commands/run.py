@@ -155,7 +155,8 @@ def _web(environment: Environment) -> Program:
             "3",
         ),
     ]
-    return Program("web", command, answers=answers, seconds_to_answer=30)
+    # It answers once the worker has swept and the watcher has listed the cluster: three programs start meanwhile.
+    return Program("web", command, answers=answers, seconds_to_answer=120)
 
 
 async def _redis_answers() -> bool:
