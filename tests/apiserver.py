@@ -340,9 +340,24 @@ def _binary(name: str) -> str:
     return found
 
 
+# Below those that Linux gives to whoever connects: until the server takes its port, nobody's connection has it.
+_PORTS = range(20_000, 32_000)
+_given_ports: set[int] = set()
+
+
 def free_port() -> int:
-    """Return a loopback port that nobody listens on."""
+    """Return a loopback port that nobody listens on, and that was not returned before."""
+    while True:
+        port = _PORTS[secrets.randbelow(len(_PORTS))]
+        if port not in _given_ports and _can_be_bound(port):
+            _given_ports.add(port)
+            return port
+
+
+def _can_be_bound(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
