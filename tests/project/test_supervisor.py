@@ -136,7 +136,7 @@ os.rename({str(pids)!r} + ".draft", {str(pids)!r})
 
     _run(scenario)
     # Its files are closed when the supervisor returns; the kernel may take a moment more to end it.
-    wait_until(lambda: not any(_runs(int(pid)) for pid in pids.read_text().split()), 10)
+    wait_until(lambda: not any(_runs(int(pid)) for pid in pids.read_text().split()), 30)
 
 
 def test_a_program_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
