@@ -90,7 +90,8 @@ class Course:
             if time.monotonic() > deadline:
                 break
         self.is_unfinished = True
-        self._write_statuses(only_set=True)
+        # Where nothing else was to be written, planning alone has taken so long, and would the next time as well.
+        self._write_statuses(only_set=bool(moves))
 
     def _plan(self) -> Plan:
         tree = arrange(self._shape, self.observed)

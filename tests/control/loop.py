@@ -15,7 +15,7 @@ from rollouts.engine.names import PART_OF
 from rollouts.outcomes import Outcome
 from rollouts.reconciler import act
 
-SECONDS = 60.0
+SECONDS = 120.0  # generous: only reached when something is broken
 
 
 def observe(cluster: Cluster, row: models.Cluster, namespace: str | None = None) -> dict[Resource, list[Obj]]:
