@@ -13,8 +13,7 @@ from django.test import override_settings
 
 from rollouts import connections
 from rollouts.audit import Caller
-from rollouts.cluster import Cluster, Forbidden, Obj, Patience, Resource, kubeconfig
-from rollouts.cluster.resources import NODES, PODCLIQUESETS
+from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.commands import Place
 from rollouts.engine.edits import Image
 from rollouts.models import AuditEntry
@@ -23,6 +22,7 @@ from rollouts.services.applying import workload_apply
 from rollouts.services.pods import Fate, Selection, pods_delete
 from rollouts.services.workloads import workload_edit_strategy, workload_scale, workload_set_images
 from tests.commands.stage import Stage
+from tests.control.roles import SECONDS, allowed, bound, restricted_user
 from tests.engine.manifests import small
 from tests.project.running import wait_until
 from tests.scenarios.sites import Site
@@ -36,46 +36,16 @@ pytestmark = [
 ROLES: Final = {
     name: yaml.safe_load(Path(f"deploy/rbac/{name}.yaml").read_text()) for name in ("controller", "commands")
 }
-CLUSTERROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
-BINDINGS: Final = Resource(
-    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
-)
-
-
-@contextlib.contextmanager
-def bound(cluster: Cluster, role: Obj) -> Iterator[None]:
-    """Let the user `restricted` do what a role allows."""
-    name = role["metadata"]["name"]
-    cluster.create(CLUSTERROLES, role)
-    subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "restricted"}
-    reference = {"kind": "ClusterRole", "apiGroup": "rbac.authorization.k8s.io", "name": name}
-    binding = {"metadata": {"name": name}, "subjects": [subject], "roleRef": reference}
-    cluster.create(BINDINGS, {"apiVersion": role["apiVersion"], "kind": "ClusterRoleBinding", **binding})
-    try:
-        yield
-    finally:
-        cluster.delete(BINDINGS, name)
-        cluster.delete(CLUSTERROLES, name)
 
 
 @pytest.fixture
 def restricted(site: Site, stage: Stage) -> Iterator[Stage]:
     """The same workload, commanded by a user who may only do what the controller's role allows."""
     environment = replace(settings.ENVIRONMENT, kube_contexts=("restricted",))
-    user = Cluster(kubeconfig(site.kubeconfig, "restricted"), patience=Patience(read=10))
-    with override_settings(ENVIRONMENT=environment), bound(site.cluster, ROLES["controller"]):
+    with override_settings(ENVIRONMENT=environment), allowed(site.cluster, restricted_user(site), ROLES["controller"]):
         connections._shared_cluster.cache_clear()
-        wait_until(lambda: _may(user), seconds=10)
         yield Stage(stage.cluster, stage.namespace, stage.name, "restricted")
     connections._shared_cluster.cache_clear()
-
-
-def _may(user: Cluster) -> bool:
-    try:
-        user.list(NODES)
-    except Forbidden:
-        return False
-    return True
 
 
 def test_a_cluster_that_takes_no_commands_says_so(restricted: Stage, caller: Caller) -> None:
@@ -89,7 +59,7 @@ def test_a_cluster_that_takes_no_commands_says_so(restricted: Stage, caller: Cal
 def test_both_roles_are_enough_for_every_command(restricted: Stage, caller: Caller) -> None:
     restricted.deploy()
     with bound(restricted.cluster, ROLES["commands"]):
-        wait_until(lambda: _is_taken(restricted, caller), seconds=10)
+        wait_until(lambda: _is_taken(restricted, caller), SECONDS)
         workload_edit_strategy(caller, restricted.place, {"type": "OnDelete"})
         workload_set_images(caller, restricted.place, [Image("frontend", "app:v2")])
         restricted.deploy()

@@ -1,0 +1,63 @@
+"""Roles for the user of a real cluster whom none allows anything, taken notice of before a test goes on.
+
+An API server learns of roles and bindings by watching them, each by itself and a moment after they are stored. So a
+role has a name that no other had, and a test goes on only once the server acts by it: both when it is bound and when
+it is taken away, or the next test would begin with what this one was allowed.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from secrets import token_hex
+from typing import Final
+
+from rollouts.cluster import Cluster, Forbidden, Obj, Resource, kubeconfig
+from rollouts.cluster.resources import NODES
+from tests.project.running import wait_until
+from tests.scenarios.sites import Site
+
+SECONDS: Final = 60.0  # generous: only reached when something is broken
+CLUSTERROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+BINDINGS: Final = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+
+
+def restricted_user(site: Site) -> Cluster:
+    """Return the cluster as a user sees it who may do nothing by himself."""
+    return Cluster(kubeconfig(site.kubeconfig, "restricted"))
+
+
+@contextlib.contextmanager
+def bound(cluster: Cluster, role: Obj) -> Iterator[None]:
+    """Let the user `restricted` do what a role allows; the server may take notice of it later."""
+    name = f"{role['metadata']['name']}-{token_hex(4)}"
+    cluster.create(CLUSTERROLES, {**role, "metadata": {"name": name}})
+    subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "restricted"}
+    reference = {"kind": "ClusterRole", "apiGroup": "rbac.authorization.k8s.io", "name": name}
+    binding = {"metadata": {"name": name}, "subjects": [subject], "roleRef": reference}
+    cluster.create(BINDINGS, {"apiVersion": role["apiVersion"], "kind": "ClusterRoleBinding", **binding})
+    try:
+        yield
+    finally:
+        cluster.delete(BINDINGS, name)
+        cluster.delete(CLUSTERROLES, name)
+
+
+@contextlib.contextmanager
+def allowed(cluster: Cluster, restricted: Cluster, role: Obj) -> Iterator[None]:
+    """Let the user do what a role allows that lets nodes be listed, from now until the block ends."""
+    try:
+        with bound(cluster, role):
+            wait_until(lambda: may_list_nodes(restricted), SECONDS)
+            yield
+    finally:
+        wait_until(lambda: not may_list_nodes(restricted), SECONDS)
+
+
+def may_list_nodes(restricted: Cluster) -> bool:
+    """Say whether the server lets the user do something that no one may without a role."""
+    try:
+        restricted.list(NODES)
+    except Forbidden:
+        return False
+    return True
