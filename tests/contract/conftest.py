@@ -20,7 +20,7 @@ from tests.contract.raw import Raw
 from tests.contract.sandbox_process import SandboxProcess
 from tests.parts import missing
 
-PATIENCE = Patience(connect=5, read=30, deadline=60, renewal=30)
+PATIENCE = Patience(connect=30, read=60, deadline=120, renewal=30)
 
 
 @dataclass(frozen=True, slots=True)

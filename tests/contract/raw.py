@@ -69,7 +69,7 @@ class Raw:
             self._base + path,
             body=data,
             headers={"Content-Type": content_type} | self._headers | (headers or {}),
-            timeout=30,
+            timeout=60,
             retries=False,
         )
         return RawAnswer(answer.status, answer.data)
@@ -78,10 +78,10 @@ class Raw:
     def connection(self) -> Iterator[Callable[[str], int]]:
         """Open one connection, to get paths by it and nothing else: it is not opened again if the server closes it."""
         address = urlsplit(self._base)
-        connection = http.client.HTTPConnection(address.netloc, timeout=30)
+        connection = http.client.HTTPConnection(address.netloc, timeout=60)
         if address.scheme == "https":
             context = ssl.create_default_context(cafile=self._authority)
-            connection = http.client.HTTPSConnection(address.netloc, timeout=30, context=context)
+            connection = http.client.HTTPSConnection(address.netloc, timeout=60, context=context)
 
         def get(path: str) -> int:
             connection.request("GET", path, headers=self._headers)

@@ -13,8 +13,9 @@ from rollouts.cluster import Cluster, ClusterError, Patience, kubeconfig
 from rollouts.cluster.resources import NAMESPACES
 from tests.apiserver import die_with_parent, free_port
 
-START_SECONDS = 60.0
-STOP_SECONDS = 10.0
+# Generous: these are only reached when something is broken.
+START_SECONDS = 120.0
+STOP_SECONDS = 60.0
 
 
 class SandboxProcess:

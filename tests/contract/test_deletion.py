@@ -152,12 +152,13 @@ def test_an_object_has_at_most_one_controller(cluster: Cluster, namespace: str) 
 
 @pytest.fixture
 def node(cluster: Cluster, namespace: str) -> str:
-    """A node that nothing is scheduled to; pods name it themselves."""
+    """A node that nothing is scheduled to; pods name it themselves.
+
+    It is down: the sandbox has a kubelet for each node that is up, which would end a leaving pod after a second.
+    """
     name = f"node-of-{namespace}"
-    cluster.create(
-        NODES,
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"unschedulable": True}},
-    )
+    metadata = {"name": name, "annotations": {"sandbox.grove.io/down": "true"}}
+    cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"unschedulable": True}})
     return name
 
 

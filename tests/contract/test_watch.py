@@ -269,9 +269,9 @@ def test_changes_of_many_writers_come_in_the_order_of_their_versions(
 def test_a_bookmark_comes_before_the_end_of_a_quiet_stream(cluster: Cluster, raw: Raw, namespace: str) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     query = f"resourceVersion={created['metadata']['resourceVersion']}&allowWatchBookmarks=true"
+    # It happens elsewhere, so only a bookmark can tell that the stream has got that far.
+    elsewhere = cluster.create(PODCLIQUES, pod_clique("default", namespace))
     with raw.watch(_path(namespace, query, seconds=5)) as events:
-        # It happens elsewhere, so only a bookmark can tell that the stream has got that far.
-        elsewhere = cluster.create(PODCLIQUES, pod_clique("default", namespace))
         told = list(events)
     cluster.delete(PODCLIQUES, namespace, namespace="default")
     assert {event["type"] for event in told} == {"BOOKMARK"}
