@@ -10,7 +10,8 @@ from tests.parts import missing
 from tests.project.running import Product, product
 
 PASSWORD = "correct horse battery"
-expect.set_options(timeout=30_000)  # milliseconds, only reached when something is broken
+PATIENCE = 120_000  # milliseconds for anything to come, only reached when something is broken
+expect.set_options(timeout=PATIENCE)
 # Quiet on a machine without the internet; --no-sandbox because CI runs as root.
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -48,5 +49,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
 def visitor(request: pytest.FixtureRequest, browser: Browser, site: Product) -> Iterator[BrowserContext]:
     """A visitor who has not signed in, in each theme."""
     context = browser.new_context(base_url=site.url, color_scheme=request.param)
+    context.set_default_timeout(PATIENCE)
     yield context
     context.close()

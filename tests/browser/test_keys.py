@@ -24,8 +24,8 @@ def page(browser: Browser, site: Product) -> Iterator[Page]:
     ("key", "heading"), [("n", "Nodes"), ("o", "Overrides"), ("c", "Clusters"), ("a", "Audit"), ("w", "Workloads")]
 )
 def test_g_and_a_letter_go_to_a_page(page: Page, key: str, heading: str) -> None:
-    page.keyboard.press("g")
-    page.keyboard.press(key)
+    page.wait_for_load_state()  # before that nobody listens
+    page.keyboard.type(f"g{key}")
     expect(page.get_by_role("heading", level=1, name=heading)).to_be_visible()
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, expect
 
+from tests.browser.conftest import PATIENCE
 from tests.browser.visiting import find_barriers, note_complaints, sign_in
 from tests.project.running import Product
 
@@ -20,6 +21,7 @@ PAGES = (
 def context(request: pytest.FixtureRequest, browser: Browser, site: Product) -> Iterator[BrowserContext]:
     """A browser in which somebody is signed in, in each theme."""
     opened = browser.new_context(base_url=site.url, color_scheme=request.param)
+    opened.set_default_timeout(PATIENCE)
     sign_in(opened).close()
     yield opened
     opened.close()
@@ -44,6 +46,7 @@ def test_nobody_is_kept_out(context: BrowserContext, address: str) -> None:
 def test_the_sign_in_page_keeps_nobody_out(browser: Browser, site: Product) -> None:
     for theme in ("light", "dark"):
         context = browser.new_context(base_url=site.url, color_scheme=theme)
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.goto("/sign-in/")
         assert find_barriers(page) == []

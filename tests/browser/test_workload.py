@@ -7,21 +7,28 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser.visiting import Sandbox, find_barriers, note_complaints, sign_in
+from tests.browser.conftest import PATIENCE
+from tests.browser.visiting import Sandbox, find_barriers, follow, note_complaints, open_settled, sign_in
 from tests.project.running import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
 
-ROLLED = 120_000  # milliseconds, only reached when something is broken
+ROLLED = 2 * PATIENCE
 
-# Notes after each change of the picture how many pods it shows as ready, and how many as surge.
+# Notes after each change how many pods the picture shows as ready, and how many as surge; and in an attribute what was
+# seen at any time, so that it is not missed however late it is asked for.
 WATCH = """() => {
     window.seen = [];
-    const note = () => window.seen.push([
-        document.querySelectorAll("#picture .replicas .cell.ready").length,
-        document.querySelectorAll("#picture .replicas .cell.surge").length,
-    ]);
-    document.addEventListener("live:refreshed", (event) => event.target.id === "picture" && note());
+    const words = new Set();
+    const number = (kind) => document.querySelectorAll(`#picture .replicas .cell.${kind}`).length;
+    const note = () => {
+        window.seen.push([number("ready"), number("surge")]);
+        words.add(document.querySelector("#head .pill").textContent);
+        if (number("previous")) words.add("previous pods");
+        if (document.getElementById("now").textContent.includes("of 9 pods are updated")) words.add("how far it is");
+        document.documentElement.dataset.seen = [...words].join();
+    };
+    document.addEventListener("live:refreshed", note);
     note();
 }"""
 
@@ -42,9 +49,12 @@ def context(browser: Browser, site: Product) -> Iterator[BrowserContext]:
     opened.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def sandbox(site: Product) -> Iterator[Sandbox]:
-    """The cluster, with a workload of all levels that is removed afterwards."""
+    """The cluster, with a workload of all levels that is removed afterwards.
+
+    One for all tests: pods of one that was just removed would be taken for those of another of its name.
+    """
     cluster = Sandbox(site)
     cluster.add(
         "rolling",
@@ -68,10 +78,10 @@ def open_page(context: BrowserContext) -> Page:
     """Open the workload's page and wait until all of its pods are ready."""
     page = context.new_page()
     page.set_default_timeout(ROLLED)
-    page.goto("/?search=rolling")
-    page.locator("#workload-rows").get_by_role("link", name="rolling").click()
+    open_settled(page, "rolling")
     page.locator('#live[data-state="live"]').wait_for()
-    expect(page.locator("#picture .replicas .cell.ready")).to_have_count(9, timeout=ROLLED)
+    expect(page.locator("#picture .replicas .cell")).to_have_count(9, timeout=ROLLED)
+    expect(page.locator("#picture .replicas .cell.current.ready")).to_have_count(9, timeout=ROLLED)
     return page
 
 
@@ -82,10 +92,9 @@ def test_a_rolling_update_with_surge_is_seen_live_to_its_end_and_never_below_wha
     complaints = note_complaints(page)
     page.evaluate(WATCH)
     sandbox.set_image("rolling", "example/web:v2")
-    expect(page.locator("#head .pill").first).to_have_text("Rolling")
-    expect(page.locator("#picture .cell.previous").first).to_be_attached()
-    expect(page.locator("#now")).to_contain_text("of 9 pods are updated")
-    expect(page.locator("#head .pill").first).to_have_text("Settled")
+    for words in ("Rolling", "previous pods", "how far it is"):
+        expect(page.locator("html")).to_have_attribute("data-seen", re.compile(words))
+    expect(page.locator("#head .pill").first).to_have_text("Settled", timeout=ROLLED)
     expect(page.locator("#picture .replicas .cell.current.ready")).to_have_count(9)
     expect(page.locator("#picture .replicas .cell.surge")).to_have_count(0)
     expect(page.locator("#timeline")).to_contain_text("UpdateEnded")
@@ -101,7 +110,7 @@ def test_a_rolling_update_with_surge_is_seen_live_to_its_end_and_never_below_wha
 def test_arrows_move_in_the_picture_and_say_what_a_pod_is_doing(context: BrowserContext, sandbox: Sandbox) -> None:
     page = open_page(context)
     cells = page.locator("#picture a.cell")
-    assert page.locator('#picture a.cell[tabindex="0"]').count() == 1
+    expect(page.locator('#picture a.cell[tabindex="0"]')).to_have_count(1)
     first, second = (cells.nth(number).get_attribute("id") for number in (0, 1))
     cells.first.focus()
     page.keyboard.press("ArrowRight")
@@ -114,10 +123,10 @@ def test_arrows_move_in_the_picture_and_say_what_a_pod_is_doing(context: Browser
     page.keyboard.press("End")
     assert page.evaluate("document.activeElement.id") == cells.last.get_attribute("id")
     page.keyboard.press("Enter")
-    assert "?pod=rolling-0-decode-1-" in page.url
+    expect(page).to_have_url(re.compile(r"\?pod=rolling-0-decode-1-"))
     page.keyboard.press("Escape")
     expect(page.locator("#peek")).to_be_hidden()
-    assert "?pod=" not in page.url
+    expect(page).not_to_have_url(re.compile(r"\?pod="))
     page.close()
 
 
@@ -128,15 +137,15 @@ def test_focus_stays_in_the_picture_when_its_pod_is_replaced(context: BrowserCon
     cell.focus()
     sandbox.set_image("rolling", "example/web:v3")
     expect(page.locator(f"#{name}")).to_have_count(0)
-    page.wait_for_function("document.activeElement.matches('#picture a.cell')")
-    assert page.locator('#picture a.cell[tabindex="0"]').count() == 1
+    expect(page.locator("#picture a.cell:focus")).to_have_count(1)
+    expect(page.locator('#picture a.cell[tabindex="0"]')).to_have_count(1)
     page.close()
 
 
 def test_what_the_cluster_tells_of_its_pods_comes_by_itself(context: BrowserContext, sandbox: Sandbox) -> None:
     page = open_page(context)
     expect(page.locator("#events li").first).to_contain_text(re.compile("Pod rolling-0-|PodCliqueSet rolling"))
-    page.locator("#events").get_by_role("link", name=re.compile("^All")).click()
+    follow(page.locator("#events").get_by_role("link", name=re.compile("^All")))
     expect(page.get_by_role("heading", name="Events", exact=True)).to_be_visible()
     expect(page.get_by_text("Scheduled").first).to_be_visible()
     assert find_barriers(page) == []
@@ -161,6 +170,7 @@ def test_without_scripts_a_cell_leads_to_its_pod(
 ) -> None:
     open_page(context).close()
     plain = browser.new_context(base_url=site.url, java_script_enabled=False, storage_state=context.storage_state())
+    plain.set_default_timeout(PATIENCE)
     page = plain.new_page()
     page.goto("/workloads/sandbox/default/rolling/")
     cell = page.locator("#picture a.cell").first
@@ -195,8 +205,9 @@ def test_a_workload_that_is_deleted_is_said_to_be_gone_and_is_live_again_when_it
 ) -> None:
     cluster = Sandbox(site)
     cluster.add("come-and-go")
-    page = sign_in(context, "/workloads/sandbox/default/come-and-go/")
-    expect(page.locator("#head")).to_contain_text("Settled")
+    page = sign_in(context)
+    open_settled(page, "come-and-go")
+    expect(page.locator("#live")).to_contain_text("Live")
     cluster.remove("come-and-go")
     indicator = page.locator("#live")
     expect(indicator).to_contain_text("No longer there")
@@ -212,7 +223,9 @@ def test_a_large_picture_has_the_width_of_its_column_and_follows_every_pod(
 ) -> None:
     cluster = Sandbox(site)
     cluster.add("many-replicas", replicas=40)
-    page = sign_in(context, "/workloads/sandbox/default/many-replicas/")
+    page = sign_in(context)
+    page.set_default_timeout(ROLLED)
+    open_settled(page, "many-replicas")
     expect(page.locator("#picture.dense")).to_be_visible()
     widths = page.evaluate("['#picture', '#capacity'].map((one) => document.querySelector(one).offsetWidth)")
     assert widths[0] == widths[1]

@@ -4,20 +4,18 @@ from typing import Any
 
 import yaml
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from playwright.sync_api import BrowserContext, ConsoleMessage, Page
+from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page
 
 from rollouts.cluster import Cluster, kubeconfig
 from rollouts.cluster.resources import NODES, PODCLIQUESETS, PODS
-from tests.browser.conftest import PASSWORD
+from tests.browser.conftest import PASSWORD, PATIENCE
 from tests.project.running import ROOT, Product
-
-SECONDS = 30_000  # milliseconds, only reached when something is broken
 
 
 def sign_in(context: BrowserContext, address: str = "/", name: str = "admin") -> Page:
     """Open a page as the first account, or another one."""
     page = context.new_page()
-    page.set_default_timeout(SECONDS)
+    page.set_default_timeout(PATIENCE)
     page.goto(address)
     if "/sign-in/" in page.url:
         page.get_by_label("Name").fill(name)
@@ -36,6 +34,12 @@ def open_settled(page: Page, name: str) -> None:
     page.goto(f"/workloads/sandbox/default/{name}/")
 
 
+def follow(link: Locator) -> None:
+    """Click what leads to another page, and wait until the scripts of that page have run: it hears nothing before."""
+    with link.page.expect_navigation():
+        link.click()
+
+
 def note_complaints(page: Page) -> list[str]:
     """Return a list that fills with what the browser complains about from now on."""
     complaints: list[str] = []
@@ -50,7 +54,13 @@ def note_complaints(page: Page) -> list[str]:
 
 
 def find_barriers(page: Page) -> list[str]:
-    """Return what axe finds that keeps people out, a line each."""
+    """Return what axe finds that keeps people out, a line each.
+
+    Colours are looked at as they are at rest: halfway through a transition there is no telling.
+    """
+    page.wait_for_load_state()
+    page.emulate_media(reduced_motion="reduce")
+    page.evaluate("document.getAnimations().forEach((one) => one.cancel())")
     options = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
     found = Axe().run(page, options=options).response["violations"]
     return [
