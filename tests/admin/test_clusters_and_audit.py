@@ -9,6 +9,7 @@ from django.test import Client
 from rollouts import models
 from rollouts.models import AuditEntry
 from tests.admin.conftest import SignIn
+from tests.overrides.streams import read_text
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
@@ -44,7 +45,7 @@ def test_the_audit_is_exported_as_it_is_filtered(ada: Client) -> None:
     AuditEntry.objects.create(actor="ada", command="set_images", result="Done", begun=begun)
     answer = ada.get("/admin/rollouts/auditentry/export/", {"actor__icontains": "ada"})
     assert answer["Content-Disposition"] == 'attachment; filename="grove-audit.csv"'
-    lines = list(csv.DictReader(io.StringIO(b"".join(answer).decode())))
+    lines = list(csv.DictReader(io.StringIO(read_text(answer))))
     assert [(line["command"], line["result"], line["before"]) for line in lines] == [
         ("export_audit", "Done", ""),
         ("set_images", "Done", '{"image":"v1"}'),

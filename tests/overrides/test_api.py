@@ -16,6 +16,7 @@ from rollouts import models
 from rollouts.models import AuditEntry, StrategyOverride
 from tests.admin.tables import TABLES
 from tests.overrides.conftest import AddWorkload, make_caller
+from tests.overrides.streams import read_text
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
@@ -187,7 +188,7 @@ def test_the_audit_is_filtered_and_joins_what_belongs_together(send: Callable[..
 def test_an_export_holds_everything_that_matches(send: Callable[..., Any]) -> None:
     AuditEntry.objects.bulk_create(AuditEntry(actor="ada", command="sign_in", result="Done") for _ in range(2_500))
     answer = send("GET", "/api/v1/audit/export/?command=sign_in")
-    lines = b"".join(answer).decode().splitlines()
+    lines = read_text(answer).splitlines()
     assert len(lines) == 2_501
     assert lines[0].startswith("id,at,began_at,actor,")
 
