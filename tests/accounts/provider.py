@@ -35,7 +35,7 @@ class Provider:
     def tell(self, **words: Any) -> None:
         """Tell it who comes, or how to misbehave."""
         request = urllib.request.Request(f"{self.issuer}/control", json.dumps(words).encode(), method="POST")
-        urllib.request.urlopen(request, timeout=10).close()
+        urllib.request.urlopen(request, timeout=30).close()
 
     def visit(self, url: str) -> str:
         """Follow a browser to the provider and return where it sends the browser."""
@@ -45,7 +45,7 @@ class Provider:
                 return None
 
         try:
-            urllib.request.build_opener(Stay).open(url, timeout=10)
+            urllib.request.build_opener(Stay).open(url, timeout=30)
         except urllib.error.HTTPError as answer:
             return str(answer.headers["Location"])
         raise AssertionError("the provider does not send the browser back")

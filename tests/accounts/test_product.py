@@ -57,7 +57,7 @@ def ask(site: Product, path: str, **headers: str) -> tuple[int, dict[str, Any]]:
     """Ask the API."""
     request = urllib.request.Request(f"{site.url}/api/v1/{path}", headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as refusal:
         return refusal.code, json.load(refusal)
@@ -108,7 +108,7 @@ def test_after_a_failure_the_page_still_signs_in_by_password(
     page = context.new_page()
     page.goto("/sign-in/")
     page.get_by_role("link", name="Sign in with Example").click()
-    expect(page.get_by_role("alert")).to_contain_text("did not vouch for you")
+    expect(page.get_by_role("alert")).to_contain_text("did not vouch for you", timeout=30_000)
     page.get_by_label("Name").fill("admin")
     page.get_by_label("Password").fill("correct horse battery")
     page.get_by_role("button", name="Sign in").click()

@@ -8,6 +8,7 @@ from django.test import Client
 
 from rollouts.audit import Caller
 from rollouts.cluster import Conflict, Forbidden, NotFound, Throttled, Unavailable
+from rollouts.cluster.resources import PODS
 from rollouts.engine.edits import Image
 from rollouts.models import AuditEntry
 from rollouts.refusals import Contradiction
@@ -56,7 +57,8 @@ def wait_for_name(stage: Stage, caller: Caller, former: surge.SurgeUnit) -> None
 
 
 def all_uids_of(stage: Stage) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in stage.loop.pods()}
+    """Return the uids of all pods, also of those on their way out."""
+    return {pod["metadata"]["uid"] for pod in stage.cluster.list(PODS, namespace=stage.namespace).items}
 
 
 def open_form(operator: Client, stage: Stage) -> dict[str, Any]:
@@ -64,7 +66,7 @@ def open_form(operator: Client, stage: Stage) -> dict[str, Any]:
 
 
 def uids_of(stage: Stage) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in stage.loop.pods() if "deletionTimestamp" not in pod["metadata"]}
+    return {pod["metadata"]["uid"] for pod in stage.loop.pods()}
 
 
 def test_surge_that_has_taken_a_name_is_safe_from_an_older_form(

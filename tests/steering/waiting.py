@@ -1,7 +1,7 @@
 """Workloads that wait, as remedies are for: for surge that is never Ready, for a pod whose node is gone."""
 
 from rollouts.audit import Caller
-from rollouts.cluster import Cluster
+from rollouts.cluster import Cluster, Obj
 from rollouts.cluster.resources import NODES, PODS
 from rollouts.engine.edits import Image
 from rollouts.services.surge import find_surge
@@ -29,11 +29,16 @@ def make_surge(stage: Stage, caller: Caller) -> None:
 
 def lose_pod(stage: Stage) -> str:
     """Delete a pod whose node is gone, so that nobody says that it has ended; return its name and uid."""
-    pod = next(pod for pod in stage.loop.pods() if "deletionTimestamp" not in pod["metadata"])
-    _set_node(stage.cluster, pod["spec"]["nodeName"], is_up=False)
+    pod = stage.loop.pods()[0]
+    lose_node(stage.cluster, pod)
     stage.cluster.delete(PODS, pod["metadata"]["name"], namespace=stage.namespace)
     stage.observe()
     return f"{pod['metadata']['name']}/{pod['metadata']['uid']}"
+
+
+def lose_node(cluster: Cluster, pod: Obj) -> None:
+    """Have the node of a pod gone: nobody stops its containers, nor says that they have ended."""
+    _set_node(cluster, pod["spec"]["nodeName"], is_up=False)
 
 
 def is_there(stage: Stage, pod: str) -> bool:
