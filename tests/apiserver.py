@@ -2,8 +2,8 @@
 
 Nothing else of Kubernetes runs: no scheduler, no kubelet, no controller, no garbage collector. What a test
 sees here is exactly what the API itself promises, which is what the sandbox is measured against. The binaries
-come from `KUBEBUILDER_ASSETS`, else from `PATH`; both servers listen on ephemeral loopback ports and end with
-the block:
+come from `KUBEBUILDER_ASSETS`, else from `PATH`; both servers listen on free loopback ports and end with the
+block:
 
     with running_apiserver() as server:
         cluster = Cluster(kubeconfig(server.kubeconfig))
@@ -19,6 +19,7 @@ The context `admin` may do everything; the context `restricted` is a known user 
 
 import base64
 import contextlib
+import http.client
 import os
 import secrets
 import shutil
@@ -43,11 +44,13 @@ from rollouts.cluster import Cluster, Resource, UnknownResource
 from rollouts.cluster.resources import CUSTOMRESOURCEDEFINITIONS
 
 DEFINITIONS = Path(__file__).parent.parent / "deploy" / "crds"
-START_SECONDS = 90.0
+START_SECONDS = 150.0  # generous: only reached when something is broken
 STOP_SECONDS = 10.0
 HOW_TO_GET_THEM = (
     "set KUBEBUILDER_ASSETS to a folder that holds kube-apiserver and etcd (.ci/run builds and installs them)"
 )
+_PORTS = range(12_000, 32_000)
+_given: set[int] = set()
 GARBAGE_COLLECTOR = "garbage-collector-controller"
 NAMESPACE_CONTROLLER = "namespace-controller"
 STATEFULSET_CONTROLLER = "statefulset-controller"
@@ -307,18 +310,27 @@ def _wait_until(is_there: Callable[[], bool], process: subprocess.Popen[bytes], 
 
 
 def _is_ready(server: ApiServer) -> bool:
-    # The certificate is written by the server itself, a moment after its start.
-    return server.ca_file.exists() and _answers(
-        f"{server.url}/readyz", ssl.create_default_context(cafile=str(server.ca_file)), server.admin_token
+    """Say whether the server is ready and has its first namespace, which it makes only after it says that it is."""
+    trust = _find_trust(server.ca_file)
+    return trust is not None and all(
+        _answers(f"{server.url}{path}", trust, server.admin_token) for path in ("/readyz", "/api/v1/namespaces/default")
     )
+
+
+def _find_trust(ca_file: Path) -> ssl.SSLContext | None:
+    """Return how to trust the server, or nothing while its certificate, which it writes itself, is not all there."""
+    try:
+        return ssl.create_default_context(cafile=str(ca_file))
+    except OSError:
+        return None
 
 
 def _answers(url: str, context: ssl.SSLContext | None = None, token: str = "") -> bool:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
-        with _opener(context).open(request, timeout=5) as answer:
+        with _opener(context).open(request, timeout=10) as answer:
             return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
+    except (urllib.error.URLError, http.client.HTTPException, OSError):
         return False
 
 
@@ -346,18 +358,15 @@ _given_ports: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a loopback port that nobody listens on, and that was not returned before."""
+    """Return a loopback port that nobody listens on, and each one only once.
+
+    It is below those that the system hands out by itself: between now and the moment at which somebody listens there,
+    or while a server is away to be started again, no connection can take it.
+    """
     while True:
-        port = _PORTS[secrets.randbelow(len(_PORTS))]
-        if port not in _given_ports and _can_be_bound(port):
-            _given_ports.add(port)
-            return port
-
-
-def _can_be_bound(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
+            if port not in _given:
+                _given.add(port)
+                return port
