@@ -21,7 +21,7 @@ from rollouts.sandbox.api.http import create_app
 from rollouts.sandbox.api.registry import Registry
 from rollouts.sandbox.api.store import Store
 from rollouts.sandbox.api.verbs import Verbs
-from tests.sandbox.api.waiting import wait_until
+from tests.sandbox.api.waiting import PATIENCE_SECONDS, wait_until
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -66,7 +66,7 @@ class Server:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """Send one request; `raw` goes out as it is."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         sent = raw if raw is not None else json.dumps(body).encode() if body is not None else None
         given = {"Content-Type": media} if sent is not None else {}
         with contextlib.closing(connection):
@@ -86,7 +86,10 @@ def served(path: Path | str, registry: Registry) -> Iterator[Server]:
     verbs = Verbs(store, registry, lambda: datetime.now(UTC))
     app = create_app(verbs, store, registry)
     listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2)
+    # Idle connections stay: a client must not find one closed that it is about to write to.
+    config = uvicorn.Config(
+        app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2, timeout_keep_alive=600
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
@@ -96,5 +99,5 @@ def served(path: Path | str, registry: Registry) -> Iterator[Server]:
     finally:
         server.should_exit = True
         app.close()
-        thread.join(10)
+        thread.join(PATIENCE_SECONDS)
         store.close()

@@ -154,7 +154,9 @@ SPECS = st.fixed_dictionaries(
         "free": st.dictionaries(LETTERS, st.one_of(st.integers(0, 1), st.just({"d": 1})), max_size=2),
     },
 )
-FEW = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def _fresh(registry: Registry) -> Api:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.sandbox.api.objects import PODS, WIDGETS, pod, widget
 from tests.sandbox.api.serving import APPLY, MERGE, Server
+from tests.sandbox.api.waiting import PATIENCE_SECONDS
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:8001", "[::1]", "[::1]:80", "localhost"])
@@ -45,7 +46,7 @@ def test_a_body_over_the_limit_is_refused_and_not_stored(server: Server) -> None
 
 
 def test_a_body_that_declares_too_much_is_refused_before_it_comes(server: Server) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as raw:
         head = f"POST {WIDGETS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         raw.sendall(f"{head}Content-Length: 99999999\r\n\r\n".encode())
         assert raw.recv(12) == b"HTTP/1.1 413"

@@ -16,6 +16,7 @@ from tests.sandbox.api.serving import Server
 from tests.sandbox.api.waiting import wait_until
 
 Kubectl = Callable[..., str]
+SECONDS = 120  # for a command, on a busy machine
 
 WIDGET = """
 apiVersion: test.grove.io/v1alpha1
@@ -84,7 +85,13 @@ def kubectl(environment: dict[str, str]) -> Kubectl:
 
     def run(*arguments: str, stdin: str = "") -> str:
         done = subprocess.run(
-            [binary, *arguments], input=stdin, env=environment, capture_output=True, text=True, timeout=60, check=False
+            [binary, *arguments],
+            input=stdin,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
         )
         if done.returncode:
             raise RefusedError(done.stderr + done.stdout)
@@ -247,7 +254,7 @@ def test_delete_waits_for_finalizers(server: Server, kubectl: Kubectl, environme
     wait_until(leaving, "the deletion was not asked for")
     assert waiting.poll() is None
     kubectl("patch", "wd", "w", "--type", "merge", "-p", '{"metadata":{"finalizers":null}}')
-    assert waiting.wait(20) == 0
+    assert waiting.wait(SECONDS) == 0
     with pytest.raises(RefusedError, match=r'widgets\.test\.grove\.io "w" not found'):
         kubectl("get", "wd", "w")
 
@@ -264,7 +271,7 @@ def test_cordon_and_drain_empty_a_node(server: Server, kubectl: Kubectl) -> None
     _bound_pod(server, "a")
     assert "cordoned" in kubectl("cordon", "n1")
     assert "SchedulingDisabled" in kubectl("get", "nodes")
-    kubectl("drain", "n1", "--force", "--grace-period", "0", "--timeout", "20s")
+    kubectl("drain", "n1", "--force", "--grace-period", "0", "--timeout", f"{SECONDS}s")
     assert "No resources found" in kubectl("get", "pods")
     assert "uncordoned" in kubectl("uncordon", "n1")
     assert "SchedulingDisabled" not in kubectl("get", "nodes")
@@ -319,7 +326,9 @@ def test_api_resources_lists_every_kind(server: Server, kubectl: Kubectl) -> Non
 def test_wait_sees_conditions_and_deletions(server: Server, kubectl: Kubectl, environment: dict[str, str]) -> None:
     _bound_pod(server, "a")
     binary = _binary()
-    ready = subprocess.Popen([binary, "wait", "--for=condition=Ready", "pod/a", "--timeout=20s"], env=environment)
+    ready = subprocess.Popen(
+        [binary, "wait", "--for=condition=Ready", "pod/a", f"--timeout={SECONDS}s"], env=environment
+    )
     kubectl(
         "patch",
         "pod",
@@ -328,10 +337,10 @@ def test_wait_sees_conditions_and_deletions(server: Server, kubectl: Kubectl, en
         "-p",
         '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}',
     )
-    assert ready.wait(20) == 0
-    gone = subprocess.Popen([binary, "wait", "--for=delete", "pod/a", "--timeout=20s"], env=environment)
+    assert ready.wait(SECONDS) == 0
+    gone = subprocess.Popen([binary, "wait", "--for=delete", "pod/a", f"--timeout={SECONDS}s"], env=environment)
     kubectl("delete", "pod", "a", "--grace-period", "0", "--force")
-    assert gone.wait(20) == 0
+    assert gone.wait(SECONDS) == 0
 
 
 def test_version_and_cluster_info_answer(kubectl: Kubectl) -> None:

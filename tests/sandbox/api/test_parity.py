@@ -21,6 +21,7 @@ from tests.parts import missing
 from tests.sandbox.api.conftest import DEFINITIONS
 from tests.sandbox.api.exchanges import CONVERSATIONS, Exchange
 from tests.sandbox.api.serving import Answer, Server
+from tests.sandbox.api.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.apiserver
 
@@ -30,7 +31,7 @@ _MASKS = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME"),
     (r"current: \d+", "current: N"),
     (r"in record \(\d+\)", "in record (N)"),
-    (r"^\d+[smh]$", "AGE"),
+    (r"^(\d+[smhd])+$", "AGE"),
     (r"accepted media types include: .*", "accepted media types include"),
 )
 
@@ -50,7 +51,9 @@ def _ask_real(server: ApiServer) -> Callable[[Exchange], Answer]:
     place = urlsplit(server.url)
 
     def ask(exchange: Exchange) -> Answer:
-        connection = http.client.HTTPSConnection(place.hostname or "", place.port, context=context, timeout=30)
+        connection = http.client.HTTPSConnection(
+            place.hostname or "", place.port, context=context, timeout=PATIENCE_SECONDS
+        )
         body = exchange.raw if exchange.raw is not None else None
         if exchange.body is not None:
             body = json.dumps(exchange.body).encode()

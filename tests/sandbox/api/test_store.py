@@ -132,7 +132,9 @@ def test_listeners_hear_writes_in_order_even_when_one_of_them_writes(api: Api) -
     assert len(heard) == 2
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["put", "remove"])), max_size=30), st.data())
 def test_replaying_the_log_over_an_old_list_gives_the_new_list(
     registry: Registry, writes: list[tuple[str, str]], data: st.DataObject

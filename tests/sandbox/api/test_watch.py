@@ -15,6 +15,7 @@ from rollouts.sandbox.api import store as store_module
 from rollouts.sandbox.api.registry import Registry
 from tests.sandbox.api.objects import PODS, WIDGETS, pod, widget
 from tests.sandbox.api.serving import MERGE, Server, served
+from tests.sandbox.api.waiting import PATIENCE_SECONDS
 
 Event = dict[str, Any]
 
@@ -22,7 +23,7 @@ Event = dict[str, Any]
 @contextmanager
 def watching(server: Server, path: str, accept: str = "application/json") -> Iterator[Iterator[Event]]:
     """An open watch; each event is awaited when asked for."""
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_SECONDS)
     with closing(connection):
         connection.request("GET", path, headers={"Accept": accept})
         response = connection.getresponse()
@@ -147,19 +148,19 @@ def test_many_watches_all_hear_every_write(server: Server) -> None:
     ready = threading.Barrier(51)
 
     def listen(into: list[tuple[str, str]]) -> None:
-        with watching(server, f"{PODS}?watch=true&timeoutSeconds=60&resourceVersion={start}") as events:
-            ready.wait(30)
+        with watching(server, f"{PODS}?watch=true&timeoutSeconds=300&resourceVersion={start}") as events:
+            ready.wait(PATIENCE_SECONDS)
             into += [_short(next(events)) for _ in range(20)]
 
     start = server.store.revision
     threads = [threading.Thread(target=listen, args=(one,)) for one in heard]
     for thread in threads:
         thread.start()
-    ready.wait(30)
+    ready.wait(PATIENCE_SECONDS)
     for n in range(20):
         server.call("POST", PODS, pod(f"p{n}"))
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE_SECONDS)
     assert all(one == [("ADDED", f"p{n}") for n in range(20)] for one in heard)
 
 

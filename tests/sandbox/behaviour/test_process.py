@@ -19,7 +19,7 @@ from rollouts.sandbox.__main__ import Options, RefusedError, parse_options
 
 Obj = dict[str, Any]
 ROOT = Path(__file__).parents[3]
-PATIENCE = 60.0
+PATIENCE = 90.0
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Sandbox:
         return int(config["clusters"][0]["cluster"]["server"].rpartition(":")[2])
 
     def request(self, method: str, path: str, body: Obj | None = None) -> Obj:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"})
             answer: Obj = json.loads(connection.getresponse().read())
@@ -45,7 +45,7 @@ class Sandbox:
 
     def is_ready(self) -> bool:
         try:
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
             connection.request("GET", "/readyz")
             return connection.getresponse().status == 200
         except (OSError, ValueError):
