@@ -1,50 +1,98 @@
-"""How many pods a workload has, should have and may not fall below: the numbers that charts are drawn from.
+"""How many pods a workload has, should have and may not fall below: the numbers that cards and charts show.
 
 Pure, from the same values that a pass plans with; `history` keeps the numbers over time. Counted in pods at every
-level, so that the three levels can be seen in one picture.
+level, so that the three levels can be seen in one picture. Which pods are surge, and which of the others are updated,
+is said by the engine's views; lists, which count in the database, say the same of what they find there.
+
+The invariant: a pod that does not serve is not updated, and surge never is, so that
+
+    updated <= desired    how far an update is: "8 of 14 pods are updated"
+    updated <= available  which is what serves, surge included
+
+The status of a PodClique is another matter: its updatedReplicas are all pods of the current template.
 """
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from rollouts.engine.budget import resolve_budget
-from rollouts.engine.hashing import compute_template_hash
 from rollouts.engine.names import clique_name, group_name
-from rollouts.engine.observed import Observed
+from rollouts.engine.observed import Clique, Observed, Pod
+from rollouts.engine.shape import Shape, make_shape
+from rollouts.engine.views import CliqueView
 from rollouts.engine.workload import Strategy, Workload
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many pods a workload has at a moment."""
+    """How many pods a workload has at a moment; those that are leaving do not count."""
 
     desired: int
-    available: int
-    updated: int  # of the current template, and not leaving
-    surge: int  # beyond the places that are desired
+    available: int  # surge included
+    updated: int  # of the desired ones: available, on the current template
+    surge: int  # beyond the places that are desired, available or not
     floor: int  # fewer may not be available because of an update
 
 
 def count_pods(workload: Workload, observed: Observed) -> Counts:
     """Count the pods of a workload as it is observed."""
-    hashes = {clique.name: compute_template_hash(clique, workload.priority_class) for clique in workload.cliques}
+    shape = make_shape(workload)
     groups = {group.name: group.replicas for group in observed.groups}
-    # For each PodClique: how many of its pods are no surge, and the hash of its current template.
-    known: dict[str, tuple[int, str | None]] = {}
+    pods: defaultdict[str, list[Pod]] = defaultdict(list)
+    for pod in observed.pods:
+        if not pod.leaving:
+            pods[pod.clique].append(pod)
+    available = updated = surge = 0
     for clique in observed.cliques:
-        is_extra = clique.replica >= workload.replicas or (
-            clique.group != "" and clique.group_replica >= groups.get(clique.group, 0)
-        )
-        known[clique.name] = (0 if is_extra else clique.replicas, hashes.get(clique.template))
-    live = [(pod, *known[pod.clique]) for pod in observed.pods if not pod.leaving and pod.clique in known]
+        if clique.template in shape.cliques:
+            view, is_extra = _view(shape, clique, pods[clique.name]), _is_extra(shape, clique, groups)
+            available += view.available
+            updated += view.count_updated(is_extra=is_extra)
+            surge += view.count_surge(is_extra=is_extra)
     sizes = _measure(workload, observed)
     desired = sum(size.pods for size in sizes)
-    return Counts(
-        desired=desired,
-        available=sum(pod.ready for pod, _, _ in live),
-        updated=sum(pod.template_hash == current for pod, _, current in live),
-        surge=sum(pod.index >= places for pod, places, _ in live),
-        floor=max(0, desired - _allowance(workload, sizes)),
+    return Counts(desired, available, updated, surge, floor=max(0, desired - _allowance(workload, sizes)))
+
+
+def _view(shape: Shape, clique: Clique, pods: list[Pod]) -> CliqueView:
+    pods.sort(key=lambda pod: pod.index)
+    return shape.clique_view(clique.name, shape.cliques[clique.template], clique, pods)
+
+
+def _is_extra(shape: Shape, clique: Clique, groups: Mapping[str, int]) -> bool:
+    """Whether all of a clique is surge, with the replica of the set or of a group that it is in."""
+    if clique.replica >= shape.workload.replicas:
+        return True
+    group = shape.groups.get(shape.group_of.get(clique.template, ""))
+    return group is not None and clique.group_replica >= groups.get(clique.group, group.replicas)
+
+
+Makeup: TypeAlias = Mapping[str, tuple[int, int]]
+"""What a replica of a set is made of by its template: of each component its replicas, and how many pods each has."""
+
+Scaled: TypeAlias = tuple[str, int, int]
+"""A live component: its name in the template, the replica of the set that it is in, what it is scaled to."""
+
+
+def make_up(workload: Workload) -> Makeup:
+    """Return what each replica of a workload is made of."""
+    each = {clique.name: clique.replicas for clique in workload.cliques}
+    members = {name for group in workload.groups for name in group.clique_names}
+    known = {one.name: (one.replicas, 1) for one in workload.cliques if one.name not in members}
+    return known | {one.name: (one.replicas, sum(each[name] for name in one.clique_names)) for one in workload.groups}
+
+
+def count_scaled(replicas: int, makeup: Makeup, scaled: Iterable[Scaled]) -> int:
+    """Count the pods that a set of so many replicas is to have: by its template, but for what is scaled otherwise.
+
+    What is not there for a moment, while it is recreated, is still desired.
+    """
+    return replicas * sum(number * pods for number, pods in makeup.values()) + sum(
+        (live - makeup[component][0]) * makeup[component][1]
+        for component, replica, live in scaled
+        if replica < replicas and component in makeup
     )
 
 
@@ -54,20 +102,11 @@ def count_desired(workload: Workload, observed: Observed, renewed: Collection[st
     Live components count by what they are scaled to, but for the renewed ones, in which the template's number is put in
     force.
     """
-    each = {clique.name: clique.replicas for clique in workload.cliques}
-    members = {name for group in workload.groups for name in group.clique_names}
-    # By component: its replicas in the template, and how many pods a replica of it has.
-    known = {one.name: (one.replicas, 1) for one in workload.cliques if one.name not in members}
-    known |= {one.name: (one.replicas, sum(each[name] for name in one.clique_names)) for one in workload.groups}
     scaled = [
         *((one.template, one.replica, one.replicas) for one in observed.cliques if not one.group),
         *((one.template, one.replica, one.replicas) for one in observed.groups),
     ]
-    return workload.replicas * sum(replicas * pods for replicas, pods in known.values()) + sum(
-        (live - known[component][0]) * known[component][1]
-        for component, replica, live in scaled
-        if replica < workload.replicas and component in known and component not in renewed
-    )
+    return count_scaled(workload.replicas, make_up(workload), (one for one in scaled if one[0] not in renewed))
 
 
 @dataclass(frozen=True, slots=True)

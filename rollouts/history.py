@@ -179,7 +179,7 @@ def sample(rollout: Rollout, counts: Counts, now: float) -> bool:
         return True
     if not rollout.ended:
         available, surge = min(former.available, counts.available), max(former.surge, counts.surge)
-        counts = replace(counts, available=available, surge=surge)
+        counts = replace(counts, available=available, updated=min(counts.updated, available), surge=surge)
     _put_sample(rollout, last.at, counts)
     return counts != former
 

@@ -12,6 +12,7 @@ _VERSION: Final = "<uid>.<generation>. Send it in quotes as If-Match with a comm
 _TEMPLATE_HASH: Final = "Of the clique's pod template; pods with another one are outdated."
 _GENERATION_HASH: Final = "Of all pod templates together."
 _FLOOR: Final = "Fewer may not be available because of the update."
+_UPDATED: Final = "Of the desired pods those that are available on the current template; surge is none of them."
 
 _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     # ---- workloads
@@ -116,7 +117,13 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "waiting_seconds": "How long it was stuck.",
     },
     "RolloutDetail": {"samples": "The counts of pods over time."},
-    "SamplePoint": {"floor": _FLOOR},
+    "SamplePoint": {
+        "desired": "By the manifest and what components are scaled to.",
+        "available": "Surge included.",
+        "updated": _UPDATED,
+        "surge": "Beyond the desired number, available or not.",
+        "floor": _FLOOR,
+    },
     "TimelineEntry": {
         "rollout": "The id of the rollout.",
         "reason": "What happened, in one word: UpdateStarted, UnitDeleted, …",
@@ -206,7 +213,12 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "most_surge": "The most beyond the wanted number.",
     },
     "PodsOverTime": {"desired": "In the end.", "floor": _FLOOR, "most": "The most that were there."},
-    "PodsAt": {"at": "Seconds since the change.", "updated": "Of the template that is wanted.", "live": "With surge."},
+    "PodsAt": {
+        "at": "Seconds since the change.",
+        "available": "The fewest at this moment; surge included.",
+        "updated": _UPDATED,
+        "live": "Those that are not leaving, available or not; surge included.",
+    },
     "Pace": {"is_measured": "The pods that run now took so long."},
 }
 

@@ -59,7 +59,7 @@ class Pods:
     at: float  # seconds since the change was made
     live: int
     available: int
-    outdated: int
+    updated: int  # available on the current template where a pod is desired; surge is none of them
 
 
 class End(StrEnum):
@@ -186,7 +186,7 @@ class Counter:
         self._of_replica: dict[int, dict[str, Tally]] = {}  # its components
         self._shares: dict[int, Tally] = {}  # what each replica counts for in the tally of the set
         self._pods: dict[int, tuple[int, int, int]] = {}  # of each replica, as below
-        self.pods = (0, 0, 0)  # all of them: live, available, outdated
+        self.pods = (0, 0, 0)  # all of them: live, available, updated
         self._none = Tally(self._workload.name, Kind.SET, self._workload.replicas, 0, 0, 0, 0)
         self.tallies: dict[str, Tally] = {}
         self.count()
@@ -212,18 +212,18 @@ class Counter:
         return [changed[name] for name in sorted(changed)]
 
     def _recount_pods(self, index: int, replica: Replica | None) -> None:
-        before, live, available, outdated = self._pods.pop(index, (0, 0, 0)), 0, 0, 0
-        for clique in () if replica is None else replica.all_cliques:
+        before, live, available, updated = self._pods.pop(index, (0, 0, 0)), 0, 0, 0
+        for clique, is_extra in () if replica is None else replica.sort_out(self._workload.replicas):
             live += len(clique.live)
             available += clique.available
-            outdated += clique.outdated
+            updated += clique.count_updated(is_extra=is_extra)
         if live:
-            self._pods[index] = (live, available, outdated)
+            self._pods[index] = (live, available, updated)
         total = self.pods
         self.pods = (
             total[0] + live - before[0],
             total[1] + available - before[1],
-            total[2] + outdated - before[2],
+            total[2] + updated - before[2],
         )
 
     def _look_at(self, index: int, replica: Replica | None) -> dict[str, Tally]:
@@ -310,7 +310,7 @@ class _Record:
 
     def note_pods(self, at: float, now: tuple[int, int, int]) -> None:
         former = self.pods_over_time[-1]
-        if (former.live, former.available, former.outdated) != now:
+        if (former.live, former.available, former.updated) != now:
             self.pods_over_time.append(Pods(at, *now))
 
     def close(self, last: Pass, end: End, pods: int) -> Outcome:

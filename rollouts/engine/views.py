@@ -70,6 +70,32 @@ class CliqueView:
         """Whether nothing is left of it."""
         return self.clique is None and not self.pods
 
+    def first_surge(self, *, is_extra: bool) -> int | None:
+        """Return from which index on its pods are surge; None: none is. All are where the replica it is in is extra.
+
+        A complete clique may keep a pod with a higher index since it was scaled in: that is no surge.
+        """
+        return 0 if is_extra else None if self.is_complete else self.wanted
+
+    def count_surge(self, *, is_extra: bool) -> int:
+        """Count the pods that are there beyond what is desired."""
+        first = self.first_surge(is_extra=is_extra)
+        if first is None or not self.live or self.live[-1].index < first:
+            return 0
+        return sum([pod.index >= first for pod in self.live])
+
+    def count_updated(self, *, is_extra: bool) -> int:
+        """Count the pods of the current template that are available where one is desired: surge is none of them."""
+        first = self.first_surge(is_extra=is_extra)
+        if not self.outdated and (first is None or not self.live or self.live[-1].index < first):
+            return self.available
+        return sum(
+            [
+                pod.ready and pod.template_hash == self.template_hash and (first is None or pod.index < first)
+                for pod in self.live
+            ]
+        )
+
 
 @value
 class GroupReplica:
@@ -189,6 +215,19 @@ class Replica:
         """All its cliques."""
         yield from self.cliques
         yield from self.members
+
+    def sort_out(self, wanted: int) -> Iterator[tuple[CliqueView, bool]]:
+        """Yield all its cliques, each with whether the replica that it is in is extra, be it of the set or of a group.
+
+        The set is to have as many as `wanted`.
+        """
+        is_extra = self.index >= wanted
+        for view in self.cliques:
+            yield view, is_extra
+        for group in self.groups:
+            for part in group.replicas.values():
+                for view in part.cliques:
+                    yield view, is_extra or part.index >= group.wanted
 
     @property
     def is_emptied(self) -> bool:

@@ -107,6 +107,7 @@ class Sample(models.Model):
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="samples")
     at = models.DateTimeField()
+    # As `headcount` counts them.
     desired = models.IntegerField()
     available = models.IntegerField()
     updated = models.IntegerField()

@@ -1,23 +1,29 @@
 """Workloads as lines of the dashboard's list: what `workloads` tells of each, with its pods and their templates.
 
-Pods are counted and not looked at one by one: a line says how many are wanted, how many of them serve, how many of
-those run the current template, and which templates the others run. For all lines of a page together this costs four
-queries, and one more when a revision is met for the first time.
+Pods are counted and not looked at one by one: a line says how many are desired, how many serve, how many of the desired
+ones are updated, and which templates the others run. For all lines of a page together this costs four queries, and one
+more each when a revision or a generation is met for the first time.
 
-Surge is what is there beyond what is wanted, at any of the three levels; as everywhere, pods that are leaving do not
-count.
+The numbers are those of `headcount`, which counts one workload: surge is what is there beyond what is desired, at any
+of the three levels, and no part of what is updated; pods that are leaving do not count, nor do those whose PodClique is
+gone, which will follow it.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from django.db.models import Count
+from django.db.models import Count, F, OuterRef, Subquery
+from django.db.models.lookups import GreaterThanOrEqual
 
 from rollouts import models
+from rollouts.engine.names import group_name
+from rollouts.engine.views import ENDED
+from rollouts.headcount import Makeup, Scaled, count_scaled
 from rollouts.selectors.ages import Age
+from rollouts.selectors.makeups import makeups_of
 from rollouts.selectors.revisions import template_hashes_of
 from rollouts.selectors.workloads import WorkloadSummary
 
@@ -29,10 +35,21 @@ class PodFigures:
     """How many pods of a workload there are, of what kind; those that are leaving are not counted."""
 
     desired: int
-    available: int
-    updated: int  # available, on the current template
-    outdated: int  # on another template, available or not
-    surge: int  # there beyond what is wanted
+    available: int  # surge included
+    updated: int  # of the desired ones: available, on the current template
+    behind: int  # of the desired ones: available, on another template
+    outdated: int  # on another template, available or not, surge included
+    surge: int  # there beyond what is desired, available or not
+
+    @property
+    def usual(self) -> int:
+        """How many serve that are no surge."""
+        return self.updated + self.behind
+
+    @property
+    def surge_available(self) -> int:
+        """How many serve that are surge."""
+        return self.available - self.usual
 
     @property
     def shown(self) -> int:
@@ -59,11 +76,6 @@ class WorkloadLine:
     templates: tuple[TemplateInUse, ...]  # the current one first
 
     @property
-    def old_available(self) -> int:
-        """How many pods serve that do not run the current template."""
-        return self.pods.available - self.pods.updated
-
-    @property
     def since(self) -> datetime:
         """Since when it is as it is: under way, complete, or there."""
         one = self.workload
@@ -84,22 +96,42 @@ def workload_lines(workloads: Sequence[WorkloadSummary]) -> list[WorkloadLine]:
 class _Clique:
     """What counting needs to know of a clique."""
 
+    uid: str
     template: str  # its name in the template
     template_hash: str  # what it promises
     wanted: int
-    is_surge: bool  # all of it
+    is_extra: bool  # the replica that it is in is surge, and so all of it
 
 
-_NO_CLIQUE: Final = _Clique("", "", 0, is_surge=False)
+class _Sort(NamedTuple):
+    """Pods that are alike."""
+
+    clique: str
+    template_hash: str
+    ready: bool
+    is_beyond: bool  # their indices are beyond what their clique is to have
 
 
 @dataclass(slots=True)
 class _Crowd:
     """What there is of one workload."""
 
+    name: str
+    replicas: int  # that it is to have
+    makeup: Makeup | None  # None: its manifest cannot be read
     cliques: dict[str, _Clique] = field(default_factory=dict)  # by name
-    # How many pods, by clique, template hash and whether they serve.
-    pods: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
+    groups: dict[str, int] = field(default_factory=dict)  # what scaling groups are scaled to, by name
+    scaled: list[Scaled] = field(default_factory=list)
+    pods: Counter[_Sort] = field(default_factory=Counter)  # how many
+
+    def is_extra(self, replica: int, group: str, group_replica: int) -> bool:
+        """Whether a replica of the set, or of one of its groups, is surge."""
+        return replica >= self.replicas or (group != "" and group_replica >= self._count_parts(replica, group))
+
+    def _count_parts(self, replica: int, group: str) -> int:
+        """Return how many replicas a group is to have: by the template where it is gone while it is recreated."""
+        component = group.removeprefix(group_name(self.name, replica, ""))
+        return self.groups.get(group, (self.makeup or {}).get(component, (0, 0))[0])
 
 
 @dataclass(slots=True)
@@ -114,40 +146,54 @@ def _place(workload: WorkloadSummary) -> _Place:
 
 
 def _read_crowds(workloads: Sequence[WorkloadSummary]) -> Mapping[_Place, _Crowd]:
-    replicas = {_place(one): one.replicas for one in workloads}
-    crowds: defaultdict[_Place, _Crowd] = defaultdict(_Crowd)
-    groups = {
-        (cluster, namespace, name): wanted
-        for cluster, namespace, name, wanted in _of(models.ScalingGroup, workloads).values_list(
-            "cluster__name", "namespace", "name", "replicas"
-        )
-    }
-    columns = ("name", "template", "template_hash", "replica", "group", "group_replica", "replicas")
-    for cluster, namespace, workload, *rest in _of(models.Clique, workloads).values_list(*_PLACE, *columns):
-        name, template, template_hash, replica, group, group_replica, wanted = rest
-        is_surge = replica >= replicas.get((cluster, namespace, workload), 0) or (
-            bool(group) and group_replica >= groups.get((cluster, namespace, group), 0)
-        )
-        crowds[cluster, namespace, workload].cliques[name] = _Clique(template, template_hash, wanted, is_surge)
-    for cluster, namespace, workload, clique, template_hash, ready, number in _count_pods(workloads):
-        crowds[cluster, namespace, workload].pods[clique, template_hash, ready] += number
+    makeups = makeups_of(workloads)
+    crowds = {_place(one): _Crowd(one.name, one.replicas, makeups.get(one.uid)) for one in workloads}
+    for crowd, name, *scaled in _rows(crowds, models.ScalingGroup, "name", "template", "replica", "replicas"):
+        crowd.groups[name] = scaled[-1]
+        crowd.scaled.append(tuple(scaled))
+    columns = ("name", "uid", "template", "template_hash", "replica", "group", "group_replica", "replicas")
+    for crowd, name, uid, template, template_hash, *where, wanted in _rows(crowds, models.Clique, *columns):
+        crowd.cliques[name] = _Clique(uid, template, template_hash, wanted, crowd.is_extra(*where))
+        replica, group, _ = where
+        if not group:
+            crowd.scaled.append((template, replica, wanted))
+    for crowd, owner, *sort, number in _with_crowds(crowds, _count_pods(crowds)):
+        clique = crowd.cliques.get(sort[0])
+        # What an earlier PodClique of that name has left is about to go.
+        if clique is not None and clique.uid == owner:
+            crowd.pods[_Sort(*sort)] += number
     return crowds
 
 
 _PLACE: Final = ("cluster__name", "namespace", "workload")
 
 
-def _of(model: Any, workloads: Iterable[WorkloadSummary]) -> Any:
+def _rows(crowds: Mapping[_Place, _Crowd], model: Any, *columns: str) -> Iterator[tuple[Any, ...]]:
+    return _with_crowds(crowds, _of(model, crowds).values_list(*_PLACE, *columns))
+
+
+def _with_crowds(crowds: Mapping[_Place, _Crowd], rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Yield each row with the crowd that it belongs to in the place of the workload's name."""
+    for cluster, namespace, workload, *rest in rows:
+        crowd = crowds.get((cluster, namespace, workload))
+        if crowd is not None:
+            yield crowd, *rest
+
+
+def _of(model: Any, places: Iterable[_Place]) -> Any:
     """Return what belongs to any of the workloads, and perhaps to some of the same name elsewhere."""
-    places = [_place(one) for one in workloads]
-    clusters, namespaces, names = (set(part) for part in zip(*places, strict=True)) if places else ((), (), ())
-    rows = model.objects.filter(cluster__name__in=clusters, namespace__in=namespaces, workload__in=names)
-    return rows.filter(leaving=False).order_by()
+    known = [*places]
+    clusters, namespaces, names = (set(part) for part in zip(*known, strict=True)) if known else ((), (), ())
+    return model.objects.filter(cluster__name__in=clusters, namespace__in=namespaces, workload__in=names).order_by()
 
 
-def _count_pods(workloads: Iterable[WorkloadSummary]) -> Any:
-    rows = _of(models.Pod, workloads).exclude(phase__in=("Failed", "Succeeded"))
-    return rows.values_list(*_PLACE, "clique", "template_hash", "ready").annotate(number=Count("id"))
+def _count_pods(crowds: Mapping[_Place, _Crowd]) -> Any:
+    clique = models.Clique.objects.filter(
+        cluster=OuterRef("cluster"), namespace=OuterRef("namespace"), name=OuterRef("clique")
+    )
+    rows = _of(models.Pod, crowds).filter(leaving=False).exclude(phase__in=ENDED)
+    rows = rows.annotate(is_beyond=GreaterThanOrEqual(F("index"), Subquery(clique.values("replicas"))))
+    return rows.values_list(*_PLACE, "owner_uid", *_Sort._fields).annotate(number=Count("id"))
 
 
 def _read_records(workloads: Sequence[WorkloadSummary]) -> Mapping[str, _Record]:
@@ -168,21 +214,49 @@ _UNKNOWN: Final = -1  # for one that is not on record; both come before all that
 
 def _line(workload: WorkloadSummary, crowd: _Crowd, record: _Record) -> WorkloadLine:
     find = _finder(workload, crowd, record)
+    revisions = {sort: find(sort.clique, sort.template_hash) for sort in crowd.pods}
     by_revision: Counter[int] = Counter()
-    available = updated = 0
-    for (clique, template_hash, ready), pods in crowd.pods.items():
-        number = find(clique, template_hash)
-        by_revision[number] += pods
-        available += pods if ready else 0
-        updated += pods if ready and number == _CURRENT else 0
-    figures = PodFigures(
-        desired=sum(one.wanted for one in crowd.cliques.values() if not one.is_surge),
-        available=available,
-        updated=updated,
-        outdated=by_revision.total() - by_revision[_CURRENT],
-        surge=_count_surge(crowd),
-    )
+    for sort, number in revisions.items():
+        by_revision[number] += crowd.pods[sort]
+    figures = _count(workload, crowd, {sort for sort, number in revisions.items() if number == _CURRENT})
     return WorkloadLine(workload, figures, _templates(workload, record, by_revision))
+
+
+def _count(workload: WorkloadSummary, crowd: _Crowd, current: Set[_Sort]) -> PodFigures:
+    complete = _find_complete(workload, crowd, current)
+    available = updated = behind = surge = 0
+    for sort, pods in crowd.pods.items():
+        available += pods if sort.ready else 0
+        if crowd.cliques[sort.clique].is_extra or (sort.is_beyond and sort.clique not in complete):
+            surge += pods
+        elif sort.ready and sort in current:
+            updated += pods
+        elif sort.ready:
+            behind += pods
+    outdated = sum(pods for sort, pods in crowd.pods.items() if sort not in current)
+    return PodFigures(_count_desired(crowd), available, updated, behind, outdated, surge)
+
+
+def _count_desired(crowd: _Crowd) -> int:
+    if crowd.makeup is not None:
+        return count_scaled(crowd.replicas, crowd.makeup, crowd.scaled)
+    # Of a manifest that cannot be read, what was made of an earlier one.
+    return sum(one.wanted for one in crowd.cliques.values() if not one.is_extra)
+
+
+def _find_complete(workload: WorkloadSummary, crowd: _Crowd, current: Set[_Sort]) -> Set[str]:
+    """Return the cliques that have just what they want, all of it available and current: they have no surge.
+
+    Scaling in may have left the pods 0 and 2. While an update is under way, pod 2 stands in for one that is replaced.
+    """
+    if workload.update_started_at is not None and workload.update_ended_at is None:
+        return frozenset()
+    there: Counter[str] = Counter()
+    good: Counter[str] = Counter()
+    for sort, pods in crowd.pods.items():
+        there[sort.clique] += pods
+        good[sort.clique] += pods if sort.ready and sort in current else 0
+    return {name for name, one in crowd.cliques.items() if there[name] == good[name] == one.wanted}
 
 
 def _finder(workload: WorkloadSummary, crowd: _Crowd, record: _Record) -> Callable[[str, str], int]:
@@ -195,24 +269,12 @@ def _finder(workload: WorkloadSummary, crowd: _Crowd, record: _Record) -> Callab
             current = hashes
 
     def find(clique: str, template_hash: str) -> int:
-        known = crowd.cliques.get(clique, _NO_CLIQUE)
+        known = crowd.cliques[clique]
         # Until the current revision is on record, what the clique promises is the best that is known.
         newest = known.template_hash if current is None else current.get(known.template)
         return _CURRENT if template_hash == newest else numbers.get((known.template, template_hash), _UNKNOWN)
 
     return find
-
-
-def _count_surge(crowd: _Crowd) -> int:
-    there: Counter[str] = Counter()
-    for (clique, _, _), pods in crowd.pods.items():
-        there[clique] += pods
-    surge = 0
-    for clique, pods in there.items():
-        known = crowd.cliques.get(clique)
-        if known is not None:
-            surge += pods if known.is_surge else max(0, pods - known.wanted)
-    return surge
 
 
 def _templates(workload: WorkloadSummary, record: _Record, by_revision: Mapping[int, int]) -> tuple[TemplateInUse, ...]:

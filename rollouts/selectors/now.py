@@ -98,7 +98,7 @@ def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree,
     notes = note_waits(diagnosis.waits)
     return Now(
         state=detail.state,
-        sentence=_sentence(detail, diagnosis, counts),
+        sentence=_sentence(detail, diagnosis, counts, tree.pods.outdated),
         strategy=strategy,
         diagnosis=diagnosis,
         counts=counts,
@@ -130,7 +130,7 @@ def title_of(detail: WorkloadDetail) -> str:
     return "Waiting for you" if detail.state is State.WAITING else "Settled"
 
 
-def _sentence(detail: WorkloadDetail, diagnosis: Diagnosis, counts: Counts | None) -> str:
+def _sentence(detail: WorkloadDetail, diagnosis: Diagnosis, counts: Counts | None, outdated: int) -> str:
     if diagnosis.obstacle:
         return diagnosis.obstacle
     if counts is None:
@@ -138,11 +138,9 @@ def _sentence(detail: WorkloadDetail, diagnosis: Diagnosis, counts: Counts | Non
     if detail.state is State.SETTLED:
         return f"All {counts.desired} pods are available and of the current template."
     if detail.state is State.WAITING:
-        outdated = max(0, counts.desired - counts.updated)
         return f"{outdated} of {counts.desired} pods are outdated. Whichever is deleted comes back up to date."
-    return (
-        f"{min(counts.updated, counts.desired)} of {counts.desired} pods are updated, {counts.available} are available."
-    )
+    extra = f"; {counts.surge} {'is' if counts.surge == 1 else 'are'} surge" if counts.surge else ""
+    return f"{counts.updated} of {counts.desired} pods are updated, {counts.available} are available{extra}."
 
 
 def _alike(waits: Iterable[Wait]) -> Iterable[Sequence[Wait]]:

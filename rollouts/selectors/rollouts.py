@@ -5,7 +5,7 @@ History outlives the mirror, and workloads: what is gone is still told, as long 
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db.models import QuerySet
@@ -49,9 +49,9 @@ class SamplePoint:
 
     at: datetime
     desired: int
-    available: int
-    updated: int
-    surge: int
+    available: int  # surge included
+    updated: int  # of the desired ones: available, on the template that is rolled out
+    surge: int  # beyond the desired ones, available or not
     floor: int  # fewer may not be available because of the update
 
 
@@ -96,7 +96,7 @@ def rollout_detail(place: Place, number: int) -> RolloutDetail:
     (summary,) = _summaries([row])
     samples = Sample.objects.filter(rollout=row).order_by("at", "id")
     columns = ("at", "desired", "available", "updated", "surge", "floor")
-    points = tuple(SamplePoint(*point) for point in samples.values_list(*columns))
+    points = tuple(_bound(SamplePoint(*point)) for point in samples.values_list(*columns))
     return RolloutDetail(**{name: getattr(summary, name) for name in RolloutSummary.__slots__}, samples=points)
 
 
@@ -132,6 +132,11 @@ def _timeline(steps: "QuerySet[Step]", window: Window) -> Page[TimelineEntry]:
     columns = ("id", "rollout_id", "at", "reason", "component", "text", "count")
     page = read_page(steps.values_list(*columns), window)
     return Page([TimelineEntry(*entry) for entry in page.items], page.count, window)
+
+
+def _bound(point: SamplePoint) -> SamplePoint:
+    """Return counts as they are meant now: older rows have surge among the updated, and pods that did not serve yet."""
+    return replace(point, updated=min(point.updated, point.available, point.desired))
 
 
 def _find(place: Place, number: int) -> Rollout:

@@ -267,8 +267,7 @@ class _Builder:
         )
 
     def _clique(self, view: CliqueView, *, surge: bool) -> CliqueNode:
-        # A complete clique may keep a pod with a higher index since it was scaled in: that is no surge.
-        first_surge = 0 if surge else None if view.is_complete else view.wanted
+        first_surge = view.first_surge(is_extra=surge)
         return CliqueNode(
             name=view.name,
             template=view.template.name,

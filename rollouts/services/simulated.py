@@ -67,7 +67,7 @@ class PodsAt:
 
     at: float  # seconds since the change
     available: int  # the fewest at this moment
-    updated: int  # of the template that is wanted
+    updated: int  # available on the template that is wanted, where a pod is desired; surge is none of them
     live: int  # surge included
 
 
@@ -273,12 +273,12 @@ def count_over_time(run: Run) -> PodsOverTime:
 
 def _merge(counts: Iterable[engine.Pods]) -> Iterator[PodsAt]:
     """Yield one count for each moment, with the fewest available and the most live; the first stays by itself."""
-    first, *others = (PodsAt(one.at, one.available, one.live - one.outdated, one.live) for one in counts)
+    first, *others = (PodsAt(one.at, one.available, one.updated, one.live) for one in counts)
     yield first
     for _, group in groupby(others, key=lambda one: one.at):
         at_once = list(group)
         fewest, most = min(one.available for one in at_once), max(one.live for one in at_once)
-        yield replace(at_once[-1], available=fewest, live=most)
+        yield replace(at_once[-1], available=fewest, updated=min(at_once[-1].updated, fewest), live=most)
 
 
 def _scale(observed: Observed, workload: Workload) -> Observed:

@@ -79,8 +79,7 @@ def draw_samples(
     return Chart(
         available=field.area([(point.at, point.available) for point in points]),
         edge=field.line([(point.at, point.available) for point in points]),
-        # Only what serves is drawn: a pod of the new template that is not Ready yet is no capacity.
-        updated=field.area([(point.at, min(point.updated, point.available)) for point in points]),
+        updated=field.area([(point.at, point.updated) for point in points]),
         surge=field.line([(point.at, point.surge) for point in points]) if any(one.surge for one in points) else "",
         desired=field.line([(point.at, point.desired) for point in points]),
         floor=field.line([(point.at, point.floor) for point in points]),
@@ -128,12 +127,9 @@ def _thin_out(samples: Sequence[SamplePoint], start: datetime, seconds: float) -
         place = int((sample.at - start).total_seconds() / seconds * _COLUMNS)
         if place == column and points:
             worst = points[-1]
-            points[-1] = replace(
-                sample,
-                at=worst.at,
-                available=min(worst.available, sample.available),
-                surge=max(worst.surge, sample.surge),
-            )
+            available, surge = min(worst.available, sample.available), max(worst.surge, sample.surge)
+            updated = min(sample.updated, available)
+            points[-1] = replace(sample, at=worst.at, available=available, updated=updated, surge=surge)
         else:
             points.append(sample)
             column = place

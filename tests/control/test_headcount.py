@@ -56,6 +56,30 @@ def test_an_update_with_surge_is_counted_all_the_way() -> None:
     assert (found[-1].available, found[-1].updated, found[-1].surge) == (2 * ONE, 2 * ONE, 0)
 
 
+@pytest.mark.parametrize("is_ready", [False, True])
+def test_surge_is_not_updated_whether_it_serves_or_not(is_ready: bool) -> None:
+    before = workload_of(small(strategy("ReplicaRecreate", maxUnavailable=0, maxSurge=1)))
+    after = with_image(before, "two")
+    world = settled(before).world
+    for _ in passes(after, world):
+        observed = world.observed()
+        counts = count_pods(after, observed)
+        surge = [pod for pod in observed.pods if pod.clique.startswith("chat-2-")]
+        if len(surge) == ONE and all(pod.ready == is_ready for pod in surge):
+            break
+    assert (counts.desired, counts.updated, counts.surge) == (2 * ONE, 0, ONE)
+    assert counts.available == 2 * ONE + (ONE if is_ready else 0) - sum(pod.leaving for pod in observed.pods)
+
+
+def test_a_pod_is_updated_once_it_serves() -> None:
+    workload = workload_of(small())
+    observed = settled(workload).world.observed()
+    first, *others = observed.pods
+    seen = replace(observed, pods=(replace(first, ready=False), *others))
+    counts = count_pods(workload, seen)
+    assert (counts.available, counts.updated, counts.surge) == (2 * ONE - 1, 2 * ONE - 1, 0)
+
+
 def test_what_is_desired_is_the_same_however_it_is_counted() -> None:
     workload = workload_of(small())
     observed = settled(workload).world.observed()

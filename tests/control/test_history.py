@@ -383,6 +383,12 @@ def test_within_a_second_the_fewest_available_and_the_most_surge_are_kept(rollou
     assert samples() == [(100, 7, 2, 2)]
 
 
+def test_no_more_are_kept_as_updated_than_were_available(rollout: Rollout) -> None:
+    for available, updated in ((9, 6), (5, 2), (9, 8)):
+        history.sample(rollout, replace(COUNTS, available=available, updated=updated), CREATED + 100.5)
+    assert samples() == [(100, 5, 5, 0)]
+
+
 def test_the_last_counts_of_a_rollout_are_kept_as_they_are(rollout: Rollout) -> None:
     history.sample(rollout, replace(COUNTS, available=7), CREATED + 100.1)
     see("two", updating("two", CREATED + 100, ended=CREATED + 100))

@@ -94,6 +94,12 @@ def test_there_are_a_few_round_moments_below() -> None:
     assert [tick.text for tick in chart_of(sample(0, 10), seconds=45).ticks] == ["0", "10 s", "20 s", "30 s", "40 s"]
 
 
-def test_new_pods_are_drawn_as_updated_once_they_serve() -> None:
-    chart = chart_of(sample(0, 0, updated=10), sample(50, 4, updated=10))
-    assert chart.updated == f"M0 {HEIGHT}H500V{HEIGHT * (1 - 4 / 10.8):.1f}H{WIDTH}V{HEIGHT}H0Z"
+def test_what_is_updated_is_never_drawn_above_what_is_available() -> None:
+    # All of them in one column, of which the fewest available are shown.
+    dip = [sample(5000, 9, updated=6), sample(5001, 3), sample(5002, 10, updated=7)]
+    chart = chart_of(sample(0, 10, updated=6), *dip, sample(9000, 10, updated=8), seconds=100_000)
+    heights = {count: f"V{HEIGHT * (1 - count / 10.8):.1f}" for count in (3, 7, 8)}
+    assert heights[3] in chart.edge
+    assert heights[3] in chart.updated
+    assert heights[7] not in chart.updated
+    assert heights[8] in chart.updated

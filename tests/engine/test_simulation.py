@@ -58,13 +58,26 @@ def test_an_update_one_at_a_time_tells_what_is_missing_on_the_way() -> None:
 def test_the_pods_of_groups_and_cliques_are_counted_together() -> None:
     members = clique("b", 1), clique("c", 2)
     outcome = preview(settled(workload(clique("a", 1), *members, group("g", ("b", "c"), 2))))
-    told = [(one.at, one.live, one.available, one.outdated) for one in outcome.pods]
+    told = [(one.at, one.live, one.available, one.updated) for one in outcome.pods]
     gone, ready = QUICK.gone_seconds, QUICK.ready_seconds
     # The clique's only pod and three of the group go at once; those of the group are created when all are gone.
-    assert told[:1] == [(0, 7, 7, 7)]
-    assert (0, 3, 3, 3) in told
-    assert (gone, 7, 3, 3) in told
-    assert told[-1:] == [(2 * (gone + ready), 7, 7, 0)]
+    assert told[:1] == [(0, 7, 7, 0)]
+    assert (0, 3, 3, 0) in told
+    assert (gone, 7, 3, 0) in told
+    assert told[-1:] == [(2 * (gone + ready), 7, 7, 7)]
+
+
+def test_a_pod_is_updated_once_it_serves_and_surge_is_none_of_them() -> None:
+    outcome = preview(surging())
+    told = [(one.live, one.available, one.updated) for one in outcome.pods]
+    # The surge is created, and each original is deleted and comes back, with the surge in its place.
+    assert told == [
+        *((3, 3, 0), (4, 3, 0)),
+        *((3, 3, 0), (4, 3, 0)),
+        *((3, 3, 1), (4, 3, 1)),
+        *((3, 3, 2), (4, 3, 2)),
+        (3, 3, 3),
+    ]
 
 
 def test_a_surge_without_room_is_stuck_and_says_why() -> None:

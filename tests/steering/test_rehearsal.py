@@ -60,7 +60,7 @@ def test_pods_are_counted_from_before_the_change_to_its_end(caller: Caller, sile
     pods = rehearse(caller, FASTER).pods
     assert (pods.desired, pods.floor, pods.most, pods.left_out) == (6, 3, 6, 0)
     told = [(one.at, one.available, one.updated, one.live) for one in pods.counts]
-    assert told == [(0, 6, 0, 6), (0, 3, 3, 6), (30, 3, 6, 6), (60, 6, 6, 6)]
+    assert told == [(0, 6, 0, 6), (0, 3, 0, 6), (30, 3, 3, 6), (60, 6, 6, 6)]
 
 
 def test_an_update_at_work_is_judged_by_its_own_end(caller: Caller, silent_cluster: models.Cluster) -> None:

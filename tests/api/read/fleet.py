@@ -15,6 +15,7 @@ from rollouts.engine import names
 from rollouts.engine.hashing import compute_generation_hash, compute_template_hash
 from rollouts.engine.spec import Unreadable, parse_workload
 from rollouts.engine.workload import Workload
+from rollouts.selectors.makeups import KNOWN
 
 CLUSTER: Final = "sandbox"
 NAMESPACE: Final = "default"
@@ -36,6 +37,8 @@ _versions: Final = itertools.count(1000)
 
 def make_cluster(name: str = CLUSTER) -> models.Cluster:
     """Return the row of a cluster that has been listed."""
+    # Here workloads of one name have one uid, which in a cluster no two have that are not the same.
+    KNOWN.clear()
     row = mirror.ensure_cluster(name, "sandbox")
     row.complete = True
     row.save()

@@ -231,6 +231,21 @@ def test_rollouts_tell_revisions_and_how_long_they_moved(person: Client, row: mo
     assert under_way["count"] == 2
 
 
+@pytest.mark.parametrize(
+    ("available", "updated", "told"),
+    [(12, 9, 9), (12, 14, 10), (7, 9, 7)],
+)
+def test_no_more_pods_are_updated_than_are_desired_and_available(
+    person: Client, row: models.Cluster, available: int, updated: int, told: int
+) -> None:
+    (made,) = fleet.make_history(row, chat(), 1)
+    models.Sample.objects.create(
+        rollout=made, at=made.started, desired=10, available=available, updated=updated, surge=2, floor=9
+    )
+    (sample,) = json.loads(person.get(f"{CHAT}rollouts/{made.pk}/").content)["samples"]
+    assert (sample["available"], sample["updated"]) == (available, told)
+
+
 def test_the_history_of_a_workload_that_is_gone_is_still_told(person: Client, row: models.Cluster) -> None:
     (made,) = fleet.make_history(row, chat(), 1, steps=3)
     assert json.loads(person.get(f"{CHAT}rollouts/").content)["count"] == 1
