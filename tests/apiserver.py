@@ -49,8 +49,6 @@ STOP_SECONDS = 10.0
 HOW_TO_GET_THEM = (
     "set KUBEBUILDER_ASSETS to a folder that holds kube-apiserver and etcd (.ci/run builds and installs them)"
 )
-_PORTS = range(12_000, 32_000)
-_given: set[int] = set()
 GARBAGE_COLLECTOR = "garbage-collector-controller"
 NAMESPACE_CONTROLLER = "namespace-controller"
 STATEFULSET_CONTROLLER = "statefulset-controller"
@@ -358,15 +356,18 @@ _given_ports: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a loopback port that nobody listens on, and each one only once.
-
-    It is below those that the system hands out by itself: between now and the moment at which somebody listens there,
-    or while a server is away to be started again, no connection can take it.
-    """
+    """Return a loopback port that nobody listens on, and that was not returned before."""
     while True:
-        port = secrets.choice(_PORTS)
-        with socket.socket() as probe, contextlib.suppress(OSError):
+        port = _PORTS[secrets.randbelow(len(_PORTS))]
+        if port not in _given_ports and _can_be_bound(port):
+            _given_ports.add(port)
+            return port
+
+
+def _can_be_bound(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
             probe.bind(("127.0.0.1", port))
-            if port not in _given:
-                _given.add(port)
-                return port
+        except OSError:
+            return False
+        return True
