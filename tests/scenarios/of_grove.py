@@ -127,7 +127,7 @@ def selected(scene: Scene, name: str) -> list[int]:
 def assert_nothing_is_deleted(stage: Stage, name: str, originals: set[str]) -> None:
     """Grove's `no auto deletion`: reported as ended at once, nothing selected, no pod touched."""
     scene = stage.witness.wait(
-        lambda scene: scene.progress(name).get("updateEndedAt"), "the update is reported as ended", 30
+        lambda scene: scene.progress(name).get("updateEndedAt"), "the update is reported as ended"
     )
     progress = scene.progress(name)
     assert progress["updateStartedAt"] == progress["updateEndedAt"]

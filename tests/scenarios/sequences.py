@@ -186,8 +186,11 @@ def one_replica_after_the_other(stage: Stage) -> None:
 @scenario("a change during an update starts over, and the surge of the old one goes first")
 def interrupted_pods(stage: Stage) -> None:
     stage.nodes(NODES)
-    name = stage.deploy(pods_with(3, (0, 1)))
+    name = stage.deploy(pods_with(3, (0, 1)), one_a_node=True)
     mark = stage.witness.mark()
+    # There is room for the surge and nothing else, so that the first original stays on its way until we have looked.
+    taken = [pod["spec"]["nodeName"] for pod in stage.witness.scene().pods(name)]
+    stage.cordon(*taken)
     stage.change(name)
     stage.witness.wait(
         lambda scene: any(not unit.outdated and not unit.surge for unit in scene.pod_units(name, "w-0-a")),
@@ -204,6 +207,7 @@ def interrupted_pods(stage: Stage) -> None:
         since=again,
     )
     assert interrupted.progress(name)["updateStartedAt"] >= started
+    stage.uncordon(*taken)
     stage.settle_updated(name)
     deeds = stage.witness.deeds(name, "w-0-a", again)
     assert deeds.index("-3s") < max(deeds.index(f"+{index}") for index in range(3)), deeds

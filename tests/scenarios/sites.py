@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollouts.cluster import Cluster, kubeconfig
+from rollouts.cluster import Cluster, Patience, kubeconfig
 from tests.apiserver import (
     HOW_TO_GET_THEM,
     ApiServer,
@@ -22,6 +22,8 @@ from tests.contract.sandbox_process import SandboxProcess
 from tests.parts import missing
 from tests.standin import running_standin
 
+# A write is sent once: on a busy machine it is better to wait than to fail.
+PATIENCE = Patience(connect=30.0, read=60.0, deadline=120.0)
 READY_SECONDS = 0.1
 TERMINATION_SECONDS = 0.1
 
@@ -42,7 +44,7 @@ def real_site(*flags: str, ready: float = READY_SECONDS, termination: float = TE
     if lacking := missing_binaries("kube-controller-manager"):
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     with running_apiserver(*flags) as server:
-        cluster = Cluster(kubeconfig(server.kubeconfig))
+        cluster = Cluster(kubeconfig(server.kubeconfig), patience=PATIENCE)
         install_definitions(cluster)
         # After the definitions: the garbage collector looks for new kinds only now and then.
         with (
@@ -58,4 +60,4 @@ def sandbox_site(folder: Path) -> Iterator[Site]:
     folder.mkdir(parents=True, exist_ok=True)
     pace = {"SANDBOX_READY_SECONDS": str(READY_SECONDS), "SANDBOX_TERMINATION_SECONDS": str(TERMINATION_SECONDS)}
     with SandboxProcess(folder, SANDBOX_NODES="cpu=0,gpu=0", **pace) as sandbox:
-        yield Site("sandbox", sandbox.kubeconfig, Cluster(kubeconfig(sandbox.kubeconfig)))
+        yield Site("sandbox", sandbox.kubeconfig, Cluster(kubeconfig(sandbox.kubeconfig), patience=PATIENCE))

@@ -167,7 +167,7 @@ class Stage:
             f"nothing is left of {name}",
         )
 
-    def wait_for(self, true: Callable[[], object], what: str, seconds: float = 30.0) -> None:
+    def wait_for(self, true: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
         """Wait until something is so that the witness does not watch."""
         deadline = time.monotonic() + seconds
         while not true():

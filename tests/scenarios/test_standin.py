@@ -4,18 +4,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rollouts.cluster import Cluster, Obj, Patience, kubeconfig
+from rollouts.cluster import Cluster, Obj, kubeconfig
 from rollouts.cluster.resources import NAMESPACES, NODES, PODGANGS, PODS
 from rollouts.engine import names
 from tests.apiserver import HOW_TO_GET_THEM, install_definitions, missing_binaries, running_apiserver
 from tests.parts import missing
 from tests.project.running import wait_until
 from tests.scenarios.scene import is_placed, is_ready
+from tests.scenarios.sites import PATIENCE
 from tests.standin import make_nodes, running_standin
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
-SECONDS = 30.0
+SECONDS = 90.0
 MORE_THAN_HALF_A_NODE = {"requests": {"cpu": "20"}}
 
 
@@ -25,7 +26,7 @@ def cluster() -> Iterator[Cluster]:
     if lacking := missing_binaries():
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     with running_apiserver() as server:
-        cluster = Cluster(kubeconfig(server.kubeconfig), patience=Patience(deadline=10))
+        cluster = Cluster(kubeconfig(server.kubeconfig), patience=PATIENCE)
         install_definitions(cluster)
         make_nodes(cluster, ["node-0", "node-1", "node-2"])
         cluster.patch_merge(NODES, "node-2", {"spec": {"unschedulable": True}})

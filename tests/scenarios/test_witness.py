@@ -48,9 +48,12 @@ class Story:
         assert isinstance(workload, Workload)
         self.hash = compute_template_hash(workload.cliques[0], workload.priority_class)
 
-    def clique(self, replicas: int) -> None:
+    def clique(self, replicas: int, observed: int | None = None) -> None:
+        """Write how many pods there are to be, and which generation the controller says it knows."""
         labels = {names.REPLICA_INDEX: "0", names.TEMPLATE_HASH: self.hash}
-        self._write(PODCLIQUES, {"metadata": self._metadata("w-0-a", labels), "spec": {"replicas": replicas}})
+        status = {} if observed is None else {"status": {"observedGeneration": observed}}
+        metadata = self._metadata("w-0-a", labels)
+        self._write(PODCLIQUES, {"metadata": metadata, "spec": {"replicas": replicas}, **status})
 
     def create(self, index: int) -> None:
         version = next(self.versions)
@@ -164,6 +167,27 @@ def test_a_deletion_right_after_scaling_out_was_decided_before_it() -> None:
     story.clock = 1.0
     story.delete(0)
     story.judge()
+
+
+def test_a_deletion_by_a_controller_that_does_not_know_yet_was_decided_before() -> None:
+    story = Story()
+    story.set_image("v2")
+    story.clique(5, observed=1)
+    story.clock = 10.0
+    story.delete(0)
+    story.judge()
+
+
+def test_a_deletion_long_after_the_controller_knew_is_seen() -> None:
+    story = Story()
+    story.set_image("v2")
+    story.clique(5, observed=1)
+    story.clique(5, observed=2)
+    story.clock = 10.0
+    story.create(3)
+    story.delete(0)
+    with pytest.raises(AssertionError, match="w-0-a"):
+        story.judge()
 
 
 def test_a_deletion_long_after_scaling_out_is_seen() -> None:

@@ -9,15 +9,15 @@ The rules are those of the design's roller, at every level:
     available units never go below R − U because of us, units that stay are never more than R + S,
     and what is current and wanted is not replaced.
 
-A controller cannot know of an edit before it was told. For `LAG` seconds after an edit what the set said before is
-allowed as well, and nothing else is.
+A controller cannot know of an edit before it was told. Until it says that it knows (`observedGeneration`), and `LAG`
+seconds longer, what the set said before is allowed as well, and nothing else is.
 """
 
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
@@ -30,7 +30,7 @@ from tests.scenarios.scene import WATCHED, Scene, Unit, is_gated, is_leaving, is
 
 LAG = 3.0
 _COUNTED = (PODCLIQUESETS, PODCLIQUESCALINGGROUPS, PODCLIQUES, PODS)
-DEADLINE = 90.0
+DEADLINE = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,8 @@ def _is_same(unit: Unit, other: Unit | None) -> bool:
 class Allowance:
     """What the set allowed from some moment on."""
 
-    at: float
+    edit: Event  # what made it so
+    at: float  # of the last write before the controller said that it knows of the edit
     floors: Mapping[str, int]  # by component, the fewest units that may be available
     ceilings: Mapping[str, int]  # by component, the most units that may be there
     wanted: Mapping[str, int]
@@ -265,7 +266,7 @@ class Judge:
         before, after = self._counted, step.after.counts(self.name)
         self._counted = after
         whole = step.after.workload(self.name).strategy is Strategy.REPLICA_RECREATE
-        self._remember(step.event.at, after, whole=whole)
+        self._remember(step, after, whole=whole)
         is_whole = any(one.whole for one in self._lately)
         for component in before.keys() & after.keys():
             if step.event.version > self.since and (component == self.name or not is_whole):
@@ -306,13 +307,16 @@ class Judge:
                 f"{wrong} of {component} were current and wanted; {self._accuse(step, component, before, after)}"
             )
 
-    def _remember(self, at: float, found: Mapping[str, Count], *, whole: bool) -> None:
+    def _remember(self, step: Step, found: Mapping[str, Count], *, whole: bool) -> None:
+        at = step.event.at
         floors = {name: count.wanted - count.budget.max_unavailable for name, count in found.items()}
         ceilings = {name: count.wanted + count.budget.max_surge for name, count in found.items()}
         wanted = {name: count.wanted for name, count in found.items()}
         last = self._lately[-1] if self._lately else None
         if last is None or (last.floors, last.ceilings, last.whole) != (floors, ceilings, whole):
-            self._lately.append(Allowance(at, floors, ceilings, wanted, whole))
+            self._lately.append(Allowance(step.event, at, floors, ceilings, wanted, whole))
+        elif not _is_known(last.edit, step.after):
+            self._lately[-1] = replace(last, at=at)
         # One that was replaced by the next more than the lag ago has had its time.
         while len(self._lately) > 1 and self._lately[1].at < at - self.lag:
             self._lately.popleft()
@@ -324,6 +328,14 @@ class Judge:
         return (
             f"{component}: {before} → {after} by the {deed} of {of} (version {event.version})\n{describe(step.after)}"
         )
+
+
+def _is_known(edit: Event, scene: Scene) -> bool:
+    """Say whether the controller can have missed an edit no longer: it has said so, or has no word for it."""
+    metadata = edit.obj["metadata"]
+    obj = scene.tables[edit.resource].get(metadata["name"]) or {}
+    seen = (obj.get("status") or {}).get("observedGeneration")
+    return seen is None or bool(seen >= metadata["generation"])
 
 
 def _part_of(obj: Obj) -> str:
