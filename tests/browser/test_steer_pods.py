@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser.visiting import Sandbox, find_barriers, note_complaints, open_settled, sign_in
+from tests.browser.visiting import Sandbox, find_barriers, follow, note_complaints, open_settled, sign_in
 from tests.project.running import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
@@ -34,8 +34,11 @@ def page(browser: Browser, site: Product, sandbox: Sandbox) -> Iterator[Page]:
     context = browser.new_context(base_url=site.url)
     page = sign_in(context)
     page.goto(PAGE)
+    expect_all_up(page)
     sandbox.set_image(NAME, f"example/main:{next(_tags)}")
+    # Others may wait from before; these are all.
     expect(page.locator("#now")).to_contain_text("Outdated pods wait for you")
+    expect(page.locator("#now .now-says")).to_contain_text("5 of 5 pods are outdated")
     yield page
     context.close()
 
@@ -43,15 +46,21 @@ def page(browser: Browser, site: Product, sandbox: Sandbox) -> Iterator[Page]:
 _tags = iter(f"v{number}" for number in range(2, 99))
 
 
-def boxes(page: Page, checked: str = "") -> list[str]:
-    """Return the names of the pods that can be chosen, or of those that are."""
-    found = page.locator(f'#pods input[name="pod"]{checked}').evaluate_all("boxes => boxes.map((box) => box.value)")
-    return [value.split("/")[0] for value in found]
+def expect_all_up(page: Page) -> None:
+    """Wait until the pods have come back that were deleted before."""
+    expect(page.locator("#now .budget dd").first).to_have_text("5 of 5 pods")
+
+
+def chosen(page: Page, number: int) -> list[str]:
+    """Return the names of the pods that are chosen, once there are so many: what is refreshed is ticked again."""
+    ticked = page.locator('#pods input[name="pod"]:checked')
+    expect(ticked).to_have_count(number)
+    return [value.split("/")[0] for value in ticked.evaluate_all("boxes => boxes.map((box) => box.value)")]
 
 
 def test_pods_are_chosen_by_keys_deleted_and_come_back_with_the_current_template(page: Page) -> None:
     complaints = note_complaints(page)
-    page.get_by_role("link", name="Delete outdated pods").click()
+    follow(page.get_by_role("link", name="Delete outdated pods"))
     expect(page.locator('#pods input[name="pod"]')).to_have_count(5)
     page.locator('#pods input[name="pod"]').first.focus()
     expect(page.locator("#trial")).to_contain_text("5 pods selected")  # all that wait there
@@ -77,19 +86,19 @@ def test_what_is_chosen_survives_what_happens_meanwhile(page: Page, sandbox: San
     page.goto(f"{PAGE}pods/")
     expect(page.locator('#live[data-state="live"]')).to_be_visible()
     page.get_by_role("link", name="all 5", exact=True).click()
-    names = boxes(page, ":checked")
+    names = chosen(page, 5)
     page.locator('#pods input[name="pod"]').first.click()  # not this one
     expect(page.get_by_role("button", name="Delete 4 pods")).to_be_visible()
     sandbox.delete_pod(names[0])
     expect(page.locator('#pods input[name="pod"]')).to_have_count(4)
-    assert boxes(page, ":checked") == names[1:]
+    assert chosen(page, 4) == names[1:]
     expect(page.locator("#vanished")).to_be_hidden()
     sandbox.delete_pod(names[1])
     expect(page.locator("#vanished")).to_contain_text(names[1])
     expect(page.get_by_role("button", name="Delete 3 pods")).to_be_visible()
     page.get_by_role("link", name="By node").click()
     expect(page.locator("#pods")).to_contain_text(f"{NAME} ")
-    assert sorted(boxes(page, ":checked")) == sorted(names[2:])
+    assert sorted(chosen(page, 3)) == sorted(names[2:])
     expect(page.locator("#trial")).to_contain_text("3 pods selected")
 
 
@@ -104,7 +113,9 @@ def test_whoever_is_signed_out_meanwhile_is_led_to_the_sign_in_page(page: Page) 
 
 
 def test_the_pages_keep_nobody_out(visitor: BrowserContext, sandbox: Sandbox) -> None:
-    page = sign_in(visitor, f"{PAGE}any-pods/?all=1")
+    page = sign_in(visitor, PAGE)
+    expect_all_up(page)
+    page.goto(f"{PAGE}any-pods/?all=1")
     expect(page.locator("#trial")).to_contain_text("5 pods selected")
     expect(page.get_by_role("checkbox", name="5 pods go")).not_to_be_checked()
     assert find_barriers(page) == []

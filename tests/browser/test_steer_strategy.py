@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
-from tests.browser.visiting import Sandbox, add_viewer, find_barriers, note_complaints, sign_in
+from tests.browser.visiting import Sandbox, add_viewer, find_barriers, follow, note_complaints, open_settled, sign_in
 from tests.project.running import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
@@ -39,12 +39,13 @@ def sandbox(site: Product) -> Iterator[Sandbox]:
 
 
 @pytest.fixture(scope="module")
-def context(browser: Browser, site: Product) -> Iterator[BrowserContext]:
-    """A browser in which the first account is signed in."""
+def context(browser: Browser, site: Product, sandbox: Sandbox) -> Iterator[BrowserContext]:
+    """A browser in which the first account is signed in, and has seen the workload come."""
     opened = browser.new_context(base_url=site.url, viewport={"width": 1280, "height": 900})
     page = sign_in(opened)
-    yield opened
+    open_settled(page, NAME)
     page.close()
+    yield opened
     opened.close()
 
 
@@ -89,7 +90,8 @@ def test_what_is_typed_is_checked_at_its_field_and_the_caret_stays(page: Page) -
     assert unavailable.evaluate("field => [field.value, field.selectionStart]") == ["3", 1]
     expect(page.locator("#trial")).to_contain_text("lowest capacity, was")
     expect(page.locator("#changes")).to_contain_text("maxUnavailable: 3")
-    assert complaints == []
+    # A trial that another one has overtaken is given up, which htmx puts on record.
+    assert [one for one in complaints if "AbortError" not in one] == []
 
 
 def test_another_type_looks_at_other_levels_at_once(page: Page) -> None:
@@ -107,12 +109,12 @@ def test_a_saved_strategy_is_obeyed_by_the_running_controller(page: Page, sandbo
     expect(page.get_by_role("status").filter(has_text="The strategy is saved")).to_be_visible()
     sandbox.set_image(NAME, "example/web:v2")
     expect(page.locator("#now")).to_contain_text("Outdated pods wait for you")
-    page.get_by_role("link", name="Strategy and surge").click()
+    follow(page.get_by_role("link", name="Strategy and surge"))
     page.get_by_label("RollingUpdate").check()
     # There is something to roll at once: it is told what becomes of that.
     expect(page.locator("#trial")).to_contain_text("What this would do")
     expect(page.locator("#trial")).to_contain_text("3pods replaced")
-    page.get_by_role("button", name="Save to the cluster").click()
+    follow(page.get_by_role("button", name="Save to the cluster"))
     expect(page.locator("#now")).to_contain_text("All 5 pods are available and of the current template")
 
 
@@ -121,7 +123,7 @@ def test_a_lost_race_is_shown_and_takes_nothing_from_anybody(page: Page, sandbox
     sandbox.put(NAME, "/spec/template/podCliqueScalingGroups/0/updateStrategy", {"maxSurge": 1})
     expect(page.locator("#standing")).to_contain_text(f"{NAME} has been changed since you opened this page")
     expect(field(page, f"{WEB}.maxUnavailable")).to_have_value("2")
-    page.get_by_role("button", name="Save to the cluster").click()
+    follow(page.get_by_role("button", name="Save to the cluster"))
     expect(page.get_by_role("alert").first).to_contain_text("has been changed")
     expect(page.locator("#desk")).to_contain_text("maxSurge of decode")
     expect(field(page, f"{WEB}.maxUnavailable")).to_have_value("2")

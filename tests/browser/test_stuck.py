@@ -10,7 +10,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from rollouts.engine.diagnosis import SCHEDULED_WITHIN
-from tests.browser.visiting import Sandbox, find_barriers, open_settled, sign_in
+from tests.browser.conftest import PATIENCE
+from tests.browser.visiting import Sandbox, find_barriers, follow, open_settled, sign_in
 from tests.project.running import Product
 
 CROWDED = "crowded"
@@ -58,10 +59,10 @@ def expect_settled(page: Page, name: str) -> None:
 def test_surge_that_keeps_the_last_one_from_its_room_ends_when_it_is_deleted(page: Page, site: Product) -> None:
     with rolling(page, site, "tight", (1, 1), room=3, tag="v2"):
         last = page.locator("#now .why").filter(has_text="keeps its own until all are available")
-        last.get_by_role("link", name="Delete the surge").click()
+        follow(last.get_by_role("link", name="Delete the surge"))
         expect(page.locator("#content")).to_contain_text("surge of tight-0-main: 1 pod, 1 ready on tight")
         expect(page.locator("#trial .fact").first).to_be_visible()
-        page.get_by_role("button", name="Delete the surge").click()
+        follow(page.get_by_role("button", name="Delete the surge"))
         expect(page.locator("#departure-rows > tr")).to_contain_text("gone; its place is not taken")
         expect_settled(page, "tight")
 
@@ -69,8 +70,8 @@ def test_surge_that_keeps_the_last_one_from_its_room_ends_when_it_is_deleted(pag
 def test_a_broken_image_is_rolled_back_from_where_it_is_explained(page: Page, site: Product) -> None:
     with rolling(page, site, "broken", (0, 1), room=9, tag="broken"):
         expect(page.locator("#now")).to_contain_text("Surge does not become ready")
-        page.locator("#now").get_by_role("link", name="Roll back").first.click()
-        page.get_by_role("button", name="Roll back to revision 1").click()
+        follow(page.locator("#now").get_by_role("link", name="Roll back").first)
+        follow(page.get_by_role("button", name="Roll back to revision 1"))
         expect_settled(page, "broken")
         # Nothing was missing at any time: only the surge was broken.
         expect(page.locator("#picture header")).to_contain_text("1 of 1 available")
@@ -79,13 +80,13 @@ def test_a_broken_image_is_rolled_back_from_where_it_is_explained(page: Page, si
 def test_surge_without_room_is_explained_and_ends_when_it_is_set_to_0(page: Page) -> None:
     page.goto("/?state=needs-attention")
     row = page.locator("#workload-rows > tr").filter(has_text=CROWDED)
-    expect(row).to_contain_text("Surge cannot be scheduled", timeout=SCHEDULED_WITHIN * 1.5 * 1000)
-    row.get_by_role("link", name=CROWDED).click()
+    expect(row).to_contain_text("Surge cannot be scheduled", timeout=SCHEDULED_WITHIN * 1000 + PATIENCE)
+    follow(row.get_by_role("link", name=CROWDED))
     expect(page.locator("#now")).to_contain_text("Too many pods")
-    page.locator("#now").get_by_role("link", name="Set maxSurge to 0").click()
+    follow(page.locator("#now").get_by_role("link", name="Set maxSurge to 0"))
     expect(page.get_by_text("maxSurge 1 → 0, maxUnavailable 0 → 1 (of 3 pods)")).to_be_visible()
     expect(page.locator("#trial")).to_contain_text("2 of 3")
     assert find_barriers(page) == []
-    page.get_by_role("button", name="Set maxSurge to 0").click()
+    follow(page.get_by_role("button", name="Set maxSurge to 0"))
     expect(page.get_by_text("maxSurge is 0: surge goes, and its room is free for the rollout.")).to_be_visible()
     expect_settled(page, CROWDED)
