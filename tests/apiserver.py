@@ -40,7 +40,7 @@ from typing import Any
 import orjson
 import yaml
 
-from rollouts.cluster import Cluster, Resource, UnknownResource
+from rollouts.cluster import AlreadyExists, Cluster, Resource, Throttled, Unavailable, UnknownResource
 from rollouts.cluster.resources import CUSTOMRESOURCEDEFINITIONS
 
 DEFINITIONS = Path(__file__).parent.parent / "deploy" / "crds"
@@ -182,14 +182,28 @@ def running_controller_manager(
 def install_definitions(cluster: Cluster, folder: Path = DEFINITIONS) -> None:
     """Create the CustomResourceDefinitions of a folder and wait until their kinds are served."""
     definitions = [yaml.safe_load(path.read_text()) for path in sorted(folder.glob("*.yaml"))]
-    for definition in definitions:
-        cluster.create(CUSTOMRESOURCEDEFINITIONS, definition)
     deadline = time.monotonic() + START_SECONDS
+    for definition in definitions:
+        _ensure_definition(cluster, definition, deadline)
     for definition in definitions:
         while not _is_served(cluster, definition):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{definition['metadata']['name']} was not established in time")
             time.sleep(0.05)
+
+
+def _ensure_definition(cluster: Cluster, definition: dict[str, Any], deadline: float) -> None:
+    """Create a definition, again and again while a server that has just started is too busy to answer."""
+    while True:
+        try:
+            cluster.create(CUSTOMRESOURCEDEFINITIONS, definition)
+        except AlreadyExists:
+            return
+        except (Throttled, Unavailable):
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
 
 
 def _is_served(cluster: Cluster, definition: dict[str, Any]) -> bool:
