@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -15,7 +16,6 @@ from rollouts.cluster import (
     Deleted,
     Lost,
     Note,
-    Patience,
     Regained,
     Resource,
     Synced,
@@ -24,7 +24,7 @@ from rollouts.cluster import (
     kubeconfig,
 )
 from rollouts.cluster.resources import CONFIGMAPS, PODCLIQUES, PODS
-from tests.contract.conftest import Server
+from tests.contract.conftest import PATIENCE, Server
 from tests.contract.manifests import config_map, minimal, pod_clique
 from tests.contract.raw import Raw
 from tests.parts import missing
@@ -151,7 +151,7 @@ def test_a_stream_resumes_where_an_ended_one_stopped(cluster: Cluster, raw: Raw,
 
 def test_a_watch_outlives_the_streams_it_is_made_of(server: Server, namespace: str) -> None:
     # The server ends each stream after a second; the account goes on.
-    short = Cluster(kubeconfig(server.kubeconfig), patience=Patience(renewal=1))
+    short = Cluster(kubeconfig(server.kubeconfig), patience=replace(PATIENCE, renewal=1))
     account = Account(Watch(short, PODCLIQUES, namespace=namespace))
     account.synced()
     for replicas in range(3):
