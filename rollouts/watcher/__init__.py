@@ -22,7 +22,7 @@ from redis import Redis
 from rollouts import mirror, models
 from rollouts.cluster import Cluster, Misconfigured, Patience, Resource
 from rollouts.cluster.patience import compute_pause
-from rollouts.leadership import Leadership, Standing
+from rollouts.leadership import LEASE_SECONDS, Leadership, Standing
 from rollouts.watcher.announcer import Announcer, Publish, Wake
 from rollouts.watcher.notebook import Account
 from rollouts.watcher.report import Report
@@ -53,12 +53,13 @@ class Watcher:
         publish: Publish,
         source: str = "",
         on_batch: Callable[[float], None] = lambda _: None,
+        lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._name = name
         self._source = source
         self._connect = connect
         self._on_batch = on_batch
-        self._leadership = Leadership(redis, name)
+        self._leadership = Leadership(redis, name, lease_seconds)
         self._announcer = Announcer(name, wake, publish)
         self._report = Report(name, redis, self._announcer)
         self._session: Session | None = None

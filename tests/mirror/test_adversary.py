@@ -25,7 +25,7 @@ from tests.project.running import wait_until
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
-EAGER = Patience(connect=2, read=5, deadline=10, first_pause=0.05, longest_pause=0.2)
+EAGER = Patience(deadline=10, first_pause=0.05, longest_pause=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ class _Stumbling(Cluster):
 def test_a_thread_that_listens_and_fails_is_made_up_for(sandbox: SandboxProcess, redis: Redis) -> None:
     _Stumbling.stumbles = 0
     with watching("east", partial(_Stumbling, kubeconfig(sandbox.kubeconfig), patience=EAGER), redis):
-        wait_until(lambda: is_complete("east"), 20)
+        wait_until(lambda: is_complete("east"), SECONDS)
     assert _Stumbling.stumbles == 1
 
 
@@ -133,10 +133,10 @@ def test_an_object_that_cannot_be_stored_neither_hides_others_nor_has_everything
         return connections[-1]
 
     with watching("east", connect, redis):
-        wait_until(lambda: is_complete("east"), 20)
+        wait_until(lambda: is_complete("east"), SECONDS)
         for number in range(5):
             cluster.create(PODCLIQUES, pod_clique("default", f"good-{number}"))
-            wait_until(lambda number=number: f"good-{number}" in cliques(), 20)  # type: ignore[misc]
+            wait_until(lambda number=number: f"good-{number}" in cliques(), SECONDS)  # type: ignore[misc]
     assert len(connections) == 1
 
 
@@ -150,7 +150,7 @@ def test_an_annotation_with_what_no_database_keeps_does_no_harm(cluster: Cluster
 
 def test_another_cluster_with_a_longer_past_replaces_the_mirror_too(tmp_path: Path, redis: Redis) -> None:
     with SandboxProcess(tmp_path, SANDBOX_NODES="cpu=1,gpu=0") as process:
-        api = Cluster(kubeconfig(process.kubeconfig), patience=EAGER)
+        api = Cluster(kubeconfig(process.kubeconfig))
         for name in ("a", "b"):
             api.create(PODCLIQUESETS, pod_clique_set("default", name))
         with watching("east", partial(Cluster, kubeconfig(process.kubeconfig), patience=EAGER), redis):
@@ -159,7 +159,7 @@ def test_another_cluster_with_a_longer_past_replaces_the_mirror_too(tmp_path: Pa
             process.forget()
             # As long as the watcher asks at another port it does not meet the new one half made.
             with _elsewhere(process):
-                api = Cluster(kubeconfig(process.kubeconfig), patience=EAGER)
+                api = Cluster(kubeconfig(process.kubeconfig))
                 created = api.create(PODCLIQUESETS, pod_clique_set("default", "b"))
                 for number in range(200):
                     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"n{number}"}}
@@ -167,7 +167,7 @@ def test_another_cluster_with_a_longer_past_replaces_the_mirror_too(tmp_path: Pa
             process.start()
             wait_until(
                 lambda: list(models.Workload.objects.values_list("name", "uid")) == [("b", created["metadata"]["uid"])],
-                20,
+                SECONDS,
             )
 
 

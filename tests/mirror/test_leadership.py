@@ -11,7 +11,7 @@ from tests.project.running import wait_until
 
 
 def test_the_first_who_asks_leads_and_the_others_stand_by(redis: Redis) -> None:
-    first, second = Leadership(redis, "east"), Leadership(redis, "east")
+    first, second = Leadership(redis, "east", lease_seconds=60), Leadership(redis, "east", lease_seconds=60)
     assert first.claim() is Standing.NEW
     assert second.claim() is Standing.STANDING_BY
     assert first.claim() is Standing.LEADING

@@ -109,13 +109,13 @@ def test_several_clusters_are_mirrored_side_by_side_and_one_that_is_away_harms_n
         create_set(west, "two")
         wait_until(lambda: workloads(controller) == [("east", "one"), ("west", "two")], SECONDS, controller.last_words)
         east.stop()
-        wait_until(lambda: states(controller)["east"] == (True, "Unreachable"), SECONDS, controller.last_words)
+        wait_until(lambda: states(controller).get("east") == (True, "Unreachable"), SECONDS, controller.last_words)
         create_set(west, "three")
         wait_until(lambda: ("west", "three") in workloads(controller), SECONDS, controller.last_words)
         east.start()
         create_set(east, "four")
         wait_until(lambda: ("east", "four") in workloads(controller), SECONDS, controller.last_words)
-        wait_until(lambda: states(controller)["east"] == (True, ""), SECONDS, controller.last_words)
+        wait_until(lambda: states(controller).get("east") == (True, ""), SECONDS, controller.last_words)
 
 
 def test_a_killed_watcher_is_replaced_by_the_one_that_stands_by(
@@ -131,6 +131,7 @@ def test_a_killed_watcher_is_replaced_by_the_one_that_stands_by(
 
 def replace_the_leader(controller: Controller, east: SandboxProcess, number: int) -> None:
     """Kill the watcher that leads; what happens meanwhile and afterwards is heard by the other one."""
+    wait_until(lambda: leader(controller, "east") != 0, SECONDS, controller.last_words)
     first = leader(controller, "east")
     (active,) = [one for one in controller.of(WATCHER) if one.pid == first]
     active.kill()
@@ -186,8 +187,14 @@ def test_a_database_that_breaks_every_connection_loses_nothing(
 def drop_database(controller: Controller) -> None:
     """Throw everything away: the file of SQLite, all tables of PostgreSQL."""
     if controller.environment.get("DATABASE_URL"):
-        ask(controller, "DROP SCHEMA public CASCADE")
+        wait_until(lambda: is_dropped(controller), SECONDS)
         ask(controller, "CREATE SCHEMA public")
         return
     for path in controller.folder.glob("grove.sqlite3*"):
-        path.unlink()
+        path.unlink(missing_ok=True)  # whoever closes the database last takes two of its files along
+
+
+def is_dropped(controller: Controller) -> bool:
+    """Try to drop all tables: the watcher may be at work on them, and then one of the two is told to try again."""
+    ask(controller, "DROP SCHEMA IF EXISTS public CASCADE")
+    return ask(controller, "SELECT count(*) FROM pg_namespace WHERE nspname = 'public'") == [(0,)]

@@ -28,7 +28,7 @@ from tests.mirror.watching import SECONDS, is_complete, trouble, watching
 from tests.parts import missing
 from tests.project.running import wait_until
 
-EAGER = Patience(connect=2, read=5, deadline=10, first_pause=0.05, longest_pause=0.5)
+EAGER = Patience(deadline=10, first_pause=0.05, longest_pause=0.5)
 
 AWAY = Unavailable("list pods: the server cannot be reached")
 

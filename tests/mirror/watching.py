@@ -14,7 +14,10 @@ from rollouts.feed import Change
 from rollouts.watcher import Watcher
 from tests.apiserver import free_port
 
-SECONDS = 60.0  # generous: only reached when something is broken
+SECONDS = 120.0  # generous: only reached when something is broken
+# Nothing of a test depends on a lease that runs out. Where everything is slow, one of a few seconds does so by itself,
+# and then all workloads are woken once more.
+LEASE_SECONDS = 600.0
 
 
 @dataclass
@@ -46,7 +49,7 @@ class Heard:
 def watching(name: str, connect: Callable[[], Cluster], redis: Redis) -> Iterator[Heard]:
     """Run a watcher of a cluster in threads of this process."""
     heard = Heard()
-    watcher = Watcher(name, connect, redis, wake=heard.wake, publish=heard.publish)
+    watcher = Watcher(name, connect, redis, wake=heard.wake, publish=heard.publish, lease_seconds=LEASE_SECONDS)
     thread = threading.Thread(target=watcher.run)
     thread.start()
     try:
