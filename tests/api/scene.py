@@ -21,11 +21,12 @@ from django.test import override_settings
 
 from rollouts import connections, mirror, models
 from rollouts.cluster import Cluster, Obj
-from rollouts.cluster.resources import EVENTS, NAMESPACES, NODES, PODCLIQUESETS, PODS
+from rollouts.cluster.resources import EVENTS, NAMESPACES, NODES, PODCLIQUES, PODCLIQUESETS, PODS
 from rollouts.engine.names import CLIQUE, PART_OF, POD_INDEX
 from rollouts.engine.times import render_time
 from rollouts.reconciler import act
 from tests.control.loop import observe
+from tests.scenarios.scene import is_ready
 from tests.scenarios.sites import sandbox_site
 from tests.scenarios.stage import clique, group, podcliqueset
 from tests.standin import make_nodes
@@ -34,7 +35,7 @@ CLUSTER: Final = "sandbox"
 NAMESPACE: Final = "team-a"
 ELSEWHERE: Final = "team-b"
 NAME: Final = "chat"
-_SECONDS: Final = 60.0
+_SECONDS: Final = 120.0  # generous: only reached when something is broken
 _SURPLUS: Final = "7"  # an index beyond the number of pods
 _TABLES: Final[tuple[type[Model], ...]] = (
     *(models.Cluster, models.Workload, models.ScalingGroup, models.Clique, models.Gang, models.Service, models.Pod),
@@ -146,12 +147,18 @@ class Scene:
         self.cluster.patch_json(PODCLIQUESETS, NAME, [operation], namespace=NAMESPACE)
 
     def _is_complete(self) -> bool:
+        """Say whether nothing more happens: a replica counts as available while some of its pods are still starting."""
         stored = self.stored()
         status: dict[str, Any] = stored.get("status") or {}
         conditions = {one["type"]: one for one in status.get("conditions") or ()}
         seen = status.get("observedGeneration") == stored["metadata"]["generation"]
         wanted = status.get("availableReplicas") == stored["spec"]["replicas"]
-        return bool(seen and wanted and "Progressing" in conditions)
+        return bool(seen and wanted and "Progressing" in conditions) and self._are_pods_ready()
+
+    def _are_pods_ready(self) -> bool:
+        pods = self.pods()
+        cliques = self.cluster.list(PODCLIQUES, namespace=NAMESPACE, labels=f"{PART_OF}={NAME}").items
+        return len(pods) == sum(one["spec"]["replicas"] for one in cliques) and all(map(is_ready, pods))
 
 
 @contextlib.contextmanager

@@ -64,7 +64,6 @@ def test_pages_follow_each_other_to_the_end(api: Api, scene: Scene) -> None:
 
 
 def test_many_cost_as_many_queries_as_few(api: Api, scene: Scene) -> None:
-    api.call("GET", "/api/v1/me/")  # notes that the token was used, once a minute
     for number in (1, 30):
         tell_many(scene, number)
         with CaptureQueriesContext(connection) as captured:

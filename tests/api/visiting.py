@@ -10,7 +10,7 @@ from http.cookiejar import CookieJar
 from typing import Any
 from urllib.parse import urlencode
 
-_SECONDS = 30
+_SECONDS = 60
 _CSRF = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
 
 
