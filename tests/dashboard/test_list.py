@@ -52,7 +52,15 @@ def test_pods_are_counted_by_template_and_availability(row: models.Cluster) -> N
 def test_surge_is_what_is_there_beyond_what_is_wanted(row: models.Cluster) -> None:
     fleet.store_parts(row, fleet.podcliqueset("chat", cliques=[fleet.clique("main", 3)]), surge=True)
     pods = line_of("chat").pods
-    assert (pods.desired, pods.available, pods.surge) == (3, 4, 1)
+    assert (pods.desired, pods.available, pods.updated, pods.surge) == (3, 4, 3, 1)
+
+
+def test_surge_is_a_part_of_the_bar_of_its_own(viewer: Client, row: models.Cluster) -> None:
+    manifest = fleet.podcliqueset("chat", cliques=[fleet.clique("main", 3)])
+    fleet.store_parts(row, manifest, outdated=[0], surge=True)
+    models.Pod.objects.filter(index=0).update(template_hash=models.Clique.objects.get().template_hash)
+    bar = re.findall(r'<rect class="(new|old|surge)"(?: x="([^"]+)")? width="([^"]+)"', get(viewer))
+    assert bar == [("new", "", "25%"), ("old", "25%", "50%"), ("surge", "75%", "25%")]
 
 
 def test_members_of_scaling_groups_are_wanted_as_often_as_the_group(row: models.Cluster) -> None:

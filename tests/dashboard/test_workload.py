@@ -186,6 +186,22 @@ def test_a_wait_is_told_with_its_reason_and_outdated_pods_are_named(viewer: Clie
     assert "Outdated pods wait for you" in page
 
 
+def test_surge_is_told_apart_from_what_is_updated(viewer: Client, row: models.Cluster) -> None:
+    fleet.store_parts(row, chat(state="progressing"), outdated=[0], surge=True)
+    # The surge is of the current template, and serves.
+    current = models.Clique.objects.get(name="chat-0-web").template_hash
+    models.Pod.objects.filter(clique="chat-0-web", index=3).update(template_hash=current)
+    page = get(viewer)
+    assert "0 of 9 pods are updated, 10 are available; 1 is surge." in page
+    assert "10 of 9 pods, 1 surge" in page
+
+
+def test_a_current_pod_that_does_not_serve_is_not_among_the_outdated(viewer: Client, row: models.Cluster) -> None:
+    fleet.store_parts(row, chat(state="waiting", replicas=2, updateStrategy={"type": "OnDelete"}), outdated=[1])
+    models.Pod.objects.filter(clique="chat-0-web").update(ready=False)
+    assert "9 of 18 pods are outdated." in get(viewer)
+
+
 def test_waits_that_are_alike_are_told_as_one(viewer: Client, row: models.Cluster) -> None:
     fleet.store_parts(row, fleet.big_workload("chat", pods=200))
     models.Pod.objects.filter(name__contains="-router-").update(ready=False, reason="ContainersNotReady")
