@@ -93,7 +93,8 @@ def test_a_whole_surge_replica_goes_with_all_that_holds_it(operator: Client, dep
     strategy = {"type": "ReplicaRecreate", "maxUnavailable": 0, "maxSurge": 1}
     workload_edit_strategy(caller, deployed.place, strategy)
     workload_set_images(caller, deployed.place, [Image("frontend", "app:broken")])
-    deployed.loop.run(lambda: surge_of(deployed) == ["chat-1"])
+    # A replica is there before its pods are.
+    deployed.loop.run(lambda: surge_of(deployed) == ["chat-1"] and len(deployed.loop.pods()) == 12)
     deployed.observe()
     (value,) = boxes_of(operator.get(address(deployed, "delete-surge")), "chosen")
     answer = operator.post(address(deployed, "delete-surge"), form(deployed, value), follow=True)
