@@ -7,9 +7,10 @@
 
    `data-live` holds words kind[:key][#part,part]: any workload, this one, these parts of it; every:n asks for a look every
    n seconds as well. The server decides by them (rollouts/web/stream.py). What it brings is the element itself, which is
-   morphed into the one that is there: focus, selection, scrolling and open <details> stay. What it cannot bring is fetched
-   from `data-live-src` when it says so. Children of an element with `data-live-order` keep their places; what is new comes
-   last, and [data-live-unsorted] is shown. An attribute that scripts own survives when the element names it in
+   morphed into the one that is there: focus, selection, scrolling and open <details> stay. Of a picture it brings the tiles
+   that changed since the rendering that is shown; the others are left alone (rollouts/web/tiles.py). What it cannot bring
+   is fetched from `data-live-src` when it says so. Children of an element with `data-live-order` keep their places; what is
+   new comes last, and [data-live-unsorted] is shown. An attribute that scripts own survives when the element names it in
    `data-keep`. After each change `live:refreshed` is fired on it.
 
    The invariant: whatever was missed, while hidden or away, is brought before "Live" is said again. */
@@ -50,9 +51,15 @@ function take(part) {
   for (const { id, dataset } of liveElements()) {
     if (dataset.liveSrc !== part.src) continue;
     const look = lookOf(id);
-    look.coming = part;
+    look.coming = join(look.coming, part);
     stir(id, look);
   }
+}
+
+/* What comes while something is not shown yet: a part that builds on it is shown together with it. */
+function join(former, part) {
+  if (!part.base || part.base !== former?.etag) return part;
+  return { ...part, base: former.base, tiles: { ...former.tiles, ...part.tiles } };
 }
 
 /* Have an element fetched from its address. */
@@ -106,14 +113,20 @@ async function fetchInto(element, look) {
   return show(element.id, look);
 }
 
+const PLACE = /<(\w+) id="([^"]+)" data-same><\/\1>/g; // of a tile, which is brought with it or is as it was
+
 async function show(id, look) {
-  const { src, etag, html } = look.coming;
+  const { src, etag, base, html, tiles } = look.coming;
   look.coming = null;
   look.isWanted = false;
   const element = document.getElementById(id);
   if (element?.dataset.liveSrc !== src) return; // moved on meanwhile
-  if (etag && look.src === src && look.etag === etag) return;
-  await htmx.swap({ text: html, target: element, sourceElement: element, swap: "outerMorph", isLive: true });
+  const shown = look.src === src ? look.etag : "";
+  if (etag && shown === etag) return;
+  look.etag = ""; // until it is shown, nobody knows what is
+  if (base && shown !== base) return reconnect(); // and be brought all of it
+  const text = html.replace(PLACE, (place, _, tile) => tiles?.[tile] ?? place);
+  await htmx.swap({ text, target: element, sourceElement: element, swap: "outerMorph", isLive: true });
   look.src = src;
   look.etag = etag;
   showAges();
@@ -128,17 +141,9 @@ function sayGone(element, look) {
 
 /* ---- what stays as the reader left it */
 
-const brought = new WeakMap(); // tiles of a picture, and what the server last said of each
-
 htmx.registerExtension("grove-keep", {
   /* Of hundreds of tiles few look different; the others are passed over whole, with what scripts have put on them. */
-  htmx_before_morph_node(element, { newNode }) {
-    if (!element.matches("[data-group]")) return true;
-    const html = newNode.outerHTML;
-    if (brought.get(element) === html) return false;
-    brought.set(element, html);
-    return true;
-  },
+  htmx_before_morph_node: (_, { newNode }) => !newNode.hasAttribute("data-same"),
   htmx_before_morph_attr(element, { attrName }) {
     if (attrName === "open" && (element.tagName === "DETAILS" || element.tagName === "DIALOG")) return false;
     return !(element.dataset.keep ?? "").split(" ").includes(attrName);
@@ -146,11 +151,16 @@ htmx.registerExtension("grove-keep", {
 });
 
 document.addEventListener("htmx:before:swap", ({ detail }) => {
-  if (!detail.ctx.isLive) return;
-  for (const task of detail.tasks) {
-    for (const list of task.fragment.querySelectorAll("[data-live-order][id]")) keepOrder(document.getElementById(list.id), list);
+  for (const { target, fragment } of detail.tasks) {
+    if (!detail.ctx.isLive) forget(target);
+    else for (const list of fragment.querySelectorAll("[data-live-order][id]")) keepOrder(document.getElementById(list.id), list);
   }
 });
+
+/* What is put there by somebody else the server does not know of: nothing that it brings can build on it. */
+function forget(target) {
+  for (const element of liveElements()) if (target.contains?.(element)) lookOf(element.id).etag = "";
+}
 
 function keepOrder(shown, coming) {
   if (!shown) return;
@@ -191,6 +201,7 @@ function connect() {
   silentSince = Date.now();
   source.onopen = () => {
     failures = 0;
+    for (const [id, look] of looks) if (look.isWanted) stir(id, look); // it failed while nobody answered
     hear();
   };
   source.onerror = () => {
@@ -235,8 +246,11 @@ function disconnect() {
 /* Other elements are shown, or from other addresses: the server is to know. The word stays "Live": what changes in
    between is brought before anything else. */
 function follow() {
-  if (!source || describeShown().join("\n") === connectedTo) return;
-  source.close();
+  if (source && describeShown().join("\n") !== connectedTo) reconnect();
+}
+
+function reconnect() {
+  source?.close();
   source = null;
   connect();
 }

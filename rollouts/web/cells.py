@@ -110,7 +110,7 @@ def _node(node: NodePicture, picks: Picks | None) -> str:
     outdated = f", {node.outdated} outdated" if node.outdated else ""
     link = picks.link(node.cells, node.name, node=node.name) if picks and node.name else ""
     return (
-        f'<section id="node-{escape(node.name)}" class="replica" aria-label="{name}" data-group><h3>{name} '
+        f'<section data-group id="node-{escape(node.name)}" class="replica" aria-label="{name}"><h3>{name} '
         f'<span class="muted">{node.ready} of {len(node.cells)} pods ready{outdated}</span>{link}</h3>'
         f"{_cells(node.cells, picks, by='node')}</section>"
     )
@@ -125,7 +125,7 @@ def _tile(replica: ReplicaPicture, picks: Picks | None) -> str:
         what = f"replica {replica.index}"
         number = f"<b>{picks.link(cells_of(replica), what, str(replica.index), replica=replica.index)}</b>"
     return (
-        f'<div id="replica-{replica.index}" class="tile{marks}" role="group" aria-label="{label}" data-group>'
+        f'<div data-group id="replica-{replica.index}" class="tile{marks}" role="group" aria-label="{label}">'
         f"{number}{''.join(parts)}</div>"
     )
 

@@ -30,6 +30,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotModif
 from django.utils.http import parse_etags
 
 from rollouts.refusals import NotThere
+from rollouts.web.tiles import Tiled, take_apart
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +75,11 @@ class Rendering:
     def compressed(self) -> bytes:
         """The body as gzip; empty where it is not worth it."""
         return gzip.compress(self.body, compresslevel=5, mtime=0) if len(self.body) >= _WORTH_COMPRESSING else b""
+
+    @cached_property
+    def tiled(self) -> Tiled:
+        """The body as a frame and tiles."""
+        return take_apart(self.body.decode())
 
     @property
     def rests_until(self) -> float:

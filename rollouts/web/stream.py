@@ -6,7 +6,8 @@ A page says what it shows: of each part which rendering it has, where the part i
 
 It is told by server-sent events: `fragment` brings a part as it looks now, `gone` says that there is none any more,
 `look` that it is to be fetched from its address, `current` that everything shown is as new as the server knows,
-`stale` that the server itself hears of nothing for now, `heartbeat` that all is well and quiet.
+`stale` that the server itself hears of nothing for now, `heartbeat` that all is well and quiet. Of a part with tiles
+those are left out that the page has: `base` is the rendering that it has them from, empty where nothing is left out.
 
 Before it: `watching`, which says what changed and asks again and again whether somebody may see; `fragments`, which
 renders each part once for everybody. So a change costs a rendering, and a write for each viewer: an event is put
@@ -105,9 +106,12 @@ _HEARTBEAT: Final = _event("heartbeat", {})
 
 
 @lru_cache(maxsize=32)
-def _fragment_event(src: str, rendering: Rendering) -> Event:
-    """Put a part as it looks now into an event, once for everybody."""
-    return _event("fragment", {"src": src, "etag": rendering.etag, "html": rendering.body.decode()})
+def _fragment_event(src: str, former: Rendering | None, rendering: Rendering) -> Event:
+    """Put a part as it looks now into an event, once for everybody who has it as it looked before."""
+    whole = rendering.tiled
+    tiles = whole.list_new(former.tiled if former else None)
+    base = former.etag if former and len(tiles) < len(whole.tiles) else ""
+    return _event("fragment", {"src": src, "etag": rendering.etag, "base": base, "html": whole.frame, "tiles": tiles})
 
 
 # ---- what is shown
@@ -137,6 +141,7 @@ class Part:
     every: float  # seconds after which it is looked at though nothing was told; 0: never
     etag: str  # of the rendering that the page has
     fragment: Fragment | None  # None: nothing that could be brought
+    shown: Rendering | None = None  # the rendering itself, once it is known
     looked_at: float = 0.0  # by the monotonic clock
     known_from: float = 0.0  # the page has been brought how it looked then, or later
     owed: float | None = None  # a rendering from this moment on was not ready in time
@@ -183,14 +188,13 @@ class Part:
         try:
             rendering = await newest(self.fragment, since)
         except (NotThere, Http404):
-            self.etag = ""  # should it come back, the page needs it, however it looked before
+            self.etag, self.shown = "", None  # should it come back, the page needs it, however it looked before
             return _event("gone", {"src": self.src})
         except Exception:  # it is in the log; whoever fetches it sees what is wrong
             return _event("look", {"src": self.src})
-        if rendering.etag == self.etag:
-            return None
-        self.etag = rendering.etag
-        return _fragment_event(self.src, rendering)
+        is_known, former = rendering.etag == self.etag, self.shown
+        self.etag, self.shown = rendering.etag, rendering
+        return None if is_known else _fragment_event(self.src, former, rendering)
 
 
 def parse_part(text: str) -> Part | None:
@@ -304,9 +308,13 @@ async def _look_at(due: Iterable[tuple[Part, float]]) -> AsyncGenerator[list[Eve
     looks = {asyncio.create_task(part.look(since)): (part, since) for part, since in due}
     pending, deadline = set(looks), time.monotonic() + _SECONDS_IN_ALL
     try:
-        while pending and (seconds := deadline - time.monotonic()) > 0:
+        while pending:
+            # Also when time is up: what became ready while a slow page took the rest counts as brought.
+            seconds = max(0.0, deadline - time.monotonic())
             done, pending = await asyncio.wait(pending, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if done and pending:
+            if not done:
+                break
+            if pending:
                 more, pending = await asyncio.wait(pending, timeout=_SECONDS_TOGETHER)
                 done |= more
             if events := [event for look in looks if look in done and (event := look.result())]:

@@ -11,6 +11,7 @@ then on that of the pages.
 
 import asyncio
 import http.cookiejar
+import json
 import os
 import re
 import statistics
@@ -20,7 +21,7 @@ import time
 import urllib.parse
 import urllib.request
 import zlib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -53,6 +54,7 @@ class Viewer:
     address: str  # of the stream of their page
     seen: dict[str, float] = field(default_factory=dict)  # when each probe was first seen
     looked_for: set[str] = field(default_factory=set)  # pods that are deleted
+    ready: dict[str, frozenset[str]] = field(default_factory=dict)  # pods that their picture shows as ready, by tile
     brought: int = 0
     received: int = 0  # bytes
     _fetching: set[asyncio.Task[None]] = field(default_factory=set)
@@ -63,7 +65,8 @@ class Viewer:
             self.received += len(piece)
             brought = _unpack(piece)
             self.brought += brought.parts
-            for name in brought.list_probes(self.looked_for):
+            self.ready |= brought.ready
+            for name in brought.added | (self.looked_for.difference(*self.ready.values()) if brought.ready else set()):
                 self.seen.setdefault(name, time.monotonic())
             for src in brought.to_fetch:
                 self._fetching.add(task := asyncio.create_task(self._fetch(src)))
@@ -109,12 +112,8 @@ class Brought:
 
     parts: int
     added: frozenset[str]  # workloads that are in the list
-    ready: frozenset[str] | None  # pods that the picture shows as ready; None: it is not of it
+    ready: Mapping[str, frozenset[str]]  # pods that the picture shows as ready, by tile, of those that are brought
     to_fetch: tuple[str, ...]
-
-    def list_probes(self, looked_for: Set[str]) -> Set[str]:
-        """Return what was done to be seen, and can be."""
-        return self.added if self.ready is None else looked_for - self.ready
 
 
 @lru_cache(maxsize=64)
@@ -122,12 +121,15 @@ def _unpack(piece: bytes) -> Brought:
     """Read a piece; once for all to whom the same is sent."""
     text = zlib.decompressobj(-zlib.MAX_WBITS).decompress(piece.removeprefix(_GZIP)).decode()
     to_fetch = re.findall(r'event: look\ndata: {"src":"([^"]+)"}', text)
-    has_picture = 'section id=\\"picture\\"' in text
-    ready = frozenset(re.findall(r'id=\\"pod-(\S+)\\" class=\\"cell [a-z ]*\bready\b', text)) if has_picture else None
+    pictures = map(json.loads, re.findall(r'^data: ({"src":"[^"]+/parts/picture/".*)', text, re.MULTILINE))
+    # The last tile is not brought apart.
+    tiles = {name: tile for one in pictures for name, tile in [("", one["html"]), *one["tiles"].items()]}
+    ready = {name: frozenset(_READY.findall(tile)) for name, tile in tiles.items()}
     added = frozenset(re.findall(r">(probe-\d+)<", text))
     return Brought(text.count("event: fragment"), added, ready, tuple(to_fetch))
 
 
+_READY: Final = re.compile(r'id="pod-(\S+)" class="cell [a-z ]*\bready\b')
 _GZIP: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
 

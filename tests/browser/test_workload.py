@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.browser.conftest import PATIENCE
 from tests.browser.visiting import Sandbox, find_barriers, follow, note_complaints, open_settled, sign_in
@@ -31,6 +31,27 @@ WATCH = """() => {
     document.addEventListener("live:refreshed", note);
     note();
 }"""
+
+# Notes what is brought of the picture, and lets the page miss one rendering of it when it is told to.
+NOTE_TILES = """
+    Object.assign(window, { brought: [], toMiss: false });
+    const { addEventListener } = EventSource.prototype;
+    EventSource.prototype.addEventListener = function (name, act) {
+        addEventListener.call(this, name, (event) => {
+            const part = JSON.parse(event.data);
+            if (part.src?.endsWith("/parts/picture/") && part.html) {
+                window.brought.push(part);
+                if (window.toMiss) {
+                    window.toMiss = false;
+                    document.documentElement.dataset.missed = "";
+                    return;
+                }
+            }
+            act(event);
+        });
+    };
+"""
+MANY = 40
 
 
 def clique(name: str, replicas: int, **fields: Any) -> dict[str, Any]:
@@ -218,26 +239,76 @@ def test_a_workload_that_is_deleted_is_said_to_be_gone_and_is_live_again_when_it
     page.close()
 
 
-def test_a_large_picture_has_the_width_of_its_column_and_follows_every_pod(
-    context: BrowserContext, site: Product
-) -> None:
+@pytest.fixture(scope="module")
+def large(site: Product) -> Iterator[Sandbox]:
+    """The cluster, with a workload of so many replicas that they are shown as tiles."""
     cluster = Sandbox(site)
-    cluster.add("many-replicas", replicas=40)
+    cluster.add("many-replicas", replicas=MANY)
+    yield cluster
+    cluster.remove("many-replicas")
+
+
+def open_large(context: BrowserContext, script: str = "") -> Page:
+    """Open the page of the large workload and wait until all of its pods are ready."""
     page = sign_in(context)
     page.set_default_timeout(ROLLED)
+    page.add_init_script(script)
     open_settled(page, "many-replicas")
+    page.locator('#live[data-state="live"]').wait_for()
+    expect(page.locator("#picture .tile a.cell")).to_have_count(MANY, timeout=ROLLED)
+    expect(page.locator("#picture .tile a.cell.ready")).to_have_count(MANY, timeout=ROLLED)
+    return page
+
+
+def replace_pod(page: Page, cluster: Sandbox, replica: int) -> Locator:
+    """Have another pod take the place of that of a replica; return the cell of the former."""
+    pod = str(page.locator(f"#replica-{replica} a.cell").get_attribute("id")).removeprefix("pod-")
+    cluster.replace_pod(pod)
+    return page.locator(f"#pod-{pod}")
+
+
+def see_replaced(page: Page, former: Locator) -> None:
+    """Wait until a pod is no longer shown and all that are to be there are ready."""
+    expect(former).to_have_count(0, timeout=ROLLED)
+    expect(page.locator("#picture .tile a.cell.ready")).to_have_count(MANY, timeout=ROLLED)
+
+
+def test_a_large_picture_has_the_width_of_its_column_and_follows_every_pod(
+    context: BrowserContext, large: Sandbox
+) -> None:
+    page = open_large(context)
     expect(page.locator("#picture.dense")).to_be_visible()
     widths = page.evaluate("['#picture', '#capacity'].map((one) => document.querySelector(one).offsetWidth)")
     assert widths[0] == widths[1]
-    ready = page.locator("#picture .tile a.cell.ready")
-    expect(ready).to_have_count(40)
-    tile = page.locator("#replica-7").element_handle()
     for _ in range(3):  # what was the same before must be seen to change too
-        pod = str(page.locator("#replica-5 a.cell").get_attribute("id")).removeprefix("pod-")
-        cluster.delete_pod(pod)
-        expect(page.locator(f"#pod-{pod}")).to_have_count(0)
-        expect(ready).to_have_count(40)
-    assert tile is not None
-    assert tile.evaluate("tile => tile.isConnected"), "others stay the elements that they are"
-    cluster.remove("many-replicas")
+        see_replaced(page, replace_pod(page, large, 5))
+    page.close()
+
+
+def test_of_a_large_picture_the_tiles_are_brought_that_changed_and_the_others_stay_as_they_are(
+    context: BrowserContext, large: Sandbox
+) -> None:
+    page = open_large(context, NOTE_TILES)
+    page.evaluate("document.querySelectorAll('#picture .tile, #picture a.cell').forEach((one) => (one.wasHere = true))")
+    page.evaluate("window.brought = []")
+    see_replaced(page, replace_pod(page, large, 5))
+    assert page.evaluate("window.brought.some(({ base, tiles }) => base && String(Object.keys(tiles)) === 'replica-5')")
+    stay = "[...document.querySelectorAll('#picture .tile, #picture a.cell')].filter((one) => one.wasHere).length"
+    assert page.evaluate(stay) == 2 * MANY - 1, "all tiles, and all pods but the one that was replaced"
+    page.close()
+
+
+def test_a_page_that_missed_something_of_a_large_picture_is_brought_all_of_it(
+    context: BrowserContext, large: Sandbox
+) -> None:
+    page = open_large(context, NOTE_TILES)
+    page.evaluate("Object.assign(window, { brought: [], toMiss: true })")
+    missed = replace_pod(page, large, 5)
+    expect(page.locator("html[data-missed]")).to_be_attached(timeout=ROLLED)
+    see_replaced(page, replace_pod(page, large, 6))  # of which the page is told by what builds on what it missed
+    expect(missed).to_have_count(0, timeout=ROLLED)
+    assert page.evaluate(f"window.brought.some((one) => !one.base && Object.keys(one.tiles).length === {MANY - 1})")
+    page.evaluate("window.brought = []")
+    see_replaced(page, replace_pod(page, large, 5))
+    assert page.evaluate("window.brought.some(({ base }) => base)"), "from then on it goes by tiles again"
     page.close()

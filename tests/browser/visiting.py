@@ -8,8 +8,11 @@ from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page
 
 from rollouts.cluster import Cluster, kubeconfig
 from rollouts.cluster.resources import NODES, PODCLIQUESETS, PODS
+from rollouts.engine.names import CLIQUE, POD_INDEX
 from tests.browser.conftest import PASSWORD, PATIENCE
-from tests.project.running import ROOT, Product
+from tests.project.running import ROOT, Product, wait_until
+
+_HELD = {"metadata": {"finalizers": ["test.example/held"]}}
 
 
 def sign_in(context: BrowserContext, address: str = "/", name: str = "admin") -> Page:
@@ -120,6 +123,17 @@ class Sandbox:
     def delete_pod(self, name: str) -> None:
         """Delete a pod."""
         self._cluster.delete(PODS, name, namespace="default")
+
+    def replace_pod(self, name: str) -> None:
+        """Delete a pod, which stays until its successor is there: else that one may have its name."""
+        pod = self._cluster.patch_merge(PODS, name, _HELD, namespace="default")
+        place = {key: pod["metadata"]["labels"][key] for key in (CLIQUE, POD_INDEX)}
+        labels = ",".join(f"{key}={value}" for key, value in place.items())
+        self._cluster.delete(PODS, name, namespace="default")
+        wait_until(
+            lambda: len(self._cluster.list(PODS, namespace="default", labels=labels).items) == 2, PATIENCE / 1000
+        )
+        self._cluster.patch_merge(PODS, name, {"metadata": {"finalizers": None}}, namespace="default")
 
     def remove(self, name: str) -> None:
         """Delete a workload."""

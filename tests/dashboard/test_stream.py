@@ -29,7 +29,7 @@ from rollouts.refusals import NotThere
 from rollouts.selectors.events import EventList
 from rollouts.selectors.workloads import WorkloadPage, workload_list
 from rollouts.web.fragments import Fragment, newest
-from rollouts.web.stream import parse_part
+from rollouts.web.stream import Part, _look_at, parse_part
 from tests.api.read import fleet
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -371,6 +371,32 @@ def test_a_part_that_takes_long_holds_up_no_other_and_comes_when_it_is_there(
         assert "Here at last." in (await stream.wait_for("fragment", src=slow)).data["html"]
 
     watch(viewer, f"- {LIST} workload", f"- {slow} every:20", then=then)
+
+
+def test_what_becomes_ready_while_a_slow_page_takes_something_else_is_brought_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rollouts.web.stream._SECONDS_IN_ALL", 0.5)
+    monkeypatch.setattr("rollouts.web.stream._SECONDS_TOGETHER", 0.01)
+    is_let = threading.Event()
+
+    def render_late() -> str:
+        assert is_let.wait(SECONDS)
+        return "late"
+
+    async def take_slowly() -> list[bytes]:
+        renders = {"soon": lambda: "soon", "late": render_late}
+        fragments = [Fragment(("a slow page", name, object()), render) for name, render in renders.items()]
+        now = time.monotonic()
+        looks = _look_at([(Part("/", (), 0.0, "", fragment), now) for fragment in fragments])
+        taken = [event.plain for event in await anext(looks)]
+        is_let.set()
+        await newest(fragments[1], now)
+        await asyncio.sleep(1)  # longer than parts are waited for
+        return [*taken, *[event.plain async for events in looks for event in events]]
+
+    taken = asyncio.run(take_slowly())
+    assert [word in event for word, event in zip((b"soon", b"late"), taken, strict=True)] == [True, True]
 
 
 def test_a_part_that_is_slow_and_changes_all_the_time_is_brought_nevertheless(
