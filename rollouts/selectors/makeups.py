@@ -16,14 +16,17 @@ from rollouts.versions import version_of
 
 def makeups_of(workloads: Iterable[WorkloadSummary]) -> Mapping[str, Makeup | None]:
     """Return the makeup of each workload by its uid; None for one that cannot be read."""
-    wanted = {one.version: one for one in workloads}
-    known = {one.uid: KNOWN[version] for version, one in wanted.items() if version in KNOWN}
-    return known | _read([one for one in wanted.values() if one.uid not in known])
+    wanted = list(workloads)
+    # Another thread may forget all of them at any moment, so each is asked for once.
+    told = ((one.uid, KNOWN.get(one.version, _NEW)) for one in wanted)
+    known = {uid: makeup for uid, makeup in told if makeup is not _NEW}
+    return known | _read([one for one in wanted if one.uid not in known])
 
 
 KNOWN: Final[dict[str, Makeup | None]] = {}
 """By version."""
 
+_NEW: Final[Makeup] = {}  # stands for what is not known yet
 _MOST_KNOWN: Final = 20_000
 
 
