@@ -225,7 +225,8 @@ class Examiner:
     def _pod_wait(self, code: Code, view: CliqueView, pods: list[Pod], stand: _Stand) -> Wait:
         limit = READY_WITHIN if code in (Code.WAITING_FOR_READY, Code.SURGE_NOT_READY) else SCHEDULED_WITHIN
         problem = self._is_overdue([pod.created for pod in pods], limit)
-        told = next((pod.message for pod in pods if pod.message), "")
+        # Of a pod that we hold back ourselves, a scheduler has only to say that it is held back.
+        told = next((pod.message for pod in pods if pod.message and not pod.gated), "")
         text = f"{_pod_sentence(code, view, pods, stand)}{f': {told}' if told else '.'}"
         helps = self._pod_remedies(code, stand.surge)
         return Wait(code, view.name, _keys(pods), text, helps, is_problem=problem)
@@ -329,6 +330,8 @@ def _pod_sentence(code: Code, view: CliqueView, pods: list[Pod], stand: _Stand) 
             f"{who} {_are(keys)} held back until the base gang {stand.base.name} is scheduled, of which"
             f" {short.name} has {short.scheduled} of {short.needed} pods on nodes"
         )
+    if all(pod.gated for pod in pods):
+        return f"{who} {_are(keys)} held back until {'its PodGang lists it' if is_one else 'their PodGang lists them'}"
     if code is Code.REPLICA_UNSCHEDULABLE and stand.surge.holding:
         beside = _names(stand.surge.holding)
         return f"{who} {'has' if is_one else 'have'} no node while surge {beside} keeps its own until all are available"

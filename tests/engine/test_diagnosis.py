@@ -60,6 +60,18 @@ def test_the_words_of_the_scheduler_are_passed_on() -> None:
     assert any(text.endswith(" of w-0-a has no node: 0/3 nodes: no GPU") for text in texts)
 
 
+def test_of_a_pod_that_is_held_back_it_is_said_for_what_and_not_that_it_has_no_node() -> None:
+    cluster = surging()
+    cluster.world.change(NO_ROOM)
+    cluster.update().run_for(10.0)
+    seen = cluster.world.observed()
+    words = "Scheduling is blocked due to non-empty scheduling gates"
+    held = tuple(pod if pod.node else replace(pod, gated=True, message=words) for pod in seen.pods)
+    texts = [wait.text for wait in plan(cluster.workload, replace(seen, pods=held), cluster.world.now).waits]
+    assert any(text.endswith(" of w-0-a is held back until its PodGang lists it.") for text in texts)
+    assert not any("no node" in text or words in text for text in texts)
+
+
 def test_surge_that_is_not_ready_says_so() -> None:
     cluster = surging().update()
     cluster.world.change(replace(QUICK, never_ready=frozenset(cluster.view.hashes.values())))
