@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Final, TextIO
 
 _SECONDS_TO_STOP: Final = 10.0
@@ -45,6 +46,8 @@ class Program:
     seconds_to_answer: float = 60.0
     # Its output is kept back and shown only when it ends by itself: for programs that chat.
     quiet: bool = False
+    # What it is sent when the supervisor is gone, and nobody sees to it that it ends.
+    last_signal: signal.Signals = signal.SIGTERM
 
 
 class Log:
@@ -127,7 +130,7 @@ class Supervisor:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+                preexec_fn=partial(_die_with, os.getpid(), program.last_signal) if sys.platform == "linux" else None,
             )
         except OSError as error:
             raise StartError(f"{program.name} cannot be started: {error.strerror} ({program.command[0]})") from error
@@ -190,9 +193,11 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
         yield line
 
 
-def _die_with_parent() -> None:
+def _die_with(supervisor: int, last_signal: signal.Signals) -> None:
     """Ask the kernel to stop this child when the supervisor is gone. Runs between fork and exec."""
-    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, last_signal)
+    if os.getppid() != supervisor:  # it went before the kernel was asked
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _last_words(child: _Child) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rollouts.supervisor import Log, Program, StartError, Supervisor
-from tests.project.running import wait_until
+from tests.project.running import ROOT, wait_until
 
 FOREVER = "import time\nwhile True: time.sleep(60)"
 
@@ -148,3 +149,32 @@ def test_a_program_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: p
         await supervisor.start(_python("stubborn", code, answers=_exists(sign)))
 
     assert "did not stop within" in _run(scenario)
+
+
+def test_a_program_that_ignores_sigterm_is_killed_with_its_supervisor_where_it_is_to_be(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    stubborn = f"""
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with open({str(pid)!r} + ".draft", "w") as file:
+    file.write(str(os.getpid()))
+os.rename({str(pid)!r} + ".draft", {str(pid)!r})
+{FOREVER}
+"""
+    supervising = f"""
+import asyncio, signal, sys
+from rollouts.supervisor import Log, Program, Supervisor
+
+async def main():
+    program = Program("stubborn", [sys.executable, "-c", {stubborn!r}], last_signal=signal.SIGKILL)
+    await Supervisor(Log(sys.stdout)).start(program)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+    with subprocess.Popen([sys.executable, "-c", supervising], cwd=ROOT) as supervisor:
+        try:
+            wait_until(pid.exists, 60)
+        finally:
+            supervisor.kill()
+    wait_until(lambda: not _runs(int(pid.read_text())), 30)

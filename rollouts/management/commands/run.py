@@ -126,7 +126,10 @@ def _worker() -> Program:
 def _beat() -> Program:
     # The plain scheduler keeps no file: both tasks may run at any time, so there is nothing to remember.
     plain = ("--scheduler", "celery.beat:Scheduler")
-    return Program("beat", [sys.executable, "-m", "celery", "-q", "-A", "grove_ui", "beat", *plain])
+    command = [sys.executable, "-m", "celery", "-q", "-A", "grove_ui", "beat", *plain]
+    # It has nothing to bring to an end, and was once seen to go on after SIGTERM: Celery answers that by an exception
+    # wherever beat happens to be, where it can get lost.
+    return Program("beat", command, last_signal=signal.SIGKILL)
 
 
 def _watcher() -> Program:
