@@ -53,7 +53,7 @@ def count_pods(workload: Workload, observed: Observed) -> Counts:
             surge += view.count_surge(is_extra=is_extra)
     sizes = _measure(workload, observed)
     desired = sum(size.pods for size in sizes)
-    return Counts(desired, available, updated, surge, floor=max(0, desired - _allowance(workload, sizes)))
+    return Counts(desired, available, updated, surge, _find_floor(workload, sizes))
 
 
 def _view(shape: Shape, clique: Clique, pods: list[Pod]) -> CliqueView:
@@ -114,7 +114,8 @@ class _Size:
     """One replica of the set, in pods."""
 
     pods: int
-    may_miss: int  # while its components are updated
+    kept: int  # so many serve at least, as long as an update takes it for one that does
+    may_miss: int  # of these, while its components are updated
 
 
 def _measure(workload: Workload, observed: Observed) -> list[_Size]:
@@ -128,29 +129,35 @@ def _measure_replica(workload: Workload, index: int, cliques: Mapping[str, int],
     """Measure a replica of the set.
 
     With a clique of four pods and a group of two replicas of five pods, each with maxUnavailable 1, it has 14 pods, of
-    which 1 + 5 may be missing.
+    which 1 + 5 may be missing. A replica of a group serves once minAvailable of each of its cliques are there, and if
+    that is 3 of the 5 pods, then 4 + 2 × 3 are kept, of which 1 + 3 may be missing. Under ReplicaRecreate minAvailable
+    of every component will do.
     """
     has_budgets = workload.strategy is Strategy.ROLLING_UPDATE
+    is_whole = workload.strategy is Strategy.REPLICA_RECREATE
     members = {name for group in workload.groups for name in group.clique_names}
-    pods = may_miss = 0
+    pods = kept = may_miss = 0
     for clique in workload.cliques:
         if clique.name not in members:
             replicas = cliques.get(clique_name(workload.name, index, clique.name), clique.replicas)
             pods += replicas
+            kept += min(replicas, clique.min_available) if is_whole else replicas
             may_miss += resolve_budget(clique.budget if has_budgets else None, replicas).max_unavailable
     for group in workload.groups:
         replicas = groups.get(group_name(workload.name, index, group.name), group.replicas)
-        each = sum(clique.replicas for clique in workload.cliques if clique.name in group.clique_names)
-        pods += replicas * each
-        may_miss += resolve_budget(group.budget if has_budgets else None, replicas).max_unavailable * each
-    return _Size(pods, may_miss)
+        inside = [clique for clique in workload.cliques if clique.name in group.clique_names]
+        serving = sum(clique.min_available for clique in inside)
+        pods += replicas * sum(clique.replicas for clique in inside)
+        kept += (min(replicas, group.min_available) if is_whole else replicas) * serving
+        may_miss += resolve_budget(group.budget if has_budgets else None, replicas).max_unavailable * serving
+    return _Size(pods, kept, may_miss)
 
 
-def _allowance(workload: Workload, sizes: list[_Size]) -> int:
-    """Return how many pods an update may make unavailable at once."""
+def _find_floor(workload: Workload, sizes: list[_Size]) -> int:
+    """Return how many pods serve at least while an update is carried out as the budgets and minAvailable allow."""
     if workload.strategy is Strategy.ON_DELETE:
-        return 0
+        return sum(size.pods for size in sizes)
+    kept = sorted(size.kept for size in sizes)
     if workload.strategy is Strategy.REPLICA_RECREATE:
-        number = resolve_budget(workload.budget, workload.replicas).max_unavailable
-        return sum(sorted((size.pods for size in sizes), reverse=True)[:number])
-    return max((size.may_miss for size in sizes), default=0)
+        return sum(kept[: len(kept) - resolve_budget(workload.budget, workload.replicas).max_unavailable])
+    return max(0, sum(kept) - max((size.may_miss for size in sizes), default=0))

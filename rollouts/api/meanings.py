@@ -218,6 +218,7 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "available": "The fewest at this moment; surge included.",
         "updated": _UPDATED,
         "live": "Those that are not leaving, available or not; surge included.",
+        "surge": "Of these, the ones beyond the places that are desired.",
     },
     "Pace": {"is_measured": "The pods that run now took so long."},
 }

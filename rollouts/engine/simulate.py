@@ -11,7 +11,7 @@ happened (`sight`), so that what a pass costs does not grow with the replicas th
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from rollouts.engine.actions import Action, Create, Delete, Kind, Moment, Plan, Wait
 from rollouts.engine.observed import Observed
@@ -38,6 +38,9 @@ BY_HAND: Final = "ByHand"
 
 _NO_PLAN: Final = Plan((), (), (), (), None)
 
+_Numbers: TypeAlias = tuple[int, int, int, int]
+_NO_PODS: Final[_Numbers] = (0, 0, 0, 0)
+
 
 @value
 class Tally:
@@ -60,6 +63,7 @@ class Pods:
     live: int
     available: int
     updated: int  # available on the current template where a pod is desired; surge is none of them
+    surge: int  # live ones beyond the places that are desired, at any level
 
 
 class End(StrEnum):
@@ -185,8 +189,8 @@ class Counter:
         self._workload = sight.shape.workload
         self._of_replica: dict[int, dict[str, Tally]] = {}  # its components
         self._shares: dict[int, Tally] = {}  # what each replica counts for in the tally of the set
-        self._pods: dict[int, tuple[int, int, int]] = {}  # of each replica, as below
-        self.pods = (0, 0, 0)  # all of them: live, available, updated
+        self._pods: dict[int, _Numbers] = {}  # of each replica, as below
+        self.pods = _NO_PODS  # all of them: live, available, updated, surge
         self._none = Tally(self._workload.name, Kind.SET, self._workload.replicas, 0, 0, 0, 0)
         self.tallies: dict[str, Tally] = {}
         self.count()
@@ -212,18 +216,20 @@ class Counter:
         return [changed[name] for name in sorted(changed)]
 
     def _recount_pods(self, index: int, replica: Replica | None) -> None:
-        before, live, available, updated = self._pods.pop(index, (0, 0, 0)), 0, 0, 0
+        before, live, available, updated, surge = self._pods.pop(index, _NO_PODS), 0, 0, 0, 0
         for clique, is_extra in () if replica is None else replica.sort_out(self._workload.replicas):
             live += len(clique.live)
             available += clique.available
             updated += clique.count_updated(is_extra=is_extra)
+            surge += clique.count_surge(is_extra=is_extra)
         if live:
-            self._pods[index] = (live, available, updated)
+            self._pods[index] = (live, available, updated, surge)
         total = self.pods
         self.pods = (
             total[0] + live - before[0],
             total[1] + available - before[1],
             total[2] + updated - before[2],
+            total[3] + surge - before[3],
         )
 
     def _look_at(self, index: int, replica: Replica | None) -> dict[str, Tally]:
@@ -308,9 +314,9 @@ class _Record:
             if tally.surge > self.most_surge.get(tally.component, 0):
                 self.most_surge[tally.component] = tally.surge
 
-    def note_pods(self, at: float, now: tuple[int, int, int]) -> None:
+    def note_pods(self, at: float, now: _Numbers) -> None:
         former = self.pods_over_time[-1]
-        if (former.live, former.available, former.updated) != now:
+        if (former.live, former.available, former.updated, former.surge) != now:
             self.pods_over_time.append(Pods(at, *now))
 
     def close(self, last: Pass, end: End, pods: int) -> Outcome:

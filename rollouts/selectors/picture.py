@@ -61,6 +61,7 @@ class Standing(StrEnum):
     OUTDATED = "outdated"
     STARTING = "starting"
     DOWN = "not available"
+    LEAVING = "leaving"
     ABSENT = "not there"
 
 
@@ -252,7 +253,7 @@ class _Drawing:
     def _replica(self, node: ReplicaNode) -> ReplicaPicture:
         cliques = tuple(map(self._clique, node.cliques))
         groups = tuple(map(self._group, node.groups))
-        nodes = [*node.cliques, *(one for group in node.groups for part in group.replicas for one in part.cliques)]
+        nodes = _cliques_of(node)
         wanted = sum(one.wanted for one in node.cliques)
         wanted += sum(group.wanted * self._size_of(group.template) for group in node.groups)
         return ReplicaPicture(
@@ -348,11 +349,18 @@ def _say(pod: PodNode, doing: Doing) -> str:
     return f"{doing}{reason} on {pod.node}" if pod.node else f"{doing}{reason}"
 
 
+def _cliques_of(node: ReplicaNode) -> list[CliqueNode]:
+    return [*node.cliques, *(one for group in node.groups for part in group.replicas for one in part.cliques)]
+
+
 def _standing(node: ReplicaNode) -> Standing:
     if node.complete:
         return Standing.COMPLETE
     if node.updating:
         return Standing.ROLLING
+    pods = [pod for clique in _cliques_of(node) for pod in clique.pods]
+    if pods and all(pod.leaving for pod in pods):
+        return Standing.LEAVING
     if not node.available:
         return Standing.DOWN if node.outdated else Standing.STARTING
     return Standing.OUTDATED if node.outdated else Standing.STARTING

@@ -69,6 +69,7 @@ class PodsAt:
     available: int  # the fewest at this moment
     updated: int  # available on the template that is wanted, where a pod is desired; surge is none of them
     live: int  # surge included
+    surge: int  # beyond the places that are desired, available or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +274,7 @@ def count_over_time(run: Run) -> PodsOverTime:
 
 def _merge(counts: Iterable[engine.Pods]) -> Iterator[PodsAt]:
     """Yield one count for each moment, with the fewest available and the most live; the first stays by itself."""
-    first, *others = (PodsAt(one.at, one.available, one.updated, one.live) for one in counts)
+    first, *others = (PodsAt(one.at, one.available, one.updated, one.live, one.surge) for one in counts)
     yield first
     for _, group in groupby(others, key=lambda one: one.at):
         at_once = list(group)

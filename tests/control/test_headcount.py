@@ -7,12 +7,14 @@ import pytest
 
 from rollouts.engine.observed import Observed
 from rollouts.engine.simulate import passes
+from rollouts.engine.world import Behaviour
 from rollouts.headcount import count_desired, count_pods
 from tests.engine.manifests import small, workload_of
 from tests.engine.simulated import settled, with_image
 
 # A frontend of three pods, and a group of four replicas of a leader and two workers; twice.
 ONE = 3 + 4 * 3
+ALL_OF_THE_GROUP = {"spec.template.podCliqueScalingGroups.0.minAvailable": 4}
 
 
 def strategy(kind: str, **budget: Any) -> dict[str, Any]:
@@ -25,16 +27,32 @@ def strategy(kind: str, **budget: Any) -> dict[str, Any]:
     [
         ({}, 2 * ONE - 1 - 3),
         (strategy("OnDelete"), 2 * ONE),
-        (strategy("ReplicaRecreate"), ONE),
+        (strategy("ReplicaRecreate") | ALL_OF_THE_GROUP, ONE),
         (strategy("ReplicaRecreate", maxUnavailable=2), 0),
-        (strategy("ReplicaRecreate", maxUnavailable=0, maxSurge=1), 2 * ONE),
+        (strategy("ReplicaRecreate", maxUnavailable=0, maxSurge=1) | ALL_OF_THE_GROUP, 2 * ONE),
+        # One replica of the group is enough to serve, unless its minAvailable says otherwise.
+        (strategy("ReplicaRecreate", maxUnavailable=0, maxSurge=1), 2 * (3 + 3)),
         ({"spec.template.podCliqueScalingGroups.0.updateStrategy": {"maxUnavailable": 2}}, 2 * ONE - 1 - 6),
         ({"spec.template.cliques.0.updateStrategy": {"maxUnavailable": 0, "maxSurge": 1}}, 2 * ONE - 3),
+        # Nor does a replica of the group need more than one of its two workers.
+        ({"spec.template.cliques.2.spec.minAvailable": 1}, 2 * (3 + 4 * 2) - 1 - 2),
     ],
 )
 def test_the_floor_is_what_the_budgets_leave(edits: dict[str, Any], floor: int) -> None:
     counts = count_pods(workload_of(small(edits)), Observed())
     assert (counts.desired, counts.floor) == (2 * ONE, floor)
+
+
+def test_the_floor_holds_where_surge_serves_with_a_part_of_its_pods() -> None:
+    edits = strategy("ReplicaRecreate", maxUnavailable=0, maxSurge=1) | ALL_OF_THE_GROUP
+    before = workload_of(small(edits | {"spec.template.cliques.0.spec.minAvailable": 1}))
+    late = Behaviour(never_ready=frozenset({"chat-2-frontend-1", "chat-2-frontend-2"}))
+    after = with_image(before, "two")
+    cluster = settled(before, late)
+    found = [count_pods(after, cluster.world.observed()) for _ in passes(after, cluster.world)]
+    assert {counts.floor for counts in found} == {2 * (ONE - 2)}
+    assert min(counts.available for counts in found) == 2 * ONE - 2
+    assert (found[-1].available, found[-1].updated, found[-1].surge) == (2 * ONE, 2 * ONE, 0)
 
 
 def test_nothing_there_is_nothing_available() -> None:

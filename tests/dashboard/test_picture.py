@@ -134,6 +134,16 @@ def test_a_pod_that_leaves_keeps_its_place_until_another_has_it(row: models.Clus
     assert [cell.pod[-5:] for cell in cells] == ["00000", "00001", "00002"]
 
 
+def test_a_replica_of_which_every_pod_leaves_is_leaving_and_not_starting(row: models.Cluster) -> None:
+    fleet.store_parts(row, chat())
+    Pod.objects.exclude(name="chat-0-web-00001").update(leaving=True)
+    assert picture_of("chat").replicas[0].standing is Standing.STARTING
+    Pod.objects.update(leaving=True)
+    assert picture_of("chat").replicas[0].standing is Standing.LEAVING
+    Pod.objects.all().delete()
+    assert picture_of("chat").replicas[0].standing is Standing.STARTING
+
+
 def test_a_group_replica_that_is_gone_is_an_empty_box_of_its_size(row: models.Cluster) -> None:
     fleet.store_parts(row, chat())
     Pod.objects.filter(name__startswith="chat-0-decode-1-").delete()

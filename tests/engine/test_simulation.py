@@ -69,14 +69,14 @@ def test_the_pods_of_groups_and_cliques_are_counted_together() -> None:
 
 def test_a_pod_is_updated_once_it_serves_and_surge_is_none_of_them() -> None:
     outcome = preview(surging())
-    told = [(one.live, one.available, one.updated) for one in outcome.pods]
+    told = [(one.live, one.available, one.updated, one.surge) for one in outcome.pods]
     # The surge is created, and each original is deleted and comes back, with the surge in its place.
     assert told == [
-        *((3, 3, 0), (4, 3, 0)),
-        *((3, 3, 0), (4, 3, 0)),
-        *((3, 3, 1), (4, 3, 1)),
-        *((3, 3, 2), (4, 3, 2)),
-        (3, 3, 3),
+        *((3, 3, 0, 0), (4, 3, 0, 1)),
+        *((3, 3, 0, 1), (4, 3, 0, 1)),
+        *((3, 3, 1, 1), (4, 3, 1, 1)),
+        *((3, 3, 2, 1), (4, 3, 2, 1)),
+        (3, 3, 3, 0),
     ]
 
 

@@ -74,6 +74,9 @@ def test_surge_is_told_as_such() -> None:
     assert facts(preview)["pods of surge at most"] == "+1"
     assert facts(preview)["lowest capacity"] == "3 of 3"
     assert preview.lines[-1].words == "ends the surge of a of replica 0"
+    assert preview.chart is not None
+    # It is there until the end, also while it stands in for one that is replaced.
+    assert [row.surge for row in preview.chart.rows] == [0, 1, 1, 1, 1, 0]
 
 
 def test_nothing_to_do_is_said_in_a_sentence() -> None:

@@ -209,7 +209,7 @@ def _sample(told: Simulated) -> list[SamplePoint]:
             desired=pods.desired,
             available=one.available,
             updated=one.updated,
-            surge=max(0, one.live - pods.desired) if _is_rolling(told) else 0,
+            surge=one.surge if _is_rolling(told) else 0,
             floor=pods.floor,
         )
         for one in pods.counts
