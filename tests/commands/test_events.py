@@ -113,7 +113,7 @@ def test_so_few_are_made_ready_as_are_asked_for_and_the_manifest_is_gone_through
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(3):
-        tell(stage, "PodCliqueSet", stage.stored(), f"Reason{number}", f"said {number}", lastTimestamp=ago(number))
+        tell(stage, "PodCliqueSet", stage.stored(), f"Reason{number}", f"said {number}", lastTimestamp=ago(60 * number))
     walks: list[Any] = []
     masked: list[str] = []
 
