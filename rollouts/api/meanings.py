@@ -20,6 +20,7 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "version": _VERSION,
         "leaving": "It has been deleted and is on its way out.",
         "reason": "What makes the state so, in one word: Complete, AwaitingDeletion, SurgeUnschedulable, …",
+        "waits_for": "What an update waits for that is not stuck, in one word: WaitingForReady, …; empty: nothing.",
         "available_replicas": "Of the set, surge included.",
         "updated_replicas": "Of the set, with every pod on the current template; surge included.",
         "generation_hash": f"{_GENERATION_HASH} Empty until the controller has looked at it.",

@@ -17,6 +17,9 @@ AVAILABLE: Final = "Available"
 PROGRESSING: Final = "Progressing"
 STUCK: Final = "UpdateStuck"
 
+NOTHING_IN_THE_WAY: Final = "NothingInTheWay"
+"""Why an update is not stuck, where nothing is waited for."""
+
 # The definitions take 32,768 characters, and a status with a longer one is refused whole; nobody reads so much.
 LONGEST_MESSAGE: Final = 4096
 

@@ -40,6 +40,24 @@ class Code(StrEnum):
     AWAITING_DELETION = "AwaitingDeletion"
 
 
+CAUSES: Final[Mapping[str, str]] = {
+    Code.SURGE_UNSCHEDULABLE: "Surge has no node yet.",
+    Code.REPLICA_UNSCHEDULABLE: "Pods have no node yet.",
+    Code.SURGE_GATED: "Surge is held back until its base gang is scheduled.",
+    Code.SURGE_NOT_READY: "Surge is not Ready yet.",
+    Code.WAITING_FOR_READY: "Pods are not Ready yet.",
+    Code.WAITING_FOR_TERMINATION: "Pods that were deleted are not gone yet.",
+    Code.WAITING_FOR_REPLICA: "Another replica goes first.",
+    Code.BUDGET_EXHAUSTED: "As many are unavailable as may be.",
+}
+"""What an update can wait for, said of all of it: what explains most comes first, what follows from others last."""
+
+# Of a pod of which no scheduler has said anything, it is not yet worth telling that it has no node.
+_UNSAID: Final[Mapping[str, str]] = {
+    Code.SURGE_UNSCHEDULABLE: Code.SURGE_NOT_READY,
+    Code.REPLICA_UNSCHEDULABLE: Code.WAITING_FOR_READY,
+}
+
 # Seconds after which a pod should have a node, and should be Ready.
 SCHEDULED_WITHIN: Final = 60.0
 READY_WITHIN: Final = 600.0
@@ -54,7 +72,11 @@ class Diagnosis:
     """Why nothing moves, and when more can be said."""
 
     waits: tuple[Wait, ...]
+    cause: str  # the code that explains them; empty: nothing waits, or only for somebody who deletes pods
     look_again_at: float | None  # when a wait becomes a problem
+
+
+NOTHING_WAITS: Final = Diagnosis((), "", None)
 
 
 @value
@@ -92,6 +114,7 @@ class Examiner:
         self._update = update
         self._now = now
         self._due: list[float] = []
+        self._said: set[str] = set()  # what schedulers have spoken of
 
     def diagnose(self, tree: Tree, steps: SetStep, bases: dict[int, WantedGang]) -> Diagnosis:
         """Return every wait of the pass, the set first; `bases` are the base gangs by replica."""
@@ -102,7 +125,12 @@ class Examiner:
             if step.is_at_work or not step.replica.is_complete
         }
         waits = [*self._set_waits(tree, steps, inside), *chain.from_iterable(inside.values())]
-        return Diagnosis(tuple(waits), min(self._due, default=None))
+        return Diagnosis(tuple(waits), self._find_cause(waits), min(self._due, default=None))
+
+    def _find_cause(self, waits: Iterable[Wait]) -> str:
+        codes = {wait.code for wait in waits}
+        told = {code if code in self._said else _UNSAID.get(code, code) for code in codes}
+        return next((code for code in CAUSES if code in told), "")
 
     # The set
 
@@ -227,6 +255,8 @@ class Examiner:
         problem = self._is_overdue([pod.created for pod in pods], limit)
         # Of a pod that we hold back ourselves, a scheduler has only to say that it is held back.
         told = next((pod.message for pod in pods if pod.message and not pod.gated), "")
+        if told:
+            self._said.add(code)
         text = f"{_pod_sentence(code, view, pods, stand)}{f': {told}' if told else '.'}"
         helps = self._pod_remedies(code, stand.surge)
         return Wait(code, view.name, _keys(pods), text, helps, is_problem=problem)

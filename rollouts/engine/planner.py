@@ -13,7 +13,7 @@ from typing import Any
 
 from rollouts.engine.actions import Kind, Moment, Plan, WriteStatus
 from rollouts.engine.arrange import arrange
-from rollouts.engine.diagnosis import Examiner
+from rollouts.engine.diagnosis import NOTHING_WAITS, Examiner
 from rollouts.engine.enact import Draft, keep_replica, relabel_emptied, remove_replicas, terminate_replica
 from rollouts.engine.gangs import WantedGang, plan_gangs, plan_gates, wanted_gangs
 from rollouts.engine.observed import Observed
@@ -47,7 +47,7 @@ def plan_tree(shape: Shape, tree: Tree, status: Stored, now: float) -> Plan:
 def _begin(shape: Shape, tree: Tree, update: Update, stored: Stored, now: float) -> Plan:
     """Write down that an update begins, and nothing else: what is replaced for it is replaced by the next pass."""
     pen = make_pen(shape, update, now)
-    status = set_status(pen, stored, shape, tree, steps=no_steps(), waits=())
+    status = set_status(pen, stored, shape, tree, steps=no_steps(), diagnosis=NOTHING_WAITS)
     write = WriteStatus(Kind.SET, shape.workload.name, shape.workload.uid, status)
     return Plan((write,), tuple(_update_moments(shape.workload, update)), (), tree.strangers, None)
 
@@ -64,7 +64,7 @@ def _pass(shape: Shape, tree: Tree, update: Update, stored: Stored, now: float) 
     diagnosis = Examiner(shape, update, now).diagnose(tree, steps, bases)
     pen = make_pen(shape, update, now)
     _write_statuses(pen, steps, termination, draft)
-    status = set_status(pen, stored, shape, tree, steps=steps, waits=diagnosis.waits)
+    status = set_status(pen, stored, shape, tree, steps=steps, diagnosis=diagnosis)
     if status != stored:
         draft.statuses.append(WriteStatus(Kind.SET, workload.name, workload.uid, status))
     times = [at for at in (termination.due_at, diagnosis.look_again_at) if at is not None]

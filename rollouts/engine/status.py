@@ -16,6 +16,7 @@ from rollouts.engine.actions import Wait
 from rollouts.engine.conditions import (
     AVAILABLE,
     BREACHED,
+    NOTHING_IN_THE_WAY,
     PROGRESSING,
     SCHEDULED,
     STUCK,
@@ -25,6 +26,7 @@ from rollouts.engine.conditions import (
     find_condition,
     put_conditions,
 )
+from rollouts.engine.diagnosis import CAUSES, Diagnosis
 from rollouts.engine.observed import Clique, Group
 from rollouts.engine.roller import Reason, Step, Unit
 from rollouts.engine.shape import Shape
@@ -246,7 +248,7 @@ def _select_indices(former: Mapping[str, Any], units: Iterable[Unit], chosen: li
 
 
 def set_status(
-    pen: Pen, stored: Mapping[str, Any], shape: Shape, tree: Tree, *, steps: SetStep, waits: tuple[Wait, ...]
+    pen: Pen, stored: Mapping[str, Any], shape: Shape, tree: Tree, *, steps: SetStep, diagnosis: Diagnosis
 ) -> Status:
     """Return the status of the set."""
     workload = pen.workload
@@ -262,7 +264,7 @@ def set_status(
         "currentGenerationHash": pen.update.generation_hash,
     }
     _put_progress(status, _set_progress(pen, stored, shape, tree, steps))
-    wanted = _set_conditions(pen, available, tree, waits)
+    wanted = _set_conditions(pen, available, tree, diagnosis)
     status["conditions"] = put_conditions(stored.get("conditions") or [], wanted)
     return status
 
@@ -316,7 +318,7 @@ def _updating_replicas(pen: Pen, steps: SetStep) -> list[Status]:
     ]
 
 
-def _set_conditions(pen: Pen, available: int, tree: Tree, waits: tuple[Wait, ...]) -> list[Condition]:
+def _set_conditions(pen: Pen, available: int, tree: Tree, diagnosis: Diagnosis) -> list[Condition]:
     wanted = pen.workload.replicas
     originals = available - len(tree.beyond(wanted) - tree.unavailable)
     counted = min(available, wanted)
@@ -324,16 +326,22 @@ def _set_conditions(pen: Pen, available: int, tree: Tree, waits: tuple[Wait, ...
     text = f"{counted} of {wanted} replicas are available{surge}."
     is_available = counted == wanted
     reason = "AllReplicasAvailable" if is_available else "ReplicasUnavailable"
-    problem = next((wait for wait in waits if wait.is_problem and pen.update.is_under_way), None)
-    if problem is None:
-        stuck = condition(STUCK, "False", "NothingInTheWay", "Nothing is in the way.", pen.now)
-    else:
-        stuck = condition(STUCK, "True", problem.code, problem.text, pen.now)
     return [
         condition(AVAILABLE, "True" if is_available else "False", reason, text, pen.now),
-        _progressing(pen, tree, waits),
-        stuck,
+        _progressing(pen, tree, diagnosis.waits),
+        _stuck(pen, diagnosis),
     ]
+
+
+def _stuck(pen: Pen, diagnosis: Diagnosis) -> Condition:
+    """Say what an update is stuck at, or else what it waits for: in words that are the same for pod after pod."""
+    waits, cause = (diagnosis.waits, diagnosis.cause) if pen.update.is_under_way else ((), "")
+    problem = next((wait for wait in waits if wait.is_problem), None)
+    if problem is not None:
+        return condition(STUCK, "True", problem.code, problem.text, pen.now)
+    if cause:
+        return condition(STUCK, "False", cause, CAUSES[cause], pen.now)
+    return condition(STUCK, "False", NOTHING_IN_THE_WAY, "Nothing is in the way.", pen.now)
 
 
 def _progressing(pen: Pen, tree: Tree, waits: tuple[Wait, ...]) -> Condition:

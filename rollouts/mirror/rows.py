@@ -28,6 +28,7 @@ from rollouts.cluster.resources import (
     SERVICES,
 )
 from rollouts.engine import names
+from rollouts.engine.conditions import NOTHING_IN_THE_WAY, PROGRESSING, STUCK
 from rollouts.engine.defaults import with_defaults
 from rollouts.engine.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.times import parse_time
@@ -131,8 +132,9 @@ def _workload(obj: Obj) -> Row:
         "available_replicas": _int(status.get("availableReplicas")),
         "update_started_at": parse_time(progress.get("updateStartedAt")),
         "update_ended_at": parse_time(progress.get("updateEndedAt")),
-        "progressing_reason": _text(conditions.get("Progressing", {}).get("reason")),
-        "stuck_reason": _text(_where(conditions, "UpdateStuck", "True").get("reason")),
+        "progressing_reason": _text(conditions.get(PROGRESSING, {}).get("reason")),
+        "stuck_reason": _text(_where(conditions, STUCK, "True").get("reason")),
+        "waits_for": _text(_where(conditions, STUCK, "False").get("reason")).replace(NOTHING_IN_THE_WAY, ""),
         "fault_reason": _text(_where(conditions, "Valid", "False").get("reason"))
         or _text(_where(conditions, "WriteDenied", "True").get("reason")),
     }

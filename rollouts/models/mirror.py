@@ -106,6 +106,7 @@ class Workload(Mirrored):
     update_ended_at = models.FloatField(null=True, blank=True)
     progressing_reason = models.CharField(max_length=80, blank=True)  # of the condition Progressing
     stuck_reason = models.CharField(max_length=80, blank=True)  # of the condition UpdateStuck, while it is True
+    waits_for = models.CharField(max_length=80, blank=True)  # of the same, while it is False: what an update waits for
     # Why it cannot be acted on as written: of the condition Valid while it is False, else of WriteDenied while True.
     fault_reason = models.CharField(max_length=80, blank=True)
     # Ours and not the cluster's: deletes that were sent and whose answers are not stored yet, as [kind, name, uid].

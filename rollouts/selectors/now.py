@@ -32,7 +32,7 @@ TITLES: Final[Mapping[str, str]] = {
     Code.WAITING_FOR_TERMINATION: "Waiting for pods to go",
     Code.BUDGET_EXHAUSTED: "Nothing more may be missing now",
     Code.SURGE_UNSCHEDULABLE: "Surge cannot be scheduled",
-    Code.SURGE_NOT_READY: "Surge does not become ready",
+    Code.SURGE_NOT_READY: "Waiting for surge to become ready",
     Code.SURGE_GATED: "Surge waits for its base gang",
     Code.REPLICA_UNSCHEDULABLE: "Pods cannot be scheduled",
     Code.WAITING_FOR_REPLICA: "Another replica goes first",

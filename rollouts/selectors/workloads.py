@@ -41,7 +41,7 @@ _LAST: Final = ("namespace", "name", "cluster__name")
 _COLUMNS: Final = (
     *("id", "cluster__name", "namespace", "name", "uid", "generation", "labels", "created", "leaving", "replicas"),
     *("available_replicas", "updated_replicas", "strategy", "generation_hash", "update_started_at"),
-    *("update_ended_at", "progressing_reason", "stuck_reason", "fault_reason", "standing"),
+    *("update_ended_at", "progressing_reason", "stuck_reason", "waits_for", "fault_reason", "standing"),
 )
 
 
@@ -73,6 +73,7 @@ class WorkloadSummary:
     leaving: bool
     state: State
     reason: str  # CamelCase: what makes it so
+    waits_for: str  # CamelCase: what an update waits for that is under way and not stuck; empty: nothing
     replicas: int
     available_replicas: int
     updated_replicas: int
@@ -202,6 +203,7 @@ def _summary(line: Mapping[str, Any], strategy: StrategyInForce) -> WorkloadSumm
         leaving=line["leaving"],
         state=STATES[line["standing"]],
         reason=line["fault_reason"] or line["stuck_reason"] or line["progressing_reason"],
+        waits_for=line["waits_for"],
         replicas=line["replicas"],
         available_replicas=line["available_replicas"],
         updated_replicas=line["updated_replicas"],

@@ -13,6 +13,7 @@ from django import template
 from django.utils import timezone
 
 from rollouts.commands import Command
+from rollouts.engine.diagnosis import CAUSES
 
 register = template.Library()
 
@@ -67,6 +68,16 @@ def reason(code: str) -> str:
         return _REASONS[code]
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", code)
     return words[:1] + words[1:].lower()
+
+
+@register.filter
+def cause(code: str) -> str:
+    """Say what an update waits for that is not stuck.
+
+    >>> cause("WaitingForReady")
+    'Pods are not Ready yet'
+    """
+    return CAUSES.get(code, reason(code)).rstrip(".")
 
 
 _STATES: Final[Mapping[str, str]] = {

@@ -69,7 +69,7 @@ def test_surge_that_keeps_the_last_one_from_its_room_ends_when_it_is_deleted(pag
 
 def test_a_broken_image_is_rolled_back_from_where_it_is_explained(page: Page, site: Product) -> None:
     with rolling(page, site, "broken", (0, 1), room=9, tag="broken"):
-        expect(page.locator("#now")).to_contain_text("Surge does not become ready")
+        expect(page.locator("#now")).to_contain_text("Waiting for surge to become ready")
         follow(page.locator("#now").get_by_role("link", name="Roll back").first)
         follow(page.get_by_role("button", name="Roll back to revision 1"))
         expect_settled(page, "broken")

@@ -87,6 +87,17 @@ def test_a_workload_that_is_stuck_says_why_in_words_and_as_the_code(viewer: Clie
     assert "SurgeUnschedulable" in page
 
 
+def test_a_workload_that_rolls_says_what_it_waits_for(viewer: Client, row: models.Cluster) -> None:
+    cliques = [fleet.clique("main", 2)]
+    fleet.store_parts(row, fleet.podcliqueset("chat", state="progressing", cliques=cliques), outdated=[0])
+    assert '<div class="sub">2 outdated pods left</div>' in get(viewer)
+    waiting = {"type": "UpdateStuck", "status": "False", "reason": "WaitingForReady"}
+    manifest = fleet.podcliqueset("chat", state="progressing", cliques=cliques)
+    manifest["status"]["conditions"] = [*fleet.CONDITIONS["progressing"], waiting]
+    fleet.store_sets(row, [manifest])
+    assert '<div class="sub">Pods are not Ready yet · 2 outdated pods left</div>' in get(viewer)
+
+
 # ---- what the address chooses
 
 

@@ -190,6 +190,25 @@ def test_the_state_follows_from_what_the_controller_wrote(
 
 
 @pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        ("False", "WaitingForReady", "WaitingForReady"),
+        ("False", "NothingInTheWay", ""),
+        ("True", "SurgeUnschedulable", ""),  # the reason says so already
+    ],
+)
+def test_what_an_update_waits_for_is_told(
+    status: str, reason: str, expected: str, viewer: Client, row: models.Cluster
+) -> None:
+    manifest = fleet.podcliqueset("one", state="progressing")
+    told = {"type": "UpdateStuck", "status": status, "reason": reason}
+    manifest["status"]["conditions"] = [*fleet.CONDITIONS["progressing"], told]
+    fleet.store_sets(row, [manifest])
+    (one,) = get(viewer, WORKLOADS)["results"]
+    assert one["waits_for"] == expected
+
+
+@pytest.mark.parametrize(
     ("parameters", "expected"),
     [
         ("namespace=team-1", ["w-0001", "w-0011"]),
