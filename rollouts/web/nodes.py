@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 from rollouts.selectors.ages import Age, TemplateAges
 from rollouts.selectors.clusters import NodeDetail, node_list
 from rollouts.selectors.paging import Window
+from rollouts.selectors.picture import Cell
 from rollouts.selectors.places import configured_names, find_cluster
 from rollouts.web.addresses import read_number, read_text, render_query
 from rollouts.web.fragments import Fragment
@@ -24,6 +25,9 @@ Context: TypeAlias = dict[str, Any]
 
 # What people ask a node for, with how it is called on the page.
 _RESOURCES: Final = (("nvidia.com/gpu", "GPU"), ("cpu", "CPU"), ("memory", "memory"), ("pods", "pods at most"))
+
+
+MOST_DRAWN: Final = 110  # as many pods as a kubelet takes by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,12 @@ class Held:
     age: Age
     pods: int
     ready: int
+
+    @property
+    def cells(self) -> list[Cell]:
+        """How they are drawn, those first that are ready; the words beside them say the same."""
+        drawn = min(self.pods, MOST_DRAWN)
+        return [Cell("", "", f"{self.age} {'ready' if index < self.ready else 'starting'}") for index in range(drawn)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,8 @@ def test_a_node_shows_the_workloads_and_templates_that_it_holds(viewer: Client, 
     page = get(viewer, "/nodes/?search=node-0000")
     assert "node-0001" not in page
     assert re.search(r'hash older"[^>]*>old ×1', page)
-    assert "chat" in page
+    assert re.findall(r'<i class="cell ([^"]+)"', page) == ["older ready"] * 2
+    assert 'chat/?by=node#node-node-0000"' in page
 
 
 def test_an_unknown_cluster_is_a_page_that_says_so(viewer: Client, row: models.Cluster) -> None:
