@@ -43,6 +43,14 @@ def _open_keys(page: Page) -> None:
     page.keyboard.press("?")
 
 
+def _show_the_usual_folder(page: Page) -> None:
+    """Have commands name the folder that data is in unless somebody chooses another one."""
+    code = page.locator("code", has_text="KUBECONFIG")
+    code.evaluate(
+        "code => { code.textContent = code.textContent.replace(/KUBECONFIG=\\S+\\//, 'KUBECONFIG=$PWD/var/') }"
+    )
+
+
 def _workload(name: str) -> str:
     return f"/workloads/sandbox/default/{name}/"
 
@@ -63,7 +71,7 @@ QUIET: Final = (
     Shot("workloads-none", "/?search=nothing+like+it"),
     Shot("nodes", "/nodes/"),
     Shot("overrides", "/overrides/"),
-    Shot("clusters", "/clusters/"),
+    Shot("clusters", "/clusters/", _show_the_usual_folder),
     Shot("audit", "/audit/"),
     Shot("tokens", "/tokens/"),
     Shot("help", "/help/"),
