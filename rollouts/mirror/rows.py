@@ -120,6 +120,7 @@ def _workload(obj: Obj) -> Row:
     kept = {key: value for key, value in metadata.items() if key not in ("managedFields", "resourceVersion")}
     progress = _mapping(status.get("updateProgress"))
     conditions = _conditions(status)
+    waits_for = _text(_where(conditions, STUCK, "False").get("reason"))
     return {
         "manifest": _json(obj | {"metadata": kept}),
         "labels": _json(metadata.get("labels") or {}),
@@ -134,7 +135,7 @@ def _workload(obj: Obj) -> Row:
         "update_ended_at": parse_time(progress.get("updateEndedAt")),
         "progressing_reason": _text(conditions.get(PROGRESSING, {}).get("reason")),
         "stuck_reason": _text(_where(conditions, STUCK, "True").get("reason")),
-        "waits_for": _text(_where(conditions, STUCK, "False").get("reason")).replace(NOTHING_IN_THE_WAY, ""),
+        "waits_for": "" if waits_for == NOTHING_IN_THE_WAY else waits_for,
         "fault_reason": _text(_where(conditions, "Valid", "False").get("reason"))
         or _text(_where(conditions, "WriteDenied", "True").get("reason")),
     }

@@ -253,12 +253,12 @@ class _Drawing:
     def _replica(self, node: ReplicaNode) -> ReplicaPicture:
         cliques = tuple(map(self._clique, node.cliques))
         groups = tuple(map(self._group, node.groups))
-        nodes = _cliques_of(node)
+        nodes = [*node.cliques, *(one for group in node.groups for part in group.replicas for one in part.cliques)]
         wanted = sum(one.wanted for one in node.cliques)
         wanted += sum(group.wanted * self._size_of(group.template) for group in node.groups)
         return ReplicaPicture(
             index=node.index,
-            standing=_standing(node),
+            standing=_standing(node, nodes),
             is_surge=node.surge,
             is_updating=node.updating and not node.complete,
             wanted=wanted,
@@ -349,16 +349,12 @@ def _say(pod: PodNode, doing: Doing) -> str:
     return f"{doing}{reason} on {pod.node}" if pod.node else f"{doing}{reason}"
 
 
-def _cliques_of(node: ReplicaNode) -> list[CliqueNode]:
-    return [*node.cliques, *(one for group in node.groups for part in group.replicas for one in part.cliques)]
-
-
-def _standing(node: ReplicaNode) -> Standing:
+def _standing(node: ReplicaNode, cliques: Iterable[CliqueNode]) -> Standing:
     if node.complete:
         return Standing.COMPLETE
     if node.updating:
         return Standing.ROLLING
-    pods = [pod for clique in _cliques_of(node) for pod in clique.pods]
+    pods = [pod for clique in cliques for pod in clique.pods]
     if pods and all(pod.leaving for pod in pods):
         return Standing.LEAVING
     if not node.available:

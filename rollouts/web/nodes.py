@@ -26,8 +26,7 @@ Context: TypeAlias = dict[str, Any]
 # What people ask a node for, with how it is called on the page.
 _RESOURCES: Final = (("nvidia.com/gpu", "GPU"), ("cpu", "CPU"), ("memory", "memory"), ("pods", "pods at most"))
 
-
-MOST_DRAWN: Final = 110  # as many pods as a kubelet takes by default
+_MOST_DRAWN: Final = 110  # as many pods as a kubelet takes by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class Held:
     @property
     def cells(self) -> list[Cell]:
         """How they are drawn, those first that are ready; the words beside them say the same."""
-        drawn = min(self.pods, MOST_DRAWN)
+        drawn = min(self.pods, _MOST_DRAWN)
         return [Cell("", "", f"{self.age} {'ready' if index < self.ready else 'starting'}") for index in range(drawn)]
 
 

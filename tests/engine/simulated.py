@@ -5,7 +5,7 @@ leaving is not written. The states are read off pods and PodCliques here, not ta
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -378,6 +378,11 @@ def settled(workload: Workload, behaviour: Behaviour = QUICK) -> Cluster:
     cluster = running.fork()
     cluster.last, cluster.refused = running.last, [*running.refused]
     return cluster
+
+
+def conditions(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return the conditions of a status, each with its reason."""
+    return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,13 @@
 """Why it is not moving: every code with its sentence, its remedies, and when it becomes a problem."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from rollouts.engine.actions import Kind, Plan, Wait, WriteStatus
+from rollouts.engine.actions import Kind, Wait, WriteStatus
 from rollouts.engine.diagnosis import READY_WITHIN, SCHEDULED_WITHIN
 from rollouts.engine.placing import Node
 from rollouts.engine.planner import plan
 from rollouts.engine.workload import Strategy
-from tests.engine.simulated import QUICK, Cluster, clique, group, settled, workload
+from tests.engine.simulated import QUICK, Cluster, clique, conditions, group, settled, workload
 
 NO_ROOM = replace(QUICK, nodes=(Node("full", pods=0),))
 GROUP = (clique("l", 1), clique("k", 2), group("g", ("l", "k"), 2, 1, (0, 1)))
@@ -26,11 +24,6 @@ def only(cluster: Cluster, code: str) -> Wait:
 
 def surging() -> Cluster:
     return settled(workload(clique("a", 3, budget=(0, 1)), strategy=Strategy.ROLLING_UPDATE))
-
-
-def stuck(cluster: Cluster) -> tuple[str, str]:
-    """Return whether the update is stuck, and the reason that is told."""
-    return next((one["status"], one["reason"]) for one in cluster.status["conditions"] if one["type"] == "UpdateStuck")
 
 
 def test_a_settled_set_waits_for_nothing() -> None:
@@ -52,7 +45,7 @@ def test_surge_without_a_node_says_so_and_becomes_a_problem_in_time() -> None:
     assert cluster.world.pods[surge].created + SCHEDULED_WITHIN == due
     cluster.run_for(SCHEDULED_WITHIN)
     assert only(cluster, "SurgeUnschedulable").is_problem
-    assert stuck(cluster) == ("True", "SurgeUnschedulable")
+    assert conditions(cluster.status)["UpdateStuck"] == ("True", "SurgeUnschedulable")
 
 
 def test_an_update_that_is_not_stuck_tells_what_it_waits_for_and_writes_no_more_for_it() -> None:
@@ -60,7 +53,7 @@ def test_an_update_that_is_not_stuck_tells_what_it_waits_for_and_writes_no_more_
     told = []
     while not cluster.progress or "updateEndedAt" not in cluster.progress:
         cluster.run_for(QUICK.ready_seconds / 2)
-        told.append(stuck(cluster))
+        told.append(conditions(cluster.status)["UpdateStuck"])
     # The same for every pod that is replaced, so the status is not written for it again and again.
     assert set(told[:-1]) == {("False", "WaitingForReady")}
     assert told[-1] == ("False", "NothingInTheWay")
@@ -73,15 +66,9 @@ def test_that_surge_has_no_node_is_worth_telling_once_a_scheduler_says_so() -> N
     seen = cluster.world.observed()
     for message, expected in (("", "SurgeNotReady"), ("0/3 nodes: no GPU", "SurgeUnschedulable")):
         told = tuple(pod if pod.node else replace(pod, message=message) for pod in seen.pods)
-        cluster.world.status = _status_of(
-            plan(cluster.workload, replace(seen, pods=told), cluster.world.now), seen.status
-        )
-        assert stuck(cluster) == ("False", expected)
-
-
-def _status_of(planned: Plan, stored: Mapping[str, Any]) -> Mapping[str, Any]:
-    written = (one.status for one in planned.actions if isinstance(one, WriteStatus) and one.kind is Kind.SET)
-    return next(written, stored)
+        planned = plan(cluster.workload, replace(seen, pods=told), cluster.world.now)
+        written = (one.status for one in planned.actions if isinstance(one, WriteStatus) and one.kind is Kind.SET)
+        assert conditions(next(written, seen.status))["UpdateStuck"] == ("False", expected)
 
 
 def test_the_words_of_the_scheduler_are_passed_on() -> None:
@@ -207,6 +194,6 @@ def test_a_set_that_cannot_come_up_says_so_without_any_update() -> None:
     wait = only(cluster, "ReplicaUnschedulable")
     assert wait.is_problem
     assert " and 2 more of w-0-a have no node: " in wait.text
-    conditions = {one["type"]: (one["status"], one["reason"]) for one in cluster.status["conditions"]}
-    assert conditions["Progressing"] == ("False", "ReplicaUnschedulable")
-    assert conditions["UpdateStuck"] == ("False", "NothingInTheWay")
+    told = conditions(cluster.status)
+    assert told["Progressing"] == ("False", "ReplicaUnschedulable")
+    assert told["UpdateStuck"] == ("False", "NothingInTheWay")

@@ -19,7 +19,7 @@ from rollouts.engine.remedies import Remedy
 from rollouts.engine.workload import BudgetSpec, Strategy
 from rollouts.engine.world import GRACE_SECONDS, Behaviour
 from tests.engine.chance import assert_all_there, assert_within_budget, counts
-from tests.engine.simulated import QUICK, Cluster, clique, group, settled, workload
+from tests.engine.simulated import QUICK, Cluster, clique, conditions, group, settled, workload
 
 A_DAY = 86400.0
 
@@ -309,7 +309,7 @@ def test_surge_that_keeps_the_last_original_from_its_room_is_named(level: Any) -
     assert wait.component == component
     assert f" has no node while surge {surge}" in wait.text
     assert " keeps its own until all are available: " in wait.text
-    stuck = {one["type"]: (one["status"], one["reason"]) for one in cluster.status["conditions"]}["UpdateStuck"]
+    stuck = conditions(cluster.status)["UpdateStuck"]
     assert stuck == ("True", Code.REPLICA_UNSCHEDULABLE)
 
 

@@ -9,7 +9,7 @@ from rollouts.engine.hashing import compute_generation_hash
 from rollouts.engine.planner import plan
 from rollouts.engine.times import parse_time
 from rollouts.engine.workload import Strategy
-from tests.engine.simulated import Cluster, clique, group, settled, workload
+from tests.engine.simulated import Cluster, clique, conditions, group, settled, workload
 
 PARTS = (clique("a", 3, 2), clique("l", 1), clique("k", 2), group("g", ("l", "k"), 3, 2))
 
@@ -20,10 +20,6 @@ def pclq(cluster: Cluster, name: str) -> Any:
 
 def pcsg(cluster: Cluster, name: str) -> Any:
     return next(one for one in cluster.world.observed().groups if one.name == name).status
-
-
-def conditions(status: Any) -> dict[str, tuple[str, str]]:
-    return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
 
 
 @pytest.fixture(scope="module")
