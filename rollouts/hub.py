@@ -1,10 +1,12 @@
 """One reader of the change feed for all who watch it in this process.
 
-Between `rollouts.feed`, a stream in Redis, and the open answers of `watching`. However many people watch, Redis is
-asked once: the hub reads what is new and hands it to each viewer, who keeps what they want to know until it is sent.
+Between `rollouts.feed`, a stream in Redis, and whoever listens: the open answers of `watching`, and the parts of pages
+that somebody has open. However many they are, Redis is asked once: the hub reads what is new and hands it to each. A
+viewer keeps what they want to know until it is sent.
 
 The invariants: what a viewer has not been sent yet is bounded, one entry a thing and so many things, whatever they do
-with their connection; whoever may have missed something is told to look at everything again.
+with their connection; whoever may have missed something is told to look at everything again. What is handed out
+together has one moment, whoever hears it.
 """
 
 import asyncio
@@ -14,10 +16,10 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from redis import RedisError
 
@@ -36,6 +38,22 @@ _BLOCK_MS: Final = 2_000
 _SECONDS_TO_RETRY: Final = (0.2, 0.5, 1.0, 2.0)
 
 
+class Listener(Protocol):
+    """Who is told what the feed says; `at` is when, by the monotonic clock: whoever looks from then on sees it."""
+
+    def take(self, changes: Sequence[Change], last_id: str, at: float) -> None:
+        """Hear what is new, up to an id."""
+
+    def reset(self, at: float) -> None:
+        """Hear that something may have been missed."""
+
+    def go_stale(self) -> None:
+        """Hear that nothing is told for now."""
+
+    def end(self) -> None:
+        """Hear that the process ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What a viewer is to be sent."""
@@ -44,7 +62,6 @@ class Batch:
     is_reset: bool  # something may have been missed: look at everything again
     is_stale: bool  # Redis went away: nothing is told until it is back
     last_id: str  # up to where the feed was read
-    told_at: float  # by the monotonic clock: whoever looks from then on sees all of it
 
 
 @dataclass(slots=True, eq=False)
@@ -57,27 +74,23 @@ class Viewer:
     _is_reset: bool = False
     _is_stale: bool = False
     _is_ended: bool = False
-    _told_at: float = 0.0
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def take(self, changes: Iterable[Change], last_id: str) -> None:
+    def take(self, changes: Sequence[Change], last_id: str, at: float) -> None:
         """Keep what is wanted of what the feed tells up to an id."""
         self.last_id = last_id
-        for change in changes:
+        for change in () if self._is_reset else changes:
             if self.wants(change):
-                self._told_at = time.monotonic()
-                if not self._is_reset:
-                    feed.merge_into(self._pending, change)
+                feed.merge_into(self._pending, change)
         if len(self._pending) > MOST_PENDING:
-            self.reset()
+            self.reset(at)
         elif self._pending:
             self._news.set()
 
-    def reset(self) -> None:
+    def reset(self, at: float) -> None:
         """Have them look at everything again; what was to be sent is among it."""
         self._pending.clear()
         self._is_reset = True
-        self._told_at = time.monotonic()
         self._news.set()
 
     def go_stale(self) -> None:
@@ -97,52 +110,65 @@ class Viewer:
 
     async def wait(self, seconds: float) -> Batch | None:
         """Return what there is to send as soon as there is something; None after so many seconds without."""
-        try:
-            await asyncio.wait_for(self._news.wait(), seconds)
-        except TimeoutError:
+        if not await happens(self._news, seconds):
             return None
-        batch = Batch(tuple(self._pending.values()), self._is_reset, self._is_stale, self.last_id, self._told_at)
+        batch = Batch(tuple(self._pending.values()), self._is_reset, self._is_stale, self.last_id)
         self._pending.clear()
         self._is_reset = self._is_stale = False
         self._news.clear()
         return batch
 
 
+async def happens(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for an event; False after so many seconds without."""
+    # Not wait_for: up to Python 3.11 it forgets that it was cancelled when the event happens at the same moment, and
+    # whoever waits for the task to end waits for ever.
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
 class Hub:
-    """Reads the feed for the viewers of one event loop, as long as there are any."""
+    """Reads the feed for those who listen in one event loop, as long as there are any."""
 
     def __init__(self) -> None:
-        self._viewers: set[Viewer] = set()
+        self._listeners: set[Listener] = set()
         self._reader: asyncio.Task[None] | None = None
         self._is_away = False
         # Set once it is known from where on everything is handed out, or that Redis is away.
         self._is_settled = asyncio.Event()
 
-    def join(self, viewer: Viewer) -> None:
-        """Let a viewer know of what comes from now on."""
-        self._viewers.add(viewer)
+    def join(self, listener: Listener) -> None:
+        """Let somebody know of what comes from now on."""
+        self._listeners.add(listener)
         if self._is_away:
-            viewer.go_stale()
+            listener.go_stale()
         if self._reader is None or self._reader.done():
             self._reader = asyncio.get_running_loop().create_task(self._read_on())
 
-    def leave(self, viewer: Viewer) -> None:
-        """Forget a viewer; without any, nothing is read."""
-        self._viewers.discard(viewer)
-        if not self._viewers and self._reader is not None:
+    def leave(self, listener: Listener) -> None:
+        """Forget somebody; without anybody, nothing is read."""
+        self._listeners.discard(listener)
+        if not self._listeners and self._reader is not None:
             self._reader.cancel()
             self._reader = None
             self._is_settled.clear()
 
     def end_all(self) -> None:
         """Send everybody away: the process ends."""
-        for viewer in self._viewers:
-            viewer.end()
+        self._for_all(lambda listener: listener.end())
+
+    async def settle(self) -> None:
+        """Wait until everything is handed out that comes from now on, or it is known that Redis is away."""
+        await self._is_settled.wait()
 
     async def catch_up(self, viewer: Viewer, after_id: str) -> None:
         """Let a viewer who has joined know what came after an id; without one, only what comes from now on."""
         # Not before the reader knows where it begins: what comes between the two would be lost.
-        await self._is_settled.wait()
+        await self.settle()
         client = async_redis_client()
         try:
             if after_id and feed.is_id(after_id):
@@ -150,10 +176,10 @@ class Hub:
             else:
                 viewer.last_id = viewer.last_id or await feed.latest_id_async(client)
                 if after_id:
-                    viewer.reset()
+                    viewer.reset(time.monotonic())
         except (RedisError, OSError):
             if not self._is_away:
-                viewer.reset()
+                viewer.reset(time.monotonic())
         finally:
             with contextlib.suppress(RedisError, OSError):
                 await client.aclose()
@@ -162,14 +188,14 @@ class Hub:
         while True:
             reading = await feed.read_async(client, after_id)
             if reading.missed:
-                viewer.reset()
+                viewer.reset(time.monotonic())
                 viewer.last_id = await feed.latest_id_async(client)
                 return
             if not reading.entries:
                 viewer.last_id = viewer.last_id or after_id
                 return
             after_id = reading.entries[-1][0]
-            viewer.take(_merge(reading), after_id)
+            viewer.take(_merge(reading), after_id, time.monotonic())
 
     async def _read_on(self) -> None:
         """Read until nobody watches; while Redis is away, try again and again."""
@@ -195,19 +221,17 @@ class Hub:
             reading = await feed.read_async(client, position, block_ms=_BLOCK_MS)
             if reading.missed:
                 position = await feed.latest_id_async(client)
-                self._for_all(Viewer.reset)
+                self._reset_all()
             elif reading.entries:
                 position = reading.entries[-1][0]
-                changes = _merge(reading)
-                for viewer in tuple(self._viewers):
-                    viewer.take(changes, position)
+                self._hand_out(_merge(reading), position)
             yield
             await asyncio.sleep(_SECONDS_TO_GATHER)
 
     def _lose_redis(self) -> None:
         if not self._is_away:
             logger.warning("Live pages stand still: Redis does not answer")
-            self._for_all(Viewer.go_stale)
+            self._for_all(lambda listener: listener.go_stale())
         self._is_away = True
         self._is_settled.set()
 
@@ -215,12 +239,20 @@ class Hub:
         """What was published meanwhile is lost, as writers do not wait for Redis: everything is looked at again."""
         if self._is_away:
             self._is_away = False
-            self._for_all(Viewer.reset)
+            self._reset_all()
         self._is_settled.set()
 
-    def _for_all(self, tell: Callable[[Viewer], None]) -> None:
-        for viewer in tuple(self._viewers):
-            tell(viewer)
+    def _hand_out(self, changes: Sequence[Change], position: str) -> None:
+        now = time.monotonic()
+        self._for_all(lambda listener: listener.take(changes, position, now))
+
+    def _reset_all(self) -> None:
+        now = time.monotonic()
+        self._for_all(lambda listener: listener.reset(now))
+
+    def _for_all(self, tell: Callable[[Listener], None]) -> None:
+        for listener in tuple(self._listeners):
+            tell(listener)
 
 
 def _merge(reading: Reading) -> list[Change]:

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
@@ -21,7 +21,7 @@ from django.db import connections
 from django.http import HttpRequest, StreamingHttpResponse
 
 from rollouts import access
-from rollouts.hub import Batch, Viewer, hub_of_loop
+from rollouts.hub import Viewer, hub_of_loop
 from rollouts.tokens import find_token
 
 CONTENT_TYPE: Final = "text/event-stream"
@@ -62,7 +62,6 @@ def keep_open(events: AsyncIterator[bytes]) -> StreamingHttpResponse:
 @contextlib.asynccontextmanager
 async def joined(viewer: Viewer, after_id: str = "") -> AsyncIterator[None]:
     """Have a viewer told of what changes, from an id on if there is one; they are forgotten afterwards."""
-    await _ask(connections.close_all)  # those of the view: the answer may stay open for days
     hub = hub_of_loop()
     hub.join(viewer)
     try:
@@ -72,19 +71,34 @@ async def joined(viewer: Viewer, after_id: str = "") -> AsyncIterator[None]:
         hub.leave(viewer)
 
 
-async def batches(viewer: Viewer, guest: Guest, seconds: Callable[[], float]) -> AsyncIterator[Batch | None]:
-    """Yield what there is to tell a viewer who has joined; None after so many seconds without anything.
+News_co = TypeVar("News_co", covariant=True)
+
+
+class Watcher(Protocol[News_co]):
+    """Somebody who watches."""
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether they were sent away."""
+
+    async def wait(self, seconds: float) -> News_co | None:
+        """Return what there is to tell as soon as there is something; None after so many seconds without."""
+
+
+async def news_for(watcher: Watcher[News_co], guest: Guest) -> AsyncIterator[News_co | None]:
+    """Yield what there is to tell somebody who has joined; None where all is quiet, as a sign of life.
 
     Ends when they are sent away, or may not see any more.
     """
+    await _ask(connections.close_all)  # those of the view: the answer may stay open for days
     asked_at = time.monotonic()
-    while not viewer.is_ended:
-        batch = await viewer.wait(seconds())
+    while not watcher.is_ended:
+        news = await watcher.wait(settings.FEED_HEARTBEAT_SECONDS)
         if time.monotonic() - asked_at >= settings.FEED_RECHECK_SECONDS:
             if not await _ask(guest.is_welcome):
                 return
             asked_at = time.monotonic()
-        yield batch
+        yield news
         await asyncio.sleep(1 / _WRITES_A_SECOND)
 
 

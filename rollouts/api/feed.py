@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
 from django.http import StreamingHttpResponse
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
@@ -23,7 +22,7 @@ from rollouts.api.schema import parameter
 from rollouts.feed import Change
 from rollouts.hub import Batch, Viewer
 from rollouts.models import ApiToken
-from rollouts.watching import CONTENT_TYPE, RETRY_MS, Guest, batches, joined, keep_open
+from rollouts.watching import CONTENT_TYPE, RETRY_MS, Guest, joined, keep_open, news_for
 
 
 class EventStreamRenderer(BaseRenderer):
@@ -123,7 +122,7 @@ async def _stream(interest: Interest, guest: Guest, after_id: str) -> AsyncItera
     viewer = Viewer(interest.covers)
     async with joined(viewer, after_id):
         yield _render_start(viewer.last_id)
-        async for batch in batches(viewer, guest, lambda: settings.FEED_HEARTBEAT_SECONDS):
+        async for batch in news_for(viewer, guest):
             yield _render_heartbeat(viewer.last_id) if batch is None else _render(batch)
 
 

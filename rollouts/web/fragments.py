@@ -1,11 +1,11 @@
 """Parts of pages that are shown again and again while they change, each rendered once for all who see it.
 
 Between the views, which say what a part is called and how to render it, and the two ways in which it reaches a page:
-`web.stream` brings it when the change feed says that it may have changed, `answer` gives it to whoever asks. A fragment
-is the same for every viewer, so two hundred of them cost what one costs: everybody gets a rendering that began after
-they asked, shared with all who asked before it began. No part is rendered more than four times a second in a process,
-nor for more than a quarter of the time. Parts that are made of the same thing look at it once, together. What somebody
-already has is not sent again.
+`web.channels` follow it for those who have it open, `answer` gives it to whoever asks. A fragment is the same for every
+viewer, so two hundred of them cost what one costs: everybody gets a rendering that began after they asked, shared with
+all who asked before it began. Parts that are made of the same thing are a line: one look at it serves all of them, one
+after the other, and they are told of together. No line looks more than four times a second in a process, nor works for
+more than a quarter of the time. What somebody already has is not sent again.
 
 The invariant: what is given is never older than the question. A change that was told before a fragment was asked for is
 in it.
@@ -15,6 +15,7 @@ import asyncio
 import gzip
 import hashlib
 import logging
+import math
 import threading
 import time
 from collections import OrderedDict, deque
@@ -35,7 +36,7 @@ from rollouts.web.tiles import Tiled, take_apart
 logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN: Final = 0.25
-_REST: Final = 4  # from one rendering to the next: so many times what it took
+_REST: Final = 4  # from one look to the next: so many times what it took, with all that was made of it
 _LONGEST_REST: Final = 4.0  # seconds
 _MOST_KEPT: Final = 64
 _MOST_LOOKS: Final = 8  # kept: some are of a thousand pods
@@ -66,8 +67,6 @@ class Rendering:
     """What a fragment looked like."""
 
     began: float  # by the monotonic clock: nothing in it was read before
-    spent: float  # seconds of processor: a machine that is busy with something else makes nothing slower to render
-    usual: float  # the same, or what the one before it took, if that was less
     body: bytes
     etag: str
 
@@ -81,28 +80,21 @@ class Rendering:
         """The body as a frame and tiles."""
         return take_apart(self.body.decode())
 
-    @property
-    def rests_until(self) -> float:
-        """When it may be rendered again: what is slow to render is rendered less often."""
-        return self.began + max(_SECONDS_BETWEEN, min(_LONGEST_REST, _REST * self.usual))
-
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class _Slot:
     """A fragment: its newest rendering, and who renders it."""
 
+    line: "_Line"
     lock: threading.Lock = field(default_factory=threading.Lock)
     newest: Rendering | None = None
     flight: asyncio.Task[None] | None = None  # a rendering that pages wait for
     set_out: float = 0.0  # when the flight was begun, by the monotonic clock
 
-    def seconds_to_rest(self) -> float:
-        """How long it is to be left alone."""
-        return 0.0 if self.newest is None else max(0.0, self.newest.rests_until - time.monotonic())
-
 
 # The last ones asked for are kept, and those that somebody waits for.
 _SLOTS: Final[WeakValueDictionary[Hashable, _Slot]] = WeakValueDictionary()
+_LINES: Final[WeakValueDictionary[Hashable, "_Line"]] = WeakValueDictionary()
 _KEPT: Final[OrderedDict[Hashable, _Slot]] = OrderedDict()
 _SLOTS_LOCK: Final = threading.Lock()
 # Three: what is slow does not hold up all others. More would only share the same processor.
@@ -113,7 +105,7 @@ _ASKERS: Final = ThreadPoolExecutor(4, thread_name_prefix="fragments-of-clusters
 
 def answer(request: HttpRequest, fragment: Fragment) -> HttpResponse:
     """Answer with a fragment as it is now, or that it is as it was."""
-    rendering = _fresh(_slot(fragment.key), fragment, time.monotonic())
+    rendering = _fresh(_slot(fragment), fragment, time.monotonic())
     if rendering.etag in _known_to(request):
         response: HttpResponse = HttpResponseNotModified()
     elif rendering.compressed and "gzip" in request.headers.get("Accept-Encoding", ""):
@@ -128,7 +120,7 @@ def answer(request: HttpRequest, fragment: Fragment) -> HttpResponse:
 
 async def newest(fragment: Fragment, since: float) -> Rendering:
     """Return a rendering that began at some time or later; waits without a thread, together with all who ask for it."""
-    slot = _slot(fragment.key)
+    slot = _slot(fragment)
     while slot.newest is None or slot.newest.began < since:
         if slot.flight is None or slot.flight.done() or slot.flight.get_loop() is not asyncio.get_running_loop():
             slot.flight, slot.set_out = asyncio.create_task(_fly(slot, fragment, since)), time.monotonic()
@@ -146,11 +138,15 @@ def _known_to(request: HttpRequest) -> set[str]:
     return {etag.removeprefix("W/") for etag in parse_etags(request.headers.get("If-None-Match", ""))}
 
 
-def _slot(key: Hashable) -> _Slot:
+def _slot(fragment: Fragment) -> _Slot:
+    line_key = fragment.key if fragment.source is None else fragment.source.key
     with _SLOTS_LOCK:
-        slot = _SLOTS.get(key) or _SLOTS.setdefault(key, _Slot())
-        _KEPT[key] = slot
-        _KEPT.move_to_end(key)
+        slot = _SLOTS.get(fragment.key)
+        if slot is None:
+            line = _LINES.get(line_key) or _LINES.setdefault(line_key, _Line())
+            slot = _SLOTS.setdefault(fragment.key, _Slot(line))
+        _KEPT[fragment.key] = slot
+        _KEPT.move_to_end(fragment.key)
         while len(_KEPT) > _MOST_KEPT:
             _KEPT.popitem(last=False)
         return slot
@@ -160,33 +156,69 @@ def _fresh(slot: _Slot, fragment: Fragment, since: float) -> Rendering:
     with slot.lock:
         if slot.newest is None or slot.newest.began < since:
             # Whoever asks meanwhile waits for the lock and finds what is rendered now.
-            time.sleep(slot.seconds_to_rest())
-            slot.newest = _render(fragment, since, slot.newest)
+            time.sleep(slot.line.seconds_to_rest(since))
+            slot.newest = _render(fragment, slot.line.open(fragment.source, since))
         return slot.newest
 
 
 async def _fly(slot: _Slot, fragment: Fragment, since: float) -> None:
     """Render for all who wait."""
-    await asyncio.sleep(slot.seconds_to_rest())
-    done: Future[None] = Future()
-    _line_up(fragment, _Turn(slot, fragment, since, done))
-    await asyncio.wrap_future(done)
+    await asyncio.sleep(slot.line.seconds_to_rest(since))
+    turn = _Turn(slot, fragment, since)
+    slot.line.append(turn, _ASKERS if fragment.asks_cluster else _RENDERERS)
+    await asyncio.wrap_future(turn.done)
 
 
-# ---- whose turn it is
+def _render(fragment: Fragment, look: "_Look") -> Rendering:
+    began_at = time.thread_time()
+    try:
+        body = (fragment.render() if fragment.source is None else fragment.render(look.at)).encode()
+    finally:
+        look.pace.spent += time.thread_time() - began_at
+    return Rendering(look.pace.began, body, f'"{hashlib.sha256(body).hexdigest()[:24]}"')
+
+
+# ---- what is made of the same
+
+
+@dataclass(slots=True)
+class _Pace:
+    """When a line last looked, and what that has cost."""
+
+    began: float  # by the monotonic clock
+    former_spent: float  # by the look before it
+    # Seconds of processor for everything made of it: a machine that is busy with something else makes nothing slower.
+    spent: float = 0.0
+
+    @property
+    def rests_until(self) -> float:
+        """When the next look may be: where it costs more, it is less often.
+
+        One that took long by chance is not paid for by a long rest; one that takes long again is.
+        """
+        return self.began + max(_SECONDS_BETWEEN, min(_LONGEST_REST, _REST * min(self.spent, self.former_spent)))
 
 
 @dataclass(frozen=True, slots=True)
+class _Look:
+    """A source that was opened."""
+
+    pace: _Pace
+    at: Any
+
+
+@dataclass(slots=True)
 class _Turn:
     """A part that is to be rendered."""
 
     slot: _Slot
     fragment: Fragment
     since: float
-    done: Future[None]
+    done: Future[None] = field(default_factory=Future)
+    error: Exception | None = None
 
     def take(self) -> None:
-        """Render it; whoever waits is told, also when it cannot be."""
+        """Render it; what went wrong is kept for whoever waits."""
         if not self.done.set_running_or_notify_cancel():
             return
         try:
@@ -194,75 +226,84 @@ class _Turn:
         except Exception as error:
             if not isinstance(error, (NotThere, Http404)):
                 logger.exception("A part of a page cannot be rendered")
-            self.done.set_exception(error)
+            self.error = error
+
+    def tell(self) -> None:
+        """Tell whoever waits."""
+        if self.done.cancelled():
+            return
+        if self.error is not None:
+            self.done.set_exception(self.error)
         else:
             self.done.set_result(None)
 
 
-_LINES: Final[dict[Hashable, deque[_Turn]]] = {}
-_LINES_LOCK: Final = threading.Lock()
+class _Line:
+    """Parts that are made of the same, rendered one after the other: by one thread, so that others have one too."""
 
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pace: _Pace | None = None
+        self._turns: deque[_Turn] = deque()
+        self._is_served = False
 
-def _line_up(fragment: Fragment, turn: _Turn) -> None:
-    """Have a part rendered after those that are made of the same: by one thread, so that others have one too."""
-    key = fragment.key if fragment.source is None else fragment.source.key
-    with _LINES_LOCK:
-        if key in _LINES:
-            _LINES[key].append(turn)
-            return
-        _LINES[key] = deque([turn])
-    (_ASKERS if fragment.asks_cluster else _RENDERERS).submit(_serve, key)
+    def seconds_to_rest(self, since: float) -> float:
+        """How long it is to be left alone; a look from some time on that is at hand serves at once."""
+        if self._pace is None or self._find_look(since):
+            return 0.0
+        return max(0.0, self._pace.rests_until - time.monotonic())
 
-
-def _serve(key: Hashable) -> None:
-    """Take the turns of a line to its end, by one connection to the database."""
-    try:
-        while turn := _next_turn(key):
-            turn.take()
-    finally:
-        connections.close_all()
-
-
-def _next_turn(key: Hashable) -> _Turn | None:
-    with _LINES_LOCK:
-        if _LINES[key]:
-            return _LINES[key].popleft()
-        del _LINES[key]
-        return None
-
-
-def _render(fragment: Fragment, since: float, former: Rendering | None) -> Rendering:
-    began_at = time.thread_time()
-    if fragment.source is None:
-        began, body = time.monotonic(), fragment.render().encode()
-    else:
-        look = _look(fragment.source, since)
-        began, body = look.began, fragment.render(look.at).encode()
-    # One that took long by chance is not paid for by a long rest; one that takes long again is.
-    spent = time.thread_time() - began_at
-    usual = spent if former is None else min(spent, former.spent)
-    return Rendering(began, spent, usual, body, f'"{hashlib.sha256(body).hexdigest()[:24]}"')
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """A source that was opened."""
-
-    began: float  # by the monotonic clock
-    at: Any
-
-
-_LOOKS: Final[OrderedDict[Hashable, _Look]] = OrderedDict()
-_LOOKS_LOCK: Final = threading.Lock()
-
-
-def _look(source: Source, since: float) -> _Look:
-    """Return a source opened at some time or later, shared with the other parts that it is wanted for."""
-    with _LOOKS_LOCK:
-        look = _LOOKS.get(source.key)
-        if look is None or look.began < since:
-            look = _LOOKS[source.key] = _Look(time.monotonic(), source.open())
-        _LOOKS.move_to_end(source.key)
-        while len(_LOOKS) > _MOST_LOOKS:
-            _LOOKS.popitem(last=False)
+    def open(self, source: Source | None, since: float) -> _Look:
+        """Return a look from some time on, shared with the other parts that it is wanted for."""
+        with self._lock:
+            look = self._find_look(since)
+            if look is None:
+                former_spent = math.inf if self._pace is None else self._pace.spent
+                self._pace = _Pace(time.monotonic(), former_spent)
+                look = _Look(self._pace, None if source is None else source.open())
+            if source is not None:
+                self._keep(look)
         return look
+
+    def append(self, turn: _Turn, renderers: ThreadPoolExecutor) -> None:
+        """Have a part rendered after those that wait already."""
+        with self._lock:
+            self._turns.append(turn)
+            if self._is_served:
+                return
+            self._is_served = True
+        renderers.submit(self._serve)
+
+    def _find_look(self, since: float) -> _Look | None:
+        look = _LOOKS.get(self)
+        return look if look and look.pace.began >= since else None
+
+    def _keep(self, look: _Look) -> None:
+        with _LOOKS_LOCK:
+            _LOOKS[self] = look
+            _LOOKS.move_to_end(self)
+            while len(_LOOKS) > _MOST_LOOKS:
+                _LOOKS.popitem(last=False)
+
+    def _serve(self) -> None:
+        """Take the turns to the end of the line, by one connection to the database; then tell of all of them."""
+        taken = []
+        try:
+            while turn := self._next_turn():
+                taken.append(turn)
+                turn.take()
+        finally:
+            for turn in taken:
+                turn.tell()
+            connections.close_all()
+
+    def _next_turn(self) -> _Turn | None:
+        with self._lock:
+            if self._turns:
+                return self._turns.popleft()
+            self._is_served = False
+            return None
+
+
+_LOOKS: Final[OrderedDict[_Line, _Look]] = OrderedDict()
+_LOOKS_LOCK: Final = threading.Lock()

@@ -81,7 +81,7 @@ def _viewer_megabytes() -> float:
     tracemalloc.start()
     viewers = [Viewer(Interest().covers) for _ in range(VIEWERS)]
     for viewer in viewers:
-        viewer.take(changes, "1-0")
+        viewer.take(changes, "1-0", 0.0)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return used / 1e6

@@ -28,8 +28,9 @@ from rollouts.models import AuditEntry, User
 from rollouts.refusals import NotThere
 from rollouts.selectors.events import EventList
 from rollouts.selectors.workloads import WorkloadPage, workload_list
+from rollouts.web.channels import Part
 from rollouts.web.fragments import Fragment, newest
-from rollouts.web.stream import Part, _look_at, parse_part
+from rollouts.web.stream import parse_shown
 from tests.api.read import fleet
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -106,6 +107,13 @@ def watch(client: Client, *shown: str, then: Callable[[Stream], Awaitable[None]]
     return stream
 
 
+def read_part(text: str) -> Part:
+    """Read what a page says of a part it shows."""
+    shown = parse_shown(text)
+    assert shown is not None
+    return shown[0]
+
+
 async def in_thread(act: Callable[[], object]) -> None:
     """Do something to the database, as another process would."""
 
@@ -166,9 +174,7 @@ def test_a_change_brings_the_part_that_depends_on_it_and_no_other(
     ],
 )
 def test_a_part_depends_on_what_its_words_name(words: str, is_brought: bool) -> None:
-    part = parse_part(f"- {LIST} {words}")
-    assert part is not None
-    assert part.depends_on(Change("sandbox", "workload", CHAT, ("pods", "set"))) == is_brought
+    assert read_part(f"- {LIST} {words}").depends_on(Change("sandbox", "workload", CHAT, ("pods", "set"))) == is_brought
 
 
 def test_a_change_after_which_a_part_looks_the_same_sends_nothing(
@@ -233,9 +239,7 @@ def test_what_changes_with_time_is_brought_though_nothing_is_told(
     ],
 )
 def test_nobody_has_the_server_or_a_cluster_looked_at_all_the_time(src: str, words: str, seconds: float) -> None:
-    part = parse_part(f"- {src} {words}")
-    assert part is not None
-    assert part.every == seconds
+    assert read_part(f"- {src} {words}").every == seconds
 
 
 def test_a_session_has_so_many_streams_at_once_and_can_open_another_when_one_is_closed(
@@ -293,8 +297,7 @@ def test_what_was_gone_and_comes_back_is_brought_however_it_looked_before(
 
 def test_a_cluster_may_be_called_almost_anything() -> None:
     name = "größe 100%"
-    part = parse_part(f"- {reverse('workload-part', args=[name, 'default', 'chat', 'head'])} workload")
-    assert part is not None
+    part = read_part(f"- {reverse('workload-part', args=[name, 'default', 'chat', 'head'])} workload")
     assert part.fragment is not None
     assert Place(name, "default", "chat") in part.fragment.key  # type: ignore[operator]
 
@@ -373,30 +376,48 @@ def test_a_part_that_takes_long_holds_up_no_other_and_comes_when_it_is_there(
     watch(viewer, f"- {LIST} workload", f"- {slow} every:20", then=then)
 
 
-def test_what_becomes_ready_while_a_slow_page_takes_something_else_is_brought_too(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_page_that_takes_its_time_is_brought_how_each_part_looks_then(
+    viewer: Client, row: models.Cluster, redis: Redis
 ) -> None:
-    monkeypatch.setattr("rollouts.web.stream._SECONDS_IN_ALL", 0.5)
-    monkeypatch.setattr("rollouts.web.stream._SECONDS_TOGETHER", 0.01)
-    is_let = threading.Event()
+    other = Stream(open_stream(viewer, f"- {LIST} workload"))
 
-    def render_late() -> str:
-        assert is_let.wait(SECONDS)
-        return "late"
+    async def then(slow: Stream) -> None:
+        await asyncio.gather(slow.wait_for("current"), other.wait_for("current"))
+        for number in (1, 2, 3):
+            await in_thread(lambda number=number: fleet.store_fleet(row, number))  # type: ignore[misc]
+            feed.publish(redis, [Change("sandbox", "workload", CHAT)])
+            last = await other.wait_for("fragment", src=LIST)
+            assert f"w-000{number - 1}" in last.data["html"]
+        brought = await slow.wait_for("fragment", src=LIST)
+        assert brought.data["etag"] == last.data["etag"], "and not what came before it"
+        await slow.wait_for("heartbeat")
+        assert [event.name for event in slow.news] == ["fragment", "current", "fragment"]
 
-    async def take_slowly() -> list[bytes]:
-        renders = {"soon": lambda: "soon", "late": render_late}
-        fragments = [Fragment(("a slow page", name, object()), render) for name, render in renders.items()]
-        now = time.monotonic()
-        looks = _look_at([(Part("/", (), 0.0, "", fragment), now) for fragment in fragments])
-        taken = [event.plain for event in await anext(looks)]
-        is_let.set()
-        await newest(fragments[1], now)
-        await asyncio.sleep(1)  # longer than parts are waited for
-        return [*taken, *[event.plain async for events in looks for event in events]]
+    watch(viewer, f"- {LIST} workload", then=then)
 
-    taken = asyncio.run(take_slowly())
-    assert [word in event for word, event in zip((b"soon", b"late"), taken, strict=True)] == [True, True]
+
+def test_a_page_that_has_its_cluster_part_yet_to_come_is_brought_it_also_when_others_have_it_already(
+    viewer: Client, row: models.Cluster, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.store_fleet(row, 1)
+    answers = threading.Semaphore(1)
+
+    def wait_for_the_cluster(place: Place, most: int) -> EventList:
+        assert answers.acquire(timeout=SECONDS)
+        return EventList((), 0, is_partial=False, problem="Always the same.")
+
+    monkeypatch.setattr("rollouts.web.events.event_list", wait_for_the_cluster)
+    slow = "/workloads/sandbox/team-0/w-0000/events/card/"
+    newcomer = Stream(open_stream(viewer, f"- {slow} every:20"))
+
+    async def then(stream: Stream) -> None:
+        first = await stream.wait_for("fragment", src=slow)
+        await newcomer.wait_for("current")
+        answers.release()
+        assert await newcomer.wait_for("fragment", src=slow) == first
+        await newcomer._chunks.aclose()  # type: ignore[attr-defined]
+
+    watch(viewer, f"- {slow} every:20", then=then)
 
 
 def test_a_part_that_is_slow_and_changes_all_the_time_is_brought_nevertheless(
