@@ -10,7 +10,9 @@ from typing import Any
 
 from celery import Celery
 from celery.exceptions import SecurityWarning
-from celery.signals import setup_logging
+from celery.signals import setup_logging, worker_process_init
+
+from rollouts.collector import settle
 
 # Celery warns root of untrusted pickles; we accept JSON only, and in a container root is nobody special.
 warnings.filterwarnings("ignore", category=SecurityWarning)
@@ -30,3 +32,9 @@ def configure_logging(**_: Any) -> None:
     from django.conf import settings  # noqa: PLC0415
 
     dictConfig(settings.LOGGING)
+
+
+@worker_process_init.connect
+def settle_process(**_: Any) -> None:
+    """Have a process of the pool collect garbage as those do that stay."""
+    settle()

@@ -13,12 +13,11 @@ The status of a PodClique is another matter: its updatedReplicas are all pods of
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from rollouts.engine.budget import resolve_budget
-from rollouts.engine.names import clique_name, group_name
 from rollouts.engine.observed import Clique, Observed, Pod
 from rollouts.engine.shape import Shape, make_shape
 from rollouts.engine.views import CliqueView
@@ -102,11 +101,16 @@ def count_desired(workload: Workload, observed: Observed, renewed: Collection[st
     Live components count by what they are scaled to, but for the renewed ones, in which the template's number is put in
     force.
     """
-    scaled = [
-        *((one.template, one.replica, one.replicas) for one in observed.cliques if not one.group),
-        *((one.template, one.replica, one.replicas) for one in observed.groups),
-    ]
-    return count_scaled(workload.replicas, make_up(workload), (one for one in scaled if one[0] not in renewed))
+    scaled = (one for one in _list_scaled(observed) if one[0] not in renewed)
+    return count_scaled(workload.replicas, make_up(workload), scaled)
+
+
+def _list_scaled(observed: Observed) -> Iterator[Scaled]:
+    for clique in observed.cliques:
+        if not clique.group:
+            yield clique.template, clique.replica, clique.replicas
+    for group in observed.groups:
+        yield group.template, group.replica, group.replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +123,20 @@ class _Size:
 
 
 def _measure(workload: Workload, observed: Observed) -> list[_Size]:
-    """Measure each wanted replica: by what its components are scaled to, and by the template where they are not yet."""
-    cliques = {clique.name: clique.replicas for clique in observed.cliques}
-    groups = {group.name: group.replicas for group in observed.groups}
-    return [_measure_replica(workload, index, cliques, groups) for index in range(workload.replicas)]
+    """Measure each wanted replica: by the template, but for what is scaled otherwise."""
+    usual = {name: replicas for name, (replicas, _) in make_up(workload).items()}
+    scaled: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    for component, replica, live in _list_scaled(observed):
+        if live != usual.get(component):
+            scaled[replica][component] = live
+    as_usual = _measure_replica(workload, {})
+    return [
+        _measure_replica(workload, scaled[index]) if index in scaled else as_usual for index in range(workload.replicas)
+    ]
 
 
-def _measure_replica(workload: Workload, index: int, cliques: Mapping[str, int], groups: Mapping[str, int]) -> _Size:
-    """Measure a replica of the set.
+def _measure_replica(workload: Workload, scaled: Mapping[str, int]) -> _Size:
+    """Measure a replica of the set, some of whose components may be scaled.
 
     With a clique of four pods and a group of two replicas of five pods, each with maxUnavailable 1, it has 14 pods, of
     which 1 + 5 may be missing. A replica of a group serves once minAvailable of each of its cliques are there, and if
@@ -139,12 +149,12 @@ def _measure_replica(workload: Workload, index: int, cliques: Mapping[str, int],
     pods = kept = may_miss = 0
     for clique in workload.cliques:
         if clique.name not in members:
-            replicas = cliques.get(clique_name(workload.name, index, clique.name), clique.replicas)
+            replicas = scaled.get(clique.name, clique.replicas)
             pods += replicas
             kept += min(replicas, clique.min_available) if is_whole else replicas
             may_miss += resolve_budget(clique.budget if has_budgets else None, replicas).max_unavailable
     for group in workload.groups:
-        replicas = groups.get(group_name(workload.name, index, group.name), group.replicas)
+        replicas = scaled.get(group.name, group.replicas)
         inside = [clique for clique in workload.cliques if clique.name in group.clique_names]
         serving = sum(clique.min_available for clique in inside)
         pods += replicas * sum(clique.replicas for clique in inside)

@@ -38,6 +38,7 @@ from typing import Final
 import uvicorn
 import uvloop
 
+from rollouts.collector import settle
 from rollouts.sandbox.api.http import Application
 from rollouts.sandbox.api.registry import Registry
 from rollouts.sandbox.api.store import Store
@@ -235,6 +236,7 @@ def run(options: Options) -> None:
         except sqlite3.Error as error:
             raise RefusedError(f"cannot open the state in DATA_DIR {options.data_dir}: {error}") from error
         with contextlib.closing(store), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            settle()
             runner.run(serve(options, store, listener))
     log.info("stopped; the state is kept in %s", options.data_dir)
 

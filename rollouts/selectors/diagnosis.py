@@ -11,7 +11,7 @@ from rollouts.commands import Place
 from rollouts.engine.actions import Kind, Wait, WriteStatus
 from rollouts.engine.conditions import STUCK, find_condition
 from rollouts.engine.findings import Finding
-from rollouts.engine.planner import plan
+from rollouts.engine.planner import plan_tree
 from rollouts.selectors.moments import moment, moment_or_none
 from rollouts.selectors.places import Look, look_at
 from rollouts.selectors.tree import Stranger
@@ -42,7 +42,7 @@ def diagnosis_detail(place: Place) -> Diagnosis:
 
 def diagnosis_in(place: Place, look: Look) -> Diagnosis:
     """Return what a workload that was looked at waits for."""
-    if look.workload is None or look.seen.leaving:
+    if look.arranged is None or look.seen.leaving:
         return Diagnosis(
             **_common(place, look),
             is_stuck=False,
@@ -51,7 +51,7 @@ def diagnosis_in(place: Place, look: Look) -> Diagnosis:
             strangers=_strangers(look.seen.strangers),
             look_again_at=None,
         )
-    planned = plan(look.workload, look.seen.observed, look.now)
+    planned = plan_tree(look.arranged.shape, look.arranged.tree, look.seen.observed.status, look.now)
     statuses = [one for one in planned.actions if isinstance(one, WriteStatus) and one.kind is Kind.SET]
     status = statuses[-1].status if statuses else look.seen.observed.status
     return Diagnosis(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from rollouts.engine.values import value
 from rollouts.engine.views import ENDED
 from rollouts.engine.workload import GroupTemplate, Workload
 from rollouts.models import Revision
@@ -65,7 +66,7 @@ class Standing(StrEnum):
     ABSENT = "not there"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Cell:
     """A pod, or the empty place of one."""
 
@@ -74,7 +75,7 @@ class Cell:
     marks: str  # words for how it looks: age, what it is doing, surge, lead; or missing
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CliquePart:
     """The pods of a clique that is in no scaling group."""
 
@@ -85,7 +86,7 @@ class CliquePart:
     cells: tuple[Cell, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupBox:
     """A replica of a scaling group, with the pods of all its cliques."""
 
@@ -108,7 +109,7 @@ class GroupBox:
         return ", ".join([*words, *(["outdated"] if self.is_outdated else [])])
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupPart:
     """A scaling group."""
 
@@ -119,7 +120,7 @@ class GroupPart:
     boxes: tuple[GroupBox, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReplicaPicture:
     """A replica of the set."""
 

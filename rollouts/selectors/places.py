@@ -7,14 +7,18 @@ in force. The invariant: what is not configured, or not in the mirror, is `NotTh
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from rollouts import mirror, models
 from rollouts.cluster import Misconfigured
 from rollouts.commands import Place
 from rollouts.connections import cluster_names
 from rollouts.effective import Effective, Override, compute_effective, list_overrides
+from rollouts.engine.arrange import arrange
 from rollouts.engine.findings import Finding
+from rollouts.engine.shape import Shape, make_shape
 from rollouts.engine.spec import Unreadable, parse_workload
+from rollouts.engine.views import Tree
 from rollouts.engine.workload import Workload
 from rollouts.mirror import Seen
 from rollouts.refusals import NotThere
@@ -22,6 +26,14 @@ from rollouts.versions import version_of
 
 
 @dataclass(frozen=True, slots=True)
+class Arranged:
+    """A workload as the engine plans with it."""
+
+    shape: Shape
+    tree: Tree
+
+
+@dataclass(frozen=True)
 class Look:
     """A workload with everything there is of it, as it was looked at once."""
 
@@ -37,6 +49,14 @@ class Look:
     def version(self) -> str:
         """What an edit of it refers to."""
         return version_of(self.seen.uid, self.seen.manifest["metadata"].get("generation") or 0)
+
+    @cached_property
+    def arranged(self) -> Arranged | None:
+        """Everything in its place, once for all who ask; None when its manifest cannot be read."""
+        if self.workload is None:
+            return None
+        shape = make_shape(self.workload)
+        return Arranged(shape, arrange(shape, self.seen.observed))
 
 
 def configured_names() -> tuple[str, ...]:

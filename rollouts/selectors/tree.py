@@ -8,15 +8,15 @@ three queries: what only pages want to know of pods, the revisions, and sometime
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from rollouts import models
 from rollouts.commands import Place
-from rollouts.engine.arrange import arrange
 from rollouts.engine.findings import Finding
 from rollouts.engine.observed import Pod
-from rollouts.engine.shape import make_shape
 from rollouts.engine.update import read_progress
+from rollouts.engine.values import value
 from rollouts.engine.views import ENDED, CliqueView, GroupReplica, GroupView, Replica
 from rollouts.masking import mask_text
 from rollouts.selectors.moments import moment
@@ -26,7 +26,7 @@ from rollouts.selectors.revisions import RevisionNumbers, shown_image
 _UNREADABLE: Final = "The workload's manifest cannot be read, so nothing has a place in it."
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PodNode:
     """A pod."""
 
@@ -53,7 +53,7 @@ class PodNode:
     ready_since: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CliqueNode:
     """A PodClique, also one that is not there yet or no more."""
 
@@ -75,7 +75,7 @@ class CliqueNode:
     pods: tuple[PodNode, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupReplicaNode:
     """A replica of a scaling group."""
 
@@ -88,7 +88,7 @@ class GroupReplicaNode:
     cliques: tuple[CliqueNode, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupNode:
     """A PodCliqueScalingGroup."""
 
@@ -104,7 +104,7 @@ class GroupNode:
     replicas: tuple[GroupReplicaNode, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReplicaNode:
     """A replica of the set."""
 
@@ -164,12 +164,11 @@ def workload_tree(place: Place) -> WorkloadTree:
 
 def tree_in(place: Place, look: Look) -> WorkloadTree:
     """Return the tree of a workload that was looked at."""
-    if look.workload is None:
+    if look.arranged is None:
         return _tree(place, look, strangers=[(pod.name, _UNREADABLE) for pod in look.seen.observed.pods])
-    shape = make_shape(look.workload)
-    tree = arrange(shape, look.seen.observed)
+    shape, tree = look.arranged.shape, look.arranged.tree
     builder = _Builder(
-        wanted=look.workload.replicas,
+        wanted=shape.workload.replicas,
         updating=frozenset(read_progress(look.seen.observed.status).updating),
         numbers=RevisionNumbers(place.cluster, look.seen.uid),
         extras=_read_extras(look, place),
@@ -308,10 +307,16 @@ class _Builder:
             reason=reason,
             message=mask_text(pod.message) if pod.message else "",
             restarts=restarts,
-            images=tuple(map(shown_image, images.split())),
+            images=_shown_images(images),
             created=moment(pod.created),
             ready_since=None if since is None else moment(since),
         )
+
+
+@lru_cache(maxsize=4096)
+def _shown_images(images: str) -> tuple[str, ...]:
+    """Return the names of images as they may be shown; most pods have the same."""
+    return tuple(map(shown_image, images.split()))
 
 
 def cliques_of(tree: WorkloadTree) -> Iterator[tuple[str, CliqueNode]]:

@@ -14,6 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from rollouts import dispatch, feed, metrics
 from rollouts.cluster import Misconfigured
+from rollouts.collector import settle
 from rollouts.connections import ClusterEntry, cluster_entries, connect_cluster, redis_client
 from rollouts.watcher import Watcher
 
@@ -36,6 +37,7 @@ class Command(BaseCommand):
         except Misconfigured as error:
             raise CommandError(str(error)) from error
         crew = _Crew()
+        settle()
         try:
             while not stopped.is_set():
                 crew.adjust(entries)
