@@ -4,8 +4,8 @@ Between the views, which say what a part is called and how to render it, and the
 `web.channels` follow it for those who have it open, `answer` gives it to whoever asks. A fragment is the same for every
 viewer, so two hundred of them cost what one costs: everybody gets a rendering that began after they asked, shared with
 all who asked before it began. Parts that are made of the same thing are a line: one look at it serves all of them, one
-after the other, and they are told of together. No line looks more than four times a second in a process, nor works for
-more than a quarter of the time. What somebody already has is not sent again.
+after the other. No line looks more than four times a second in a process, nor works for more than a third of the time.
+What somebody already has is not sent again.
 
 The invariant: what is given is never older than the question. A change that was told before a fragment was asked for is
 in it.
@@ -18,7 +18,7 @@ import logging
 import math
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ from rollouts.web.tiles import Tiled, take_apart
 logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN: Final = 0.25
-_REST: Final = 4  # from one look to the next: so many times what it took, with all that was made of it
+_REST: Final = 3  # from one look to the next: so many times what it took, with all that was made of it
 _LONGEST_REST: Final = 4.0  # seconds
 _MOST_KEPT: Final = 64
 _MOST_LOOKS: Final = 8  # kept: some are of a thousand pods
@@ -60,6 +60,7 @@ class Fragment:
     source: Source | None = None
     headers: Mapping[str, str] = field(default_factory=dict)  # for whoever asks for it by itself
     asks_cluster: bool = False  # rendering waits for a cluster, which may take as long as it likes
+    rank: int = 0  # of parts that are made of the same, the lowest goes first
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +208,7 @@ class _Look:
     at: Any
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Turn:
     """A part that is to be rendered."""
 
@@ -215,10 +216,9 @@ class _Turn:
     fragment: Fragment
     since: float
     done: Future[None] = field(default_factory=Future)
-    error: Exception | None = None
 
     def take(self) -> None:
-        """Render it; what went wrong is kept for whoever waits."""
+        """Render it; whoever waits is told, also when it cannot be."""
         if not self.done.set_running_or_notify_cancel():
             return
         try:
@@ -226,14 +226,7 @@ class _Turn:
         except Exception as error:
             if not isinstance(error, (NotThere, Http404)):
                 logger.exception("A part of a page cannot be rendered")
-            self.error = error
-
-    def tell(self) -> None:
-        """Tell whoever waits."""
-        if self.done.cancelled():
-            return
-        if self.error is not None:
-            self.done.set_exception(self.error)
+            self.done.set_exception(error)
         else:
             self.done.set_result(None)
 
@@ -244,7 +237,7 @@ class _Line:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pace: _Pace | None = None
-        self._turns: deque[_Turn] = deque()
+        self._turns: list[_Turn] = []
         self._is_served = False
 
     def seconds_to_rest(self, since: float) -> float:
@@ -266,7 +259,7 @@ class _Line:
         return look
 
     def append(self, turn: _Turn, renderers: ThreadPoolExecutor) -> None:
-        """Have a part rendered after those that wait already."""
+        """Have a part rendered when it is its turn."""
         with self._lock:
             self._turns.append(turn)
             if self._is_served:
@@ -286,21 +279,19 @@ class _Line:
                 _LOOKS.popitem(last=False)
 
     def _serve(self) -> None:
-        """Take the turns to the end of the line, by one connection to the database; then tell of all of them."""
-        taken = []
+        """Take the turns to the end of the line, by one connection to the database."""
         try:
             while turn := self._next_turn():
-                taken.append(turn)
                 turn.take()
         finally:
-            for turn in taken:
-                turn.tell()
             connections.close_all()
 
     def _next_turn(self) -> _Turn | None:
         with self._lock:
             if self._turns:
-                return self._turns.popleft()
+                first = min(self._turns, key=lambda turn: turn.fragment.rank)
+                self._turns.remove(first)
+                return first
             self._is_served = False
             return None
 

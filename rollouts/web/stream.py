@@ -47,7 +47,7 @@ from rollouts.web.fragments import Fragment, Rendering
 from rollouts.web.shell import for_readers
 
 _MOST_SHOWN: Final = 32
-# So long a part that is ready waits for others, to be sent with them: those of one line are ready at the same moment.
+# So long a part that is ready waits for others, to be sent with them.
 _SECONDS_TOGETHER: Final = 0.02
 # The header of a gzip stream: deflate, no name, no time.
 _GZIP: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"

@@ -116,9 +116,10 @@ def _audit(scene: Scene) -> dict[str, Any]:
 _STEPS_READ: Final = 60
 _STEPS_SHOWN: Final = 10
 _COMMANDS_SHOWN: Final = 5
+# In the order in which an open page is brought them: the picture first, as it is what people look at.
 _PARTS: Final[Mapping[str, Callable[[Scene], dict[str, Any]]]] = {
-    "head": _head,
     "picture": _picture,
+    "head": _head,
     "now": _now,
     "capacity": _capacity,
     "timeline": _timeline,
@@ -151,7 +152,7 @@ def part(given: QueryDict, cluster: str, namespace: str, name: str, part: str) -
         return render_to_string(f"workload/_{part}.html", {"place": place, **read(scene)})
 
     key = ("workload", place, by == BY_NODE)
-    return Fragment((*key, part), render_part, Source(key, lambda: Scene(place, by)))
+    return Fragment((*key, part), render_part, Source(key, lambda: Scene(place, by)), rank=[*_PARTS].index(part))
 
 
 @require_safe

@@ -183,3 +183,45 @@ def test_parts_of_a_slow_thing_leave_a_thread_for_the_others() -> None:
         return quick.body, {(await one).body for one in waiting}
 
     assert asyncio.run(scene()) == (b"soon", {b"late"})
+
+
+def test_of_parts_that_are_made_of_the_same_the_lowest_in_rank_goes_first() -> None:
+    rendered: list[int] = []
+    is_let = threading.Event()
+    source = Source("ranked", lambda: None)
+
+    def part(rank: int) -> Fragment:
+        def render(_: None) -> str:
+            assert is_let.wait(SECONDS)
+            rendered.append(rank)
+            return str(rank)
+
+        return Fragment(("ranked", rank), render, source, rank=rank)
+
+    async def scene() -> None:
+        asked = time.monotonic()
+        waiting = [asyncio.create_task(newest(part(rank), asked)) for rank in (4, 3, 1, 2)]
+        for _ in waiting:
+            await asyncio.sleep(0.01)
+        is_let.set()
+        await asyncio.gather(*waiting)
+
+    asyncio.run(scene())
+    # The one that came first may have been at work before the others came.
+    assert rendered in ([4, 1, 2, 3], [1, 2, 3, 4])
+
+
+def test_parts_that_are_made_of_the_same_rest_together() -> None:
+    numbers = count(1)
+    source = Source("resting", lambda: next(numbers))
+    parts = [Fragment(("resting", name), lambda look: f"look {look}", source) for name in "ab"]
+
+    async def scene() -> list[bytes]:
+        await newest(parts[0], time.monotonic())
+        # Both are asked for while it rests, one after the other.
+        waiting = [asyncio.create_task(newest(parts[0], time.monotonic()))]
+        await asyncio.sleep(0.01)
+        waiting.append(asyncio.create_task(newest(parts[1], time.monotonic())))
+        return [one.body for one in await asyncio.gather(*waiting)]
+
+    assert asyncio.run(scene()) == [b"look 2", b"look 2"]

@@ -1,6 +1,7 @@
 """The stream of a page: what it shows is brought to it when it changes, to whoever may see, and nothing else."""
 
 import asyncio
+import contextlib
 import json
 import threading
 import time
@@ -28,9 +29,9 @@ from rollouts.models import AuditEntry, User
 from rollouts.refusals import NotThere
 from rollouts.selectors.events import EventList
 from rollouts.selectors.workloads import WorkloadPage, workload_list
-from rollouts.web.channels import Part
+from rollouts.web.channels import _CHANNELS, Part
 from rollouts.web.fragments import Fragment, newest
-from rollouts.web.stream import parse_shown
+from rollouts.web.stream import Page, parse_shown
 from tests.api.read import fleet
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -212,6 +213,24 @@ def test_a_change_is_rendered_once_for_those_who_were_told_at_once_however_late_
         assert len(looks) == 1
 
     watch(viewer, f"- {LIST} workload", then=then)
+
+
+def test_a_part_is_followed_once_for_all_who_have_it_open_and_for_nobody_not_at_all(redis: Redis) -> None:
+    part = Part("/", (), 0.0, Fragment(("followed once", object()), lambda: "one"))
+
+    async def scene() -> None:
+        channels = []
+        with contextlib.ExitStack() as pages:
+            for _ in range(3):
+                page = Page({part: ""})
+                pages.enter_context(page.followed())
+                brought, current = await page.wait(SECONDS) or ()
+                assert (b"one" in brought.plain, b"current" in current.plain) == (True, True)
+                channels.append([*_CHANNELS[asyncio.get_running_loop()].values()])
+        assert channels == [channels[0]] * 3, "the same one"
+        assert not _CHANNELS[asyncio.get_running_loop()]
+
+    asyncio.run(scene())
 
 
 def test_what_changes_with_time_is_brought_though_nothing_is_told(
