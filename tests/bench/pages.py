@@ -78,19 +78,19 @@ async def _bring(row: Any, answers: Sequence[Any]) -> float:
         async for piece in answers[number].streaming_content:
             received[number] += len(piece) > SIGN_OF_LIFE
 
-    async def wait_for(pieces: int) -> None:
-        while min(received) < pieces:
+    async def wait_for_more_than(before: Sequence[int]) -> None:
+        while any(now <= then for now, then in zip(received, before, strict=True)):
             await asyncio.sleep(0.01)
 
     readers = [asyncio.create_task(read(number)) for number in range(len(answers))]
-    await wait_for(1)
+    await wait_for_more_than([0] * len(answers))
     figures = []
     for number in range(CHANGES):
         await asyncio.sleep(1)  # whoever has just been written to is left alone for a moment
-        began = time.process_time()
+        before, began = [*received], time.process_time()
         await asyncio.to_thread(_store, row, fleet.podcliqueset(f"new-{number}"))
         feed.publish(redis_client(), [Change("sandbox", "workload", f"sandbox/default/new-{number}")])
-        await wait_for(number + 2)
+        await wait_for_more_than(before)
         figures.append(time.process_time() - began)
     for reader in readers:
         reader.cancel()
