@@ -75,7 +75,7 @@ async def joined(viewer: Viewer, after_id: str = "") -> AsyncIterator[None]:
 News_co = TypeVar("News_co", covariant=True)
 
 
-class Watcher(Protocol[News_co]):
+class Onlooker(Protocol[News_co]):
     """Somebody who watches."""
 
     @property
@@ -86,15 +86,15 @@ class Watcher(Protocol[News_co]):
         """Return what there is to tell as soon as there is something; None after so many seconds without."""
 
 
-async def news_for(watcher: Watcher[News_co], guest: Guest) -> AsyncIterator[News_co | None]:
+async def news_for(onlooker: Onlooker[News_co], guest: Guest) -> AsyncIterator[News_co | None]:
     """Yield what there is to tell somebody who has joined; None where all is quiet, as a sign of life.
 
     Ends when they are sent away, or may not see any more.
     """
     await _ask(connections.close_all)  # those of the view: the answer may stay open for days
     ask_at = _next_question()
-    while not watcher.is_ended:
-        news = await watcher.wait(settings.FEED_HEARTBEAT_SECONDS)
+    while not onlooker.is_ended:
+        news = await onlooker.wait(settings.FEED_HEARTBEAT_SECONDS)
         if time.monotonic() >= ask_at:
             if not await _ask(guest.is_welcome):
                 return
