@@ -218,10 +218,6 @@ def test_parts_that_are_made_of_the_same_rest_together() -> None:
 
     async def scene() -> list[bytes]:
         await newest(parts[0], time.monotonic())
-        # Both are asked for while it rests, one after the other.
-        waiting = [asyncio.create_task(newest(parts[0], time.monotonic()))]
-        await asyncio.sleep(0.01)
-        waiting.append(asyncio.create_task(newest(parts[1], time.monotonic())))
-        return [one.body for one in await asyncio.gather(*waiting)]
+        return [one.body for one in await asyncio.gather(*(newest(part, time.monotonic()) for part in parts))]
 
     assert asyncio.run(scene()) == [b"look 2", b"look 2"]
