@@ -65,16 +65,37 @@ class Batch:
 
 
 @dataclass(slots=True, eq=False)
-class Viewer:
+class Waiter:
+    """Somebody who waits for news, and hears of what concerns everybody."""
+
+    _is_stale: bool = field(default=False, init=False)
+    _is_ended: bool = field(default=False, init=False)
+    _news: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    def go_stale(self) -> None:
+        """Tell them that nothing is told for now."""
+        self._is_stale = True
+        self._news.set()
+
+    def end(self) -> None:
+        """Send them away."""
+        self._is_ended = True
+        self._news.set()
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether they were sent away."""
+        return self._is_ended
+
+
+@dataclass(slots=True, eq=False)
+class Viewer(Waiter):
     """Somebody who watches, and what they have not been sent yet."""
 
     wants: Callable[[Change], bool]
     last_id: str = ""
     _pending: dict[tuple[str, str, str], Change] = field(default_factory=dict)
     _is_reset: bool = False
-    _is_stale: bool = False
-    _is_ended: bool = False
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self, changes: Sequence[Change], last_id: str, at: float) -> None:
         """Keep what is wanted of what the feed tells up to an id."""
@@ -92,21 +113,6 @@ class Viewer:
         self._pending.clear()
         self._is_reset = True
         self._news.set()
-
-    def go_stale(self) -> None:
-        """Tell them that nothing is told for now."""
-        self._is_stale = True
-        self._news.set()
-
-    def end(self) -> None:
-        """Send them away."""
-        self._is_ended = True
-        self._news.set()
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether they were sent away."""
-        return self._is_ended
 
     async def wait(self, seconds: float) -> Batch | None:
         """Return what there is to send as soon as there is something; None after so many seconds without."""

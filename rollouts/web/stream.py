@@ -39,7 +39,7 @@ from django.urls import Resolver404, resolve
 from django.views.decorators.http import require_safe
 
 from rollouts.feed import Change
-from rollouts.hub import happens, hub_of_loop
+from rollouts.hub import Waiter, happens, hub_of_loop
 from rollouts.refusals import NotThere
 from rollouts.watching import RETRY_MS, Guest, keep_open, news_for
 from rollouts.web.channels import Channel, Lack, Part, Word, followed
@@ -166,10 +166,11 @@ def _find_fragment(src: str) -> Fragment | None:
 # ---- how it is brought
 
 
-class Page:
+class Page(Waiter):
     """A page that somebody has open: what it has been brought, and what it is still to be told."""
 
     def __init__(self, shown: Mapping[Part, str]) -> None:
+        super().__init__()
         self._etags = dict(shown)  # of the rendering that the page has, by part
         self._renderings: dict[Part, Rendering] = {}  # the same as they are, once they are known
         self._fresh: dict[Channel, None] = {}  # parts to look at, in the order in which they came out
@@ -179,9 +180,6 @@ class Page:
         # When every part is known from this moment on, the page is told that it is current. Not as it is by then: what
         # is slow and changes all the time would never be.
         self._awaited: float | None = None
-        self._is_stale = False
-        self._is_ended = False
-        self._news = asyncio.Event()
 
     @contextlib.contextmanager
     def followed(self) -> Iterator[None]:
@@ -197,11 +195,6 @@ class Page:
                 yield
         finally:
             hub.leave(self)
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether it was sent away."""
-        return self._is_ended
 
     async def wait(self, seconds: float) -> Sequence[Event] | None:
         """Return what to send as soon as there may be something; None after so many seconds without."""
@@ -233,16 +226,6 @@ class Page:
         """Be current again once everything is known from then on."""
         self._awaited = at
         self._is_stale = False
-        self._news.set()
-
-    def go_stale(self) -> None:
-        """Say that nothing is heard for now."""
-        self._is_stale = True
-        self._news.set()
-
-    def end(self) -> None:
-        """Leave."""
-        self._is_ended = True
         self._news.set()
 
     def _collect(self) -> list[Event]:
