@@ -1,4 +1,6 @@
-"""Many who watch while a workload of a thousand pods rolls: `python -m tests.bench.viewers [viewers]`. Asserts nothing.
+"""Many who watch while a workload of a thousand pods rolls: `python -m tests.bench.viewers [viewers] [--browser]`.
+
+Asserts nothing.
 
 The product runs as with `make run`, with a sandbox that has room. Each viewer does what static/live.js does: says what
 its page shows, is brought it by the stream, and fetches what it is told to; every fourth has the page of the large
@@ -6,10 +8,12 @@ workload open, the others the list. Meanwhile small workloads are added and pods
 is how long it takes until each viewer has them in their list or sees it in their picture. Everything runs on one
 machine, and the viewers on its processors too, so what each program spends is told beside, and what the web process
 weighs as time goes on. So is when the change feed told of a change: until then it is the time of the controller, from
-then on that of the pages.
+then on that of the pages. With `--browser` one more viewer is a Chromium with the page of the large workload, and what
+counts is when its screen shows it.
 """
 
 import asyncio
+import contextlib
 import http.cookiejar
 import json
 import os
@@ -29,7 +33,8 @@ from typing import Any, Final
 
 from rollouts.cluster import Cluster, kubeconfig
 from rollouts.cluster.resources import PODCLIQUESETS, PODS
-from rollouts.engine.names import PART_OF
+from rollouts.engine.names import PART_OF, TEMPLATE_HASH
+from tests.bench.screen import Screen, open_screen
 from tests.browser.conftest import PASSWORD
 from tests.browser.visiting import Sandbox
 from tests.project.running import Product, product, wait_until
@@ -141,7 +146,7 @@ def _stream_of(page: str) -> str:
 
 def main() -> None:
     """Start everything, watch, and print."""
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else VIEWERS
+    count = next((int(word) for word in sys.argv[1:] if word.isdecimal()), VIEWERS)
     variables = {"GROVE_ADMIN_PASSWORD": PASSWORD, "SANDBOX_NODES": "cpu=40,gpu=8"}
     with tempfile.TemporaryDirectory() as folder, product(Path(folder), **variables) as running:
         running.wait_until_it_answers()
@@ -154,8 +159,13 @@ def main() -> None:
         pages = [f"{running.url}/workloads/sandbox/default/{name}/", f"{running.url}/"]
         streams = [_stream_of(opener.open(page).read().decode()) for page in pages]
         viewers = [Viewer(running.port, cookies[number % SESSIONS], streams[number % 4 > 0]) for number in range(count)]
-        for line in asyncio.run(_measure(running, Probing(cluster, sandbox, name), viewers)):
+        screen = open_screen(pages[0], _parse_cookies(cookies[0])) if "--browser" in sys.argv else None
+        for line in asyncio.run(_measure(running, Probing(cluster, sandbox, name), viewers, screen)):
             sys.stdout.write(f"{line}\n")
+
+
+def _parse_cookies(header: str) -> dict[str, str]:
+    return dict(one.split("=", 1) for one in header.split("; "))
 
 
 @dataclass(slots=True)
@@ -181,15 +191,21 @@ class Probing:
         self.added[name] = time.monotonic()
 
     def find_pod(self) -> str:
-        """Return a pod of the large workload that is Ready."""
+        """Return a pod of the large workload that is shown as ready by now, and that the update leaves alone."""
         pods = self.cluster.list(PODS, namespace="default", labels=f"{PART_OF}={self.large}").items
-        ready = [pod["metadata"]["name"] for pod in pods if _is_ready(pod)]
-        return str(ready[len(ready) // 2])
+        newest = max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+        updated = [pod for pod in pods if _template_of(pod) == _template_of(newest) and _is_ready(pod)]
+        updated.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+        return str(updated[0]["metadata"]["name"])
 
     def delete_pod(self, name: str) -> None:
         """Delete it."""
         self.sandbox.delete_pod(name)
         self.deleted[name] = time.monotonic()
+
+
+def _template_of(pod: Mapping[str, Any]) -> str:
+    return str(pod["metadata"]["labels"][TEMPLATE_HASH])
 
 
 def _is_ready(pod: Mapping[str, Any]) -> bool:
@@ -207,7 +223,17 @@ class Weight:
     megabytes: float
 
 
-async def _measure(running: Product, probing: Probing, viewers: Sequence[Viewer]) -> list[str]:
+async def _measure(
+    running: Product,
+    probing: Probing,
+    viewers: Sequence[Viewer],
+    opening: contextlib.AbstractAsyncContextManager[Screen] | None,
+) -> list[str]:
+    async with opening or contextlib.nullcontext() as screen:
+        return await _watch(running, probing, viewers, screen)
+
+
+async def _watch(running: Product, probing: Probing, viewers: Sequence[Viewer], screen: Screen | None) -> list[str]:
     weights = [_weigh(running)]
     tasks = [asyncio.create_task(viewer.watch()) for viewer in viewers]
     told: dict[str, float] = {}
@@ -224,17 +250,21 @@ async def _measure(running: Product, probing: Probing, viewers: Sequence[Viewer]
         pod = await asyncio.to_thread(probing.find_pod)
         for viewer in pictures:
             viewer.looked_for.add(pod)
+        if screen is not None:
+            await screen.look_for(pod)
         await asyncio.to_thread(probing.delete_pod, pod)
     weights.append(_weigh(running))
     deadline = time.monotonic() + SECONDS_TO_SEE
     while time.monotonic() < deadline and any(len(viewer.seen) < PROBES for viewer in viewers):
         await asyncio.sleep(0.2)
+    shown = {} if screen is None else await screen.tell()
     ended = {repr(task.exception()) for task in tasks if task.done()}
     for task in tasks:
         task.cancel()
     return [
         *_report_waits("the list", lists, probing.added, told),
         *_report_waits("the large workload", pictures, probing.deleted, told),
+        *_report_screen(shown, probing.deleted),
         *sorted(f"a viewer broke off: {why}" for why in ended),
         *_report(viewers, weights),
     ]
@@ -252,6 +282,13 @@ def _report_waits(
         seen = sorted(viewer.seen[name] - done[name] for viewer in viewers if name in viewer.seen) or [0.0]
         about = f"told {told[name] - done[name]:.2f}, " if name in told else ""
         yield f"  {name:<26} {about}first {seen[0]:.2f}, median {statistics.median(seen):.2f}, last {seen[-1]:.2f} s"
+
+
+def _report_screen(shown: Mapping[str, float], done: Mapping[str, float]) -> Iterator[str]:
+    waits = sorted(at - done[name] for name, at in shown.items())
+    if waits:
+        each = ", ".join(f"{wait:.2f}" for wait in waits)
+        yield f"a browser: on its screen after {each} s, {len(waits)} of {len(done)} changes"
 
 
 def _report(viewers: Sequence[Viewer], weights: Sequence[Weight]) -> Iterator[str]:
