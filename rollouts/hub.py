@@ -137,6 +137,16 @@ async def happens(event: asyncio.Event, seconds: float | None) -> bool:
     return True
 
 
+def heed_cancellation() -> None:
+    """End this task if it was cancelled and what it waited for has hidden that.
+
+    The Redis client sends by wait_for, which does so up to Python 3.11: a reader that nobody wants would read for ever.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 class Hub:
     """Reads the feed for those who listen in one event loop, as long as there are any."""
 
@@ -189,6 +199,7 @@ class Hub:
         finally:
             with contextlib.suppress(RedisError, OSError):
                 await client.aclose()
+        heed_cancellation()
 
     async def _replay(self, client: Any, viewer: Viewer, after_id: str) -> None:
         while True:
@@ -232,6 +243,7 @@ class Hub:
                 position = reading.entries[-1][0]
                 self._hand_out(_merge(reading), position)
             yield
+            heed_cancellation()
             await asyncio.sleep(_SECONDS_TO_GATHER)
 
     def _lose_redis(self) -> None:
