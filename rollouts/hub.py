@@ -218,9 +218,11 @@ class Hub:
         """Read until nobody watches; while Redis is away, try again and again."""
         failures = 0
         while True:
+            heed_cancellation()
             client = async_redis_client()
             try:
                 async for _ in self._follow(client):
+                    heed_cancellation()
                     failures = 0
             except (RedisError, OSError):
                 self._lose_redis()
@@ -243,7 +245,6 @@ class Hub:
                 position = reading.entries[-1][0]
                 self._hand_out(_merge(reading), position)
             yield
-            heed_cancellation()
             await asyncio.sleep(_SECONDS_TO_GATHER)
 
     def _lose_redis(self) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import re
 import threading
 import time
 import zlib
@@ -454,11 +453,9 @@ def test_a_part_that_is_slow_and_changes_all_the_time_is_brought_nevertheless(
 
     async def then(stream: Stream) -> None:
         changes = asyncio.create_task(_change_all_the_time(redis))
-        brought = [(await stream.wait_for("fragment", src=slow)).data["html"] for _ in range(3)]
+        for number in (1, 2, 3):
+            assert f"Look {number}." in (await stream.wait_for("fragment", src=slow)).data["html"]
         changes.cancel()
-        # A page that comes late is brought the newest: of those before it, it need not know.
-        looks = [int(re.findall(r"Look (\d+)\.", html)[0]) for html in brought]
-        assert looks == sorted({*looks})
 
     watch(viewer, f"- {slow} workload", then=then)
 
