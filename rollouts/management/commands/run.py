@@ -31,6 +31,7 @@ from rollouts.cluster import ClusterError, Patience
 from rollouts.connections import cluster_entries, connect_cluster, redis_client
 from rollouts.redis_server import RedisMissingError, find_redis_server, redis_command
 from rollouts.services.accounts import FirstAccount, account_ensure_first
+from rollouts.static_files import collect_static_files
 from rollouts.supervisor import Log, Program, StartError, Supervisor
 
 
@@ -66,7 +67,7 @@ def _prepare(environment: Environment) -> FirstAccount:
         account = account_ensure_first(environment.admin_user, environment.admin_password, environment.admin_token)
     except DatabaseError as error:
         raise StartError(f"The database cannot be used: {_first_line(error)}") from error
-    call_command("collectstatic", verbosity=0, interactive=False)
+    collect_static_files()
     return account
 
 
