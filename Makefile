@@ -1,16 +1,22 @@
 # Every target sets up what it needs: Python 3.11 (or newer) and make are all a machine must have.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-engine check format lint types contracts migrations deploy-check bench lock clean
+.PHONY: help run test test-engine test-times check format lint types contracts migrations deploy-check bench lock clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PRODUCT := $(VENV)/.product-installed
 TOOLS := $(VENV)/.tools-installed
-# What runs a second time. Chromium sees the same pages, and what is tried on both clusters is tried on the sandbox.
-ON_POSTGRESQL := database and not browser and not apiserver
-# What the engine's tests use of what is installed. To load all of it takes a second more: pytest looks through whatever
-# comes with a plugin for assertions to rewrite.
+# Tests wait for servers most of the time, so there is one process more than processors.
+PROCESSES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+SIDE_BY_SIDE = $(BIN)/python -m pytest --numprocesses $(PROCESSES) $(if $(filter random,$(ORDER)),-p randomly)
+SQLITE = $(SIDE_BY_SIDE) -m "not alone" $(PYTEST_OPTIONS)
+# Exit code 5: the options of somebody who runs a part of the tests chose none of these.
+ALONE = $(BIN)/python -m pytest -m alone $(PYTEST_OPTIONS) || [ $$? = 5 ]
+# What runs a second time: what is tried on both clusters is tried on the sandbox.
+ON_POSTGRESQL := database and not apiserver and not alone
+# The plugins that the engine's tests use. To load all of them takes a second more: pytest looks through whatever comes
+# with a plugin for assertions to rewrite.
 ENGINE_PLUGINS := -p pytest_timeout -p _hypothesis_pytestplugin
 # What `check --deploy` looks at: the settings of an installation that users reach by HTTPS.
 PRODUCTION := HTTPS=1 DEBUG=0 ALLOWED_HOSTS=grove.example.com DATA_DIR=$(VENV)/deploy-check \
@@ -22,19 +28,24 @@ help: ## Show this help
 run: $(PRODUCT) ## Start the whole product on a simulated cluster; Ctrl-C stops it
 	@$(BIN)/python manage.py run
 
-test: $(TOOLS) ## Run the tests; on PostgreSQL too when GROVE_TEST_DATABASE_URL names one
-	@$(BIN)/python -m pytest $(PYTEST_OPTIONS)
-	@if [ -n "$$GROVE_TEST_DATABASE_URL" ]; then \
-		echo "Once more on PostgreSQL, what touches the database, whatever the browser and the API server:"; \
-		DATABASE_URL="$$GROVE_TEST_DATABASE_URL" $(BIN)/python -m pytest -m "$(ON_POSTGRESQL)" $(PYTEST_OPTIONS); \
-	elif [ -n "$$CI" ]; then \
-		echo "GROVE_TEST_DATABASE_URL is not set, and CI must run the tests on PostgreSQL too" >&2; exit 1; \
-	else \
-		echo "PostgreSQL skipped: set GROVE_TEST_DATABASE_URL=postgresql://user:password@host/name to run there too"; \
-	fi
+test: $(TOOLS) ## Run all tests that this machine has the servers for, and say what is skipped; ORDER=random shuffles
+	@$(SQLITE)
+	@$(ALONE)
+ifdef GROVE_TEST_DATABASE_URL
+	@echo "Once more on PostgreSQL, what depends on the database:"
+	@DATABASE_URL="$$GROVE_TEST_DATABASE_URL" $(SIDE_BY_SIDE) -m "$(ON_POSTGRESQL)" $(PYTEST_OPTIONS)
+else ifdef CI
+	@echo "GROVE_TEST_DATABASE_URL is not set, and CI must run the tests on PostgreSQL too" >&2; exit 1
+else
+	@echo "skipped PostgreSQL: set GROVE_TEST_DATABASE_URL=postgresql://user:password@host/name to run there too"
+endif
 
-test-engine: $(TOOLS) ## Run the engine's tests alone, in seconds; EXAMPLES_TIMES=20 for more random ones
+test-engine: $(TOOLS) ## Run the tests of the engine alone, in seconds; EXAMPLES_TIMES=20 for more random ones
 	@PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/python -m pytest tests/engine $(ENGINE_PLUGINS) $(PYTEST_OPTIONS)
+
+test-times: $(TOOLS) ## Run the tests of `make test` on SQLite and print where the time goes
+	@PYTHONPYCACHEPREFIX=$(CURDIR)/$(VENV)/pycache-times GROVE_TEST_DURATIONS=tests/durations.json \
+		$(SIDE_BY_SIDE) -m "not alone" -p tests.times $(PYTEST_OPTIONS)
 
 check: format lint types contracts migrations deploy-check test ## Everything that must hold before a change lands
 

@@ -33,7 +33,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,20 @@ class ApiServer:
     admin_token: str
     restricted_token: str
     log: Path
+
+    def compact(self) -> None:
+        """Make etcd forget every revision but the current one, as it does by itself every few minutes.
+
+        Continue tokens and watches that go back further get 410 from then on.
+        """
+        header = _etcd(self.etcd_url, "kv/range", {"key": base64.b64encode(b"/").decode()})["header"]
+        _etcd(self.etcd_url, "kv/compaction", {"revision": header["revision"], "physical": True})
+
+
+@dataclass(frozen=True, slots=True)
+class OwnApiServer(ApiServer):
+    """An API server that this process started, and may kill."""
+
     process: "Restartable"
 
     def restart(self, *, seconds_away: float = 0.0) -> None:
@@ -74,13 +88,9 @@ class ApiServer:
         self.process.start()
         _wait_until(lambda: _is_ready(self), self.process.current, self.log)
 
-    def compact(self) -> None:
-        """Make etcd forget every revision but the current one, as it does by itself every few minutes.
-
-        Continue tokens and watches that go back further get 410 from then on.
-        """
-        header = _etcd(self.etcd_url, "kv/range", {"key": base64.b64encode(b"/").decode()})["header"]
-        _etcd(self.etcd_url, "kv/compaction", {"revision": header["revision"], "physical": True})
+    def describe(self) -> ApiServer:
+        """Return what other processes may know of it."""
+        return ApiServer(*(getattr(self, one.name) for one in fields(ApiServer)))
 
 
 class Restartable:
@@ -128,7 +138,7 @@ def find_binary(name: str) -> str | None:
 
 
 @contextlib.contextmanager
-def running_apiserver(*flags: str) -> Iterator[ApiServer]:
+def running_apiserver(*flags: str) -> Iterator[OwnApiServer]:
     """Start etcd and kube-apiserver, wait until they answer, stop both on the way out."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="apiserver-", ignore_cleanup_errors=True)))
@@ -136,7 +146,7 @@ def running_apiserver(*flags: str) -> Iterator[ApiServer]:
         port = free_port()
         log = folder / "kube-apiserver.log"
         process = Restartable([_binary("kube-apiserver"), *_apiserver_flags(folder, etcd_url, port), *flags], log)
-        server = ApiServer(
+        server = OwnApiServer(
             url=f"https://127.0.0.1:{port}",
             etcd_url=etcd_url,
             ca_file=folder / "certs" / "apiserver.crt",

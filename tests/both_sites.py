@@ -1,30 +1,30 @@
 """Fixtures for what is tried on both clusters: the sandbox, and a real kube-apiserver with its companions.
 
-A suite's conftest imports them and says what `cluster` is there.
+A suite's conftest imports them and says what `cluster` is there. Each test process has a sandbox of its own; all of
+them share the real cluster.
 """
 
 import itertools
 import secrets
-from collections.abc import Iterator
 
 import pytest
 
 from rollouts.cluster import Cluster
 from rollouts.cluster.resources import NAMESPACES
-from tests.scenarios.sites import Site, real_site, sandbox_site
-from tests.standin import make_nodes
+from tests.scenarios.sites import Site
+from tests.servers import find_cluster
 
 
 @pytest.fixture(
     scope="session",
     params=[pytest.param("sandbox"), pytest.param("kube-apiserver", marks=pytest.mark.apiserver)],
 )
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(request: pytest.FixtureRequest) -> Site:
     """One of the two clusters, with nodes."""
-    running = real_site() if request.param == "kube-apiserver" else sandbox_site(tmp_path_factory.mktemp("sandbox"))
-    with running as opened:
-        make_nodes(opened.cluster, [f"node-{number}" for number in range(4)])
-        yield opened
+    if request.param == "kube-apiserver":
+        return find_cluster()
+    sandbox: Site = request.getfixturevalue("sandbox_with_nodes")
+    return sandbox
 
 
 _numbers = itertools.count(1)

@@ -1,20 +1,56 @@
-"""For every suite: a real Redis where the settings expect it, and one line for each part that tests were skipped for.
+"""For every suite: how tests are spread over processes, what these share, and what is said of skipped tests.
 
-Django and the product are imported inside the fixtures: the engine's tests run without them.
+Django and the product are imported inside the functions: the engine's tests run without them.
 """
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.shared_servers import SharedServers
 
 if TYPE_CHECKING:
     from redis import Redis
 
+    from tests.scenarios.sites import Site
+
+_SERVERS = pytest.StashKey[SharedServers]()
+
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
+    """Offer the shared servers from the main process, and make the settings quick in each process."""
+    if not hasattr(config, "workerinput"):
+        config.stash[_SERVERS] = SharedServers()
+    _leave_out_what_is_slow(config)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the shared servers."""
+    if servers := config.stash.get(_SERVERS, None):
+        servers.close()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Spread the tests by unit."""
+    from tests.distribution import UnitScheduling
+
+    return UnitScheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several processes, begin with what takes longest, unless a random order was asked for."""
+    if hasattr(config, "workerinput") and not config.pluginmanager.hasplugin("randomly"):
+        from tests.distribution import sort_longest_first
+
+        sort_longest_first(items)
+
+
+def _leave_out_what_is_slow(config: pytest.Config) -> None:
     """Leave out, in this process, what takes its time and is done for each account and each client of a test.
 
     The products that tests start as processes of their own do all of it.
@@ -27,6 +63,28 @@ def pytest_configure(config: pytest.Config) -> None:
         # A new handler of requests looks at every static file there is; now it looks for those that are asked for.
         settings.SERVESTATIC_AUTOREFRESH = True
         settings.SERVESTATIC_USE_MANIFEST = False
+
+
+@pytest.fixture(scope="session")
+def sandbox_with_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Site"]:
+    """The sandbox of this process: it starts in half a second, and the tests of a process take turns."""
+    from tests.scenarios.sites import sandbox_site
+    from tests.servers import make_roomy_nodes
+
+    with sandbox_site(tmp_path_factory.mktemp("sandbox")) as opened:
+        make_roomy_nodes(opened.cluster)
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def static_files() -> Iterator[None]:
+    """The static files as the product collects them, which pages name by what is in them; collected once a run."""
+    from django.test import override_settings
+
+    from tests.data_folders import find_prepared
+
+    with override_settings(STATIC_ROOT=find_prepared().static):
+        yield
 
 
 @pytest.fixture(scope="session")

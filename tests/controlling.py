@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.project.running import database_of
+from tests.data_folders import copy_database, database_of
 from tests.redis_process import RedisProcess, running_redis
 
 ROOT = Path(__file__).parents[1]
@@ -146,7 +146,7 @@ def running_controller(
     with running_redis(folder / "redis.sock", folder / "redis") as redis:
         environment = {**os.environ, **ours, "REDIS_URL": redis.url, **database_of(folder), **variables}
         controller = Controller(folder, redis, environment)
-        controller.manage("migrate", "--verbosity", "0", "--no-input")
+        copy_database(folder)
         try:
             for role, number in ((WORKER, workers), (BEAT, beats), (WATCHER, watchers)):
                 for _ in range(number):

@@ -103,9 +103,11 @@ def running_standin(path: Path, *, ready: float = 0.1, termination: float = 0.0)
         process.wait()
 
 
-def make_nodes(cluster: Cluster, names: Iterable[str], labels: dict[str, str] | None = None) -> None:
-    """Create nodes that are up and have room for 32 cpus, 128 GiB and 110 pods each."""
-    capacity = {"cpu": "32", "memory": "128Gi", "pods": "110"}
+def make_nodes(
+    cluster: Cluster, names: Iterable[str], labels: dict[str, str] | None = None, *, pods: int = 110
+) -> None:
+    """Create nodes that are up and have room for 32 cpus, 128 GiB and a number of pods each."""
+    capacity = {"cpu": "32", "memory": "128Gi", "pods": str(pods)}
     for name in names:
         node = {
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},

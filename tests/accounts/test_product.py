@@ -13,7 +13,7 @@ from tests.accounts.provider import CLIENT_ID, CLIENT_SECRET, Provider, running_
 from tests.browser.conftest import FLAGS, chromium_path
 from tests.project.running import Product, product
 
-pytestmark = [pytest.mark.slow, pytest.mark.database]
+pytestmark = pytest.mark.slow
 TOKEN = "the-token-of-the-settings-1"
 
 

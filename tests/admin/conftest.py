@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.core.management import call_command
 from django.test import Client
 from redis import Redis
 
@@ -18,9 +17,8 @@ SignIn = Callable[..., Client]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _static_files() -> None:
-    """Pages name their static files by what is in them, so they must have been collected."""
-    call_command("collectstatic", interactive=False, verbosity=0)
+def _static_files(static_files: None) -> None:
+    """Pages name static files by what is in them."""
 
 
 @pytest.fixture

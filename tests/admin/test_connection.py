@@ -17,7 +17,7 @@ from tests.overrides.conftest import make_caller
 from tests.parts import missing
 from tests.scenarios.sites import sandbox_site
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from rollouts.models import AuditEntry, Call, User, Workload
 from tests.api.calling import HERE, Api, make_api
 from tests.api.scene import Scene
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 IMAGES = {"images": [{"clique": "frontend", "image": "example:v3"}]}
 IMAGE = "spec.template.cliques[0].spec.podSpec.containers[0].image"

@@ -10,7 +10,7 @@ from tests.api.calling import Answer, Api, make_api
 from tests.api.scene import CLUSTER, NAMESPACE, Scene
 from tests.scenarios.stage import clique, podcliqueset
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 IMAGES = {"kind": "images", "images": [{"clique": "frontend", "image": "example:v9"}]}
 ROLLING = {

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client, override_settings
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 A_YEAR = 365 * 24 * 3600
 BEHIND_TLS = {

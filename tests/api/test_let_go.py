@@ -9,7 +9,7 @@ from rollouts.models import AuditEntry
 from tests.api.calling import Api, make_api
 from tests.api.scene import Scene
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

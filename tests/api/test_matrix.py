@@ -14,7 +14,6 @@ from secrets import token_hex
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
@@ -26,7 +25,7 @@ from tests.api.actors import Actor, Request, make_actors, send, send_by_session
 from tests.api.endpoints import described, endpoints
 from tests.api.scene import CLUSTER, NAME, NAMESPACE, Scene
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 EVERYBODY = frozenset(Actor) - {Actor.STRANGER}
 SEEING = EVERYBODY - {Actor.NOBODY}
@@ -204,10 +203,9 @@ def test_every_endpoint_is_described(client: Client) -> None:
     assert described(answer.json()) - endpoints() == set()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def static_files() -> None:
+@pytest.fixture(autouse=True)
+def _static_files(static_files: None) -> None:
     """What the page of the API is made of."""
-    call_command("collectstatic", verbosity=0, interactive=False)
 
 
 @pytest.fixture

@@ -25,9 +25,10 @@ from rollouts.cluster.resources import EVENTS, PODCLIQUESETS
 from tests.api.planted import CLUSTER, NAME, NAMESPACE, Planted, as_yaml, careless_workload, write_kubeconfig
 from tests.api.visiting import Answer, Visitor
 from tests.contract.sandbox_process import SandboxProcess
-from tests.project.running import ROOT, Product, database_of, product, wait_until
+from tests.data_folders import database_of
+from tests.project.running import ROOT, Product, product, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.database]
+pytestmark = pytest.mark.slow
 
 WORKLOAD = f"/api/v1/workloads/{CLUSTER}/{NAMESPACE}/{NAME}"
 CONTAINER = ("spec", "template", "cliques", 0, "spec", "podSpec", "containers", 0)

@@ -11,7 +11,7 @@ from rollouts.services import surge
 from tests.api.calling import Answer, Api, make_api
 from tests.api.scene import NAME, Scene
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 BUDGET = {"maxUnavailable": 0, "maxSurge": 1}
 STRATEGY = {"type": "RollingUpdate", "components": {"frontend": BUDGET, "decode": BUDGET}}

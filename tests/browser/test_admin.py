@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 from tests.browser.conftest import PASSWORD, PATIENCE
 from tests.project.running import Product
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 SAMPLES = 6  # workloads that the sandbox begins with
 ADD = "/admin/rollouts/strategyoverride/add/"

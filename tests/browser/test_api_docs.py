@@ -6,7 +6,7 @@ from playwright.sync_api import BrowserContext, expect
 from tests.browser.conftest import PASSWORD
 from tests.browser.visiting import note_complaints
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def test_operations_are_shown_and_can_be_tried_under_the_strict_policy(visitor: BrowserContext) -> None:

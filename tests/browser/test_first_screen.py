@@ -6,7 +6,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tests.browser.conftest import PASSWORD
 from tests.browser.visiting import note_complaints
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def _open(visitor: BrowserContext) -> tuple[Page, list[str]]:

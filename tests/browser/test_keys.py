@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.visiting import sign_in
 from tests.project.running import Product
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from tests.browser.conftest import PATIENCE
 from tests.browser.visiting import Sandbox, follow, note_complaints, sign_in
 from tests.project.running import Product
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from tests.browser.conftest import PASSWORD
 from tests.browser.visiting import Sandbox, sign_in
 from tests.project.running import Product, product
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from tests.browser.conftest import PATIENCE
 from tests.browser.visiting import find_barriers, note_complaints, sign_in
 from tests.project.running import Product
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 PAGES = (
     *("/", "/?view=cards", "/?search=nothing", "/nodes/", "/overrides/", "/overrides/?state=ended", "/clusters/"),

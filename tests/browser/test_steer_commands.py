@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from tests.browser.visiting import Sandbox, find_barriers, follow, note_complaints, open_settled, sign_in
 from tests.project.running import Product
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NAME = "commanded"
 WORKLOAD = f"/workloads/sandbox/default/{NAME}/"

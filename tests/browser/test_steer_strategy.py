@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from tests.browser.visiting import Sandbox, add_viewer, find_barriers, follow, note_complaints, open_settled, sign_in
 from tests.project.running import Product
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NAME = "steered"
 WORKLOAD = f"/workloads/sandbox/default/{NAME}/"

@@ -16,7 +16,7 @@ from tests.project.running import Product
 
 CROWDED = "crowded"
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from tests.browser.conftest import PATIENCE
 from tests.browser.visiting import Sandbox, find_barriers, follow, note_complaints, open_settled, sign_in
 from tests.project.running import Product
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.database]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 ROLLED = 2 * PATIENCE
 

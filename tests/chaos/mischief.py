@@ -15,7 +15,7 @@ from django.conf import settings
 from redis import Redis, RedisError
 
 from rollouts import metrics
-from tests.apiserver import ApiServer
+from tests.apiserver import OwnApiServer
 from tests.chaos.proxy import Proxy
 from tests.controlling import BEAT, WATCHER, WORKER, Controller
 
@@ -31,7 +31,7 @@ class Mischief:
 
     controller: Controller
     proxy: Proxy
-    server: ApiServer
+    server: OwnApiServer
     chance: random.Random
     done: Counter[str] = field(default_factory=Counter)
     passes: Counter[str] = field(default_factory=Counter)  # by what they came to, as far as Redis still knew of them

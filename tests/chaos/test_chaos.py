@@ -39,7 +39,7 @@ NODES = 8
 LEASE_SECONDS = "18"
 BY_HAND = "by-hand"
 
-pytestmark = [pytest.mark.slow, pytest.mark.apiserver, pytest.mark.timeout(SECONDS + 480)]
+pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.apiserver, pytest.mark.timeout(SECONDS + 480)]
 
 
 def workloads() -> list[Obj]:

@@ -1,6 +1,5 @@
 """Trust and permission, at a real API server: TLS, wrong credentials, missing rights, a pod's own account."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,20 +17,16 @@ from rollouts.cluster import (
     kubeconfig,
 )
 from rollouts.cluster.resources import CONFIGMAPS, NAMESPACES, PODS
-from tests.apiserver import HOW_TO_GET_THEM, ApiServer, missing_binaries, running_apiserver
-from tests.parts import missing
+from tests.apiserver import ApiServer
+from tests.servers import find_apiserver
 
 pytestmark = pytest.mark.apiserver
 
 
 @pytest.fixture(scope="module")
-def apiserver() -> Iterator[ApiServer]:
+def apiserver() -> ApiServer:
     """A real API server."""
-    lacking = missing_binaries()
-    if lacking:
-        missing(" and ".join(lacking), HOW_TO_GET_THEM)
-    with running_apiserver() as running:
-        yield running
+    return find_apiserver()
 
 
 def test_the_administrator_may_do_everything(apiserver: ApiServer) -> None:

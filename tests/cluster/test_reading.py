@@ -148,7 +148,6 @@ def test_a_wait_given_as_a_date_is_left_to_our_own_back_off(cluster: Cluster, se
         (json(403, "a string"), Forbidden),
         (json(403, {"kind": "Status", "details": "odd", "message": 7}), Forbidden),
     ],
-    ids=str,
 )
 def test_a_refusal_is_not_asked_for_twice(
     cluster: Cluster, server: FaultServer, answer: Answer, expected: type[ClusterError]

@@ -25,7 +25,7 @@ from tests.commands.stage import Stage
 from tests.deploy.manifests import edited
 from tests.engine.manifests import small
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.django_db(transaction=True)]
 
 ENV = "spec.template.cliques.0.spec.podSpec.containers.0.env"
 IMAGE = "spec.template.cliques.0.spec.podSpec.containers.0.image"

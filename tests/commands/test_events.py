@@ -19,7 +19,7 @@ from tests.commands.stage import Stage
 from tests.engine.manifests import small
 from tests.scenarios.sites import Site
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.django_db(transaction=True)]
 
 
 def ago(seconds: float) -> str:

@@ -22,7 +22,7 @@ from rollouts.services.pods import Fate, NamedPod, PodsDeleted, Selection, pods_
 from rollouts.services.workloads import workload_edit_strategy, workload_scale
 from tests.commands.stage import Stage
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.django_db(transaction=True)]
 
 EVERYTHING = Selection()
 

@@ -28,7 +28,6 @@ from tests.project.running import wait_until
 from tests.scenarios.sites import Site
 
 pytestmark = [
-    pytest.mark.database,
     pytest.mark.django_db(transaction=True),
     pytest.mark.parametrize("site", [pytest.param("kube-apiserver", marks=pytest.mark.apiserver)], indirect=True),
 ]

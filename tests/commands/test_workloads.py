@@ -28,7 +28,7 @@ from rollouts.services.workloads import (
 from rollouts.workqueue import WorkQueue
 from tests.commands.stage import Stage
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.django_db(transaction=True)]
 
 IMAGE = "spec.template.cliques[0].spec.podSpec.containers[0].image"
 Command = Callable[..., Any]

@@ -4,7 +4,7 @@ So a test decides what a pass gets to see and when. Mirror, engine, actuator, hi
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,16 +18,19 @@ from rollouts.reconciler import act
 SECONDS = 120.0  # generous: only reached when something is broken
 
 
-def observe(cluster: Cluster, row: models.Cluster, namespace: str | None = None) -> dict[Resource, list[Obj]]:
-    """List everything into the mirror, and return it."""
+def observe(
+    cluster: Cluster, row: models.Cluster, namespace: str | None = None, *, among: Container[str] | None = None
+) -> dict[Resource, list[Obj]]:
+    """List everything into the mirror, of one namespace, of some or of all, and return it."""
     seen: dict[Resource, list[Obj]] = {}
     for resource in mirror.MIRRORED:
         if resource != NODES:
             listing = cluster.list(resource, namespace=namespace)
-            names = {(obj["metadata"]["namespace"], obj["metadata"]["name"]) for obj in listing.items}
-            mirror.store(row, resource, listing.items)
+            mine = [obj for obj in listing.items if among is None or obj["metadata"]["namespace"] in among]
+            names = {(obj["metadata"]["namespace"], obj["metadata"]["name"]) for obj in mine}
+            mirror.store(row, resource, mine)
             mirror.replace(row, resource, names, listing.resource_version)
-            seen[resource] = list(listing.items)
+            seen[resource] = mine
     return seen
 
 

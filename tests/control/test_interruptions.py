@@ -88,10 +88,11 @@ def begin(cluster: Cluster, name: str, way: Way, is_due: Callable[[int, str], bo
 def run(cluster: Cluster, cases: Sequence[Case]) -> None:
     """Take all cases to their end and two passes further, all looking at the cluster at the same time."""
     row, deadline = mirror.ensure_cluster("here"), time.monotonic() + SECONDS
+    namespaces = {case.loop.namespace for case in cases}
     for number in itertools.count():
         if number > ROUNDS and time.monotonic() > deadline:
             pytest.fail(f"not at their end: {[case.loop.namespace for case in cases if not case.is_done]}")
-        seen = observe(cluster, row)
+        seen = observe(cluster, row, among=namespaces)
         pods: dict[str, list[Obj]] = {}
         for pod in seen[PODS]:
             pods.setdefault(pod["metadata"]["namespace"], []).append(pod)

@@ -14,7 +14,6 @@ from tests.control.test_passes import change_image, is_updated, make
 from tests.scenarios.sites import Site
 
 pytestmark = [
-    pytest.mark.database,
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("redis"),
     pytest.mark.parametrize("site", [pytest.param("kube-apiserver", marks=pytest.mark.apiserver)], indirect=True),

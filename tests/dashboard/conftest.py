@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
@@ -14,9 +13,8 @@ from tests.api.read import fleet
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _static_files() -> None:
+def _static_files(static_files: None) -> None:
     """Pages name static files by what is in them."""
-    call_command("collectstatic", verbosity=0, interactive=False)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from rollouts.selectors.workloads import WorkloadFilters, workload_list
 from tests.api.read import fleet
 from tests.engine.simulated import clique, group, settled, with_image, workload
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 CREATED: Final = "2026-01-02T03:04:05Z"
 

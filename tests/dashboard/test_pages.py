@@ -14,7 +14,7 @@ from rollouts.models import ApiToken, AuditEntry, StrategyOverride, User
 from rollouts.tokens import digest_of
 from tests.api.read import fleet
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 PAGES = ("/", "/nodes/", "/overrides/", "/clusters/", "/audit/", "/tokens/", "/help/")
 

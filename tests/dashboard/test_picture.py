@@ -17,7 +17,7 @@ from rollouts.selectors.revisions import revision_list
 from rollouts.selectors.tree import tree_in
 from tests.api.read import fleet
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 
 def picture_of(name: str) -> Picture:

@@ -16,7 +16,7 @@ from rollouts.web.tiles import Tiled, take_apart
 from tests.api.read import fleet
 from tests.dashboard.test_stream import Stream, in_thread, watch
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.django_db(transaction=True)]
 
 REPLICAS = 15
 BIG = "/workloads/sandbox/default/big/"

@@ -20,7 +20,7 @@ from rollouts.commands import Command
 from rollouts.models import AuditEntry, User
 from tests.api.read import fleet
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 FIRST_LOAD = 200_000  # bytes
 CHAT = "/workloads/sandbox/default/chat/"

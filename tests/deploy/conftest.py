@@ -4,22 +4,17 @@ A test that takes `server` runs on each; a test that takes `apiserver` is about 
 definitions of `deploy/crds` installed by the time a test sees them, and every test gets a namespace of its own.
 """
 
-import contextlib
-import itertools
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from rollouts.cluster import Cluster, kubeconfig
-from tests.apiserver import HOW_TO_GET_THEM, install_definitions, missing_binaries, running_apiserver
 from tests.contract.raw import Raw
 from tests.contract.sandbox_process import SandboxProcess
 from tests.deploy.sets import Sets
-from tests.parts import missing
-
-_numbers = itertools.count(1)
+from tests.servers import find_apiserver
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +33,10 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def apiserver() -> Iterator[Server]:
+def apiserver() -> Server:
     """A real kube-apiserver with the definitions installed."""
-    lacking = missing_binaries()
-    if lacking:
-        missing(" and ".join(lacking), HOW_TO_GET_THEM)
-    with contextlib.ExitStack() as stack:
-        running = stack.enter_context(running_apiserver())
-        install_definitions(Cluster(kubeconfig(running.kubeconfig)))
-        yield Server(running.kubeconfig, Raw(running.kubeconfig))
+    running = find_apiserver()
+    return Server(running.kubeconfig, Raw(running.kubeconfig))
 
 
 @pytest.fixture(
@@ -62,4 +52,4 @@ def server(request: pytest.FixtureRequest) -> Server:
 @pytest.fixture
 def sets(server: Server) -> Sets:
     """PodCliqueSets in a namespace that no other test uses."""
-    return Sets.in_new_namespace(server.raw, f"deploy-{next(_numbers)}")
+    return Sets.in_new_namespace(server.raw, f"deploy-{secrets.token_hex(4)}")

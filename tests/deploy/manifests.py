@@ -6,6 +6,7 @@ the case is about. Edits are written as dotted paths, list items by their index:
 
 import copy
 import json
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +22,14 @@ SAMPLES: Final = sorted((ROOT / "deploy" / "samples").rglob("*.yaml"))
 GROVE: Final = sorted((Path(__file__).parent / "grove").glob("*.yaml"))
 COMPLETE: Final = Path(__file__).parent / "complete.yaml"
 
-REMOVED: Final = object()  # as the value of an edit: the field is taken out
+
+class _Removed(Enum):
+    """A value that says its name: it is part of the names of tests, which must be the same in each process."""
+
+    REMOVED = "removed"
+
+
+REMOVED: Final = _Removed.REMOVED  # as the value of an edit: the field is taken out
 
 
 def load(path: Path) -> Obj:

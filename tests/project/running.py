@@ -1,8 +1,6 @@
 """Runs `manage.py run` as a person would, on free ports and a data folder of its own."""
 
-import atexit
 import contextlib
-import hashlib
 import os
 import re
 import signal
@@ -12,11 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
-import psycopg
-from psycopg import sql
-
+from tests import data_folders
 from tests.apiserver import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -118,7 +113,21 @@ class Product:
 @contextlib.contextmanager
 def product(data_dir: Path, **variables: str) -> Iterator[Product]:
     """Start the product; whatever the test did, nothing of it is left afterwards."""
-    running = Product(data_dir, free_port(), free_port(), {**database_of(data_dir), **variables})
+    data_folders.fill(data_dir)
+    with _started(data_dir, {**data_folders.database_of(data_dir), **variables}) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def product_from_nothing(data_dir: Path) -> Iterator[Product]:
+    """Start the product for the first time ever: it has to make its tables and to collect its static files."""
+    with _started(data_dir, data_folders.database_of(data_dir, is_empty=True)) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def _started(data_dir: Path, variables: Mapping[str, str]) -> Iterator[Product]:
+    running = Product(data_dir, free_port(), free_port(), variables)
     try:
         yield running
     finally:
@@ -127,24 +136,6 @@ def product(data_dir: Path, **variables: str) -> Iterator[Product]:
         for pid in running.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-
-
-def database_of(data_dir: Path) -> dict[str, str]:
-    """With PostgreSQL each data folder has a database of its own, as with SQLite; dropped when the tests end."""
-    server = os.environ.get("DATABASE_URL")
-    if not server:
-        return {}
-    name = f"grove_{hashlib.sha256(str(data_dir).encode()).hexdigest()[:12]}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-            atexit.register(_drop_database, server, name)
-    return {"DATABASE_URL": urlunsplit(urlsplit(server)._replace(path=f"/{name}"))}
-
-
-def _drop_database(server: str, name: str) -> None:
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def wait_until(true: Callable[[], bool], seconds: float, otherwise: Callable[[], str] = lambda: "") -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-from django.core.management import call_command
 from django.test import Client
 from pytest_django.fixtures import Settings
 from redis import Redis
@@ -126,6 +125,7 @@ def test_the_product_is_ready_while_one_of_several_clusters_is_heard(
 
 @pytest.mark.database
 @pytest.mark.django_db
+@pytest.mark.usefixtures("static_files")
 def test_the_page_of_clusters_shows_each_one(
     admin_client: Client, redis: Redis, settings: Settings, tmp_path: Path
 ) -> None:
@@ -133,7 +133,6 @@ def test_the_page_of_clusters_shows_each_one(
     configure(settings, clusters=("kubeconfig",), kubeconfig=path, kube_contexts=("east", "west"))
     heartbeats.record_cluster_word(redis, "east", {"pods": 3})
     heartbeats.record_cluster_trouble(redis, "west", "MissingDefinitions: install deploy/crds.")
-    call_command("collectstatic", verbosity=0, interactive=False)
     page = admin_client.get("/clusters/").content.decode()
     assert ">east</h2>" in page
     assert ">west</h2>" in page

@@ -2,19 +2,18 @@
 
 import pytest
 from django.contrib.auth.models import Group
-from django.core.management import call_command
 from django.test import Client
 from redis import Redis
 
 from rollouts import heartbeats
 from rollouts.models import User
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _static_files() -> None:
-    call_command("collectstatic", verbosity=0, interactive=False)
+@pytest.fixture(scope="session", autouse=True)
+def _static_files(static_files: None) -> None:
+    """Pages name static files by what is in them."""
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.running import SECONDS_TO_START, Product, product, wait_until
+from tests.project.running import SECONDS_TO_START, Product, product, product_from_nothing, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.database]
+pytestmark = pytest.mark.slow
 
 PROGRAMS = {
     "redis": "redis-server",
@@ -86,10 +86,11 @@ def test_a_second_product_on_the_same_data_is_refused_in_one_sentence(running: P
         assert len(second.output.strip().splitlines()) == 1
 
 
+@pytest.mark.database
 def test_ctrl_c_stops_everything_with_nothing_left_behind_and_a_second_run_keeps_the_data(
     tmp_path: Path,
 ) -> None:
-    with product(tmp_path) as first:
+    with product_from_nothing(tmp_path) as first:
         first.wait_until_it_answers()
         assert len(first.password) >= 16
         assert first.interrupt() == 0, first.output

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from redis import Redis, RedisError
 
 from rollouts.dispatch import RECONCILE
 from rollouts.workqueue import WorkQueue
-from tests.project.running import ROOT
+from tests.data_folders import ROOT, copy_database
 from tests.queue.toy_names import BEGUN, CLASHED, ENDED, RELEASED
 from tests.redis_process import RedisProcess, running_redis
 
@@ -99,20 +98,10 @@ class Installation:
             return 0
 
 
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with all its tables and nothing in them, to be copied."""
-    folder = tmp_path_factory.mktemp("database")
-    environment = {**os.environ, "DATA_DIR": str(folder), "DATABASE_URL": ""}
-    command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
-    subprocess.run(command, cwd=ROOT, env=environment, check=True)
-    return folder / "grove.sqlite3"
-
-
 @pytest.fixture
-def installation(tmp_path: Path, empty_database: Path) -> Iterator[Installation]:
+def installation(tmp_path: Path) -> Iterator[Installation]:
     """Everything but worker and beat is running."""
-    shutil.copy(empty_database, tmp_path)
+    copy_database(tmp_path)
     with running_redis(tmp_path / "redis.sock", tmp_path / "redis") as server:
         installation = Installation(tmp_path, server)
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from rollouts.cluster import Cluster, Patience, kubeconfig
 from tests.apiserver import (
     HOW_TO_GET_THEM,
-    ApiServer,
+    OwnApiServer,
     install_definitions,
     missing_binaries,
     running_apiserver,
@@ -35,7 +35,7 @@ class Site:
     name: str
     kubeconfig: Path
     cluster: Cluster
-    server: ApiServer | None = None  # where it is a real one
+    server: OwnApiServer | None = None  # where this process has started a real one
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ import pytest
 import yaml
 from django.conf import settings
 from django.contrib.auth.models import Group
-from django.core.management import call_command
 from django.test import Client, override_settings
 from django.utils import timezone
 
@@ -23,8 +22,7 @@ from tests import both_sites
 from tests.api.read import fleet
 from tests.commands import conftest as commands
 from tests.commands.stage import Stage
-from tests.scenarios.sites import Site, sandbox_site
-from tests.standin import make_nodes
+from tests.scenarios.sites import Site
 from tests.steering.filling import Desk
 
 namespace = both_sites.namespace
@@ -33,17 +31,14 @@ outdated = commands.outdated
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _static_files() -> None:
+def _static_files(static_files: None) -> None:
     """Pages name static files by what is in them."""
-    call_command("collectstatic", verbosity=0, interactive=False)
 
 
-@pytest.fixture(scope="package")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+@pytest.fixture
+def site(sandbox_with_nodes: Site) -> Site:
     """The sandbox, with nodes."""
-    with sandbox_site(tmp_path_factory.mktemp("sandbox")) as opened:
-        make_nodes(opened.cluster, [f"node-{number}" for number in range(4)])
-        yield opened
+    return sandbox_with_nodes
 
 
 def sign_in(role: str, name: str) -> Client:

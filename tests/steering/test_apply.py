@@ -15,7 +15,7 @@ from tests.engine.manifests import small
 from tests.steering.conftest import sign_in
 from tests.steering.filling import Desk, Fields, fields_of, said_beside
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 SECRET = "s3cret-of-ours"
 

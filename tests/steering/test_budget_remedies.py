@@ -11,7 +11,7 @@ from rollouts.services.workloads import workload_edit_strategy
 from tests.commands.stage import Stage
 from tests.steering.filling import address, boxes_of, say
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.commands.stage import Stage
 from tests.control.interruptions import Killed
 from tests.steering.filling import address, boxes_of, fields_of, say
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 
 def cut_off(stage: Stage, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:

@@ -5,7 +5,7 @@ import pytest
 from rollouts.models import AuditEntry
 from tests.steering.filling import Desk, fields_of, said_beside
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 FRONTEND, WORKER = "image_frontend_main", "image_worker_main"
 V1, V2 = "ghcr.io/example/app:v1", "ghcr.io/example/app:v2"

@@ -10,7 +10,7 @@ from tests.commands.stage import Stage
 from tests.steering.filling import address, boxes_of, say
 from tests.steering.waiting import bring_nodes_back, lose_node
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 
 def test_only_pods_that_should_be_gone_by_now_are_ticked(

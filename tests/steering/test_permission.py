@@ -32,7 +32,7 @@ from tests.steering.conftest import sign_in
 from tests.steering.filling import Fields, address, boxes_of, fields_of, is_barred, say
 from tests.steering.waiting import bring_nodes_back, is_there, lose_pod, make_surge
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 TOKEN = "csrfmiddlewaretoken"
 

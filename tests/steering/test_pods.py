@@ -21,7 +21,7 @@ from tests.commands.test_pods import protect
 from tests.steering.conftest import sign_in
 from tests.steering.filling import address, boxes_of, say
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 # What a disruption budget does is told by a real API server too; all else is tried in the sandbox.
 site = both_sites.site

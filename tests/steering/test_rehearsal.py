@@ -15,7 +15,7 @@ from rollouts.services.simulated import Simulated
 from rollouts.services.simulation import Belief, Proposal, workload_simulate
 from tests.api.read import fleet
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 PLACE = Place("sandbox", "default", "chat")
 FASTER = {"type": "RollingUpdate", "components": {"web": {"maxUnavailable": 3}}}

@@ -18,7 +18,7 @@ from tests.commands.stage import Stage
 from tests.steering.filling import address, boxes_of, say
 from tests.steering.waiting import bring_nodes_back, is_there, lose_pod, make_surge, surge_of
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

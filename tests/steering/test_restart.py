@@ -5,7 +5,7 @@ import pytest
 from rollouts.engine.edits import RESTARTED_AT
 from tests.steering.filling import Desk
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 
 def restarted(desk: Desk) -> dict[str, str]:

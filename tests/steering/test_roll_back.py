@@ -6,7 +6,7 @@ import pytest
 
 from tests.steering.filling import Desk
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 V1, V2 = "ghcr.io/example/app:v1", "ghcr.io/example/app:v2"
 

@@ -5,7 +5,7 @@ import pytest
 from rollouts.cluster.resources import PODCLIQUES
 from tests.steering.filling import Desk, fields_of, said_beside
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 SET, FRONTEND, DECODE = "replicas_", "replicas_frontend", "replicas_decode"
 

@@ -10,7 +10,7 @@ from tests.api.read import fleet
 from tests.steering.conftest import sign_in
 from tests.steering.filling import boxes_of, fields_of, said_beside, say
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 PAGE = "/workloads/sandbox/default/chat/"
 SENTENCE = "A scaling group has the same name: edit the manifest."

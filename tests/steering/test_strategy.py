@@ -12,7 +12,7 @@ from rollouts.models import StrategyOverride, User
 from tests.api.read import fleet
 from tests.steering.filling import fields_of, say
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 PAGE = "/workloads/sandbox/default/chat/strategy/"
 WEB, DECODE = "components.web", "components.decode"

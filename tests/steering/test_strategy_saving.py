@@ -7,7 +7,7 @@ from rollouts.models import AuditEntry
 from tests.commands.stage import Stage
 from tests.steering.filling import address, fields_of, say
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 
 def test_only_what_was_touched_is_sent_and_put_on_record(operator: Client, stage: Stage) -> None:

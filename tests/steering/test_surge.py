@@ -19,7 +19,7 @@ from rollouts.web.workload import Scene
 from tests.commands.stage import Stage
 from tests.steering.filling import address, fields_of, say
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 
 def units_of(stage: Stage) -> list[surge.SurgeUnit]:

@@ -19,7 +19,8 @@ from redis import Redis
 
 from rollouts import feed
 from rollouts.feed import Change
-from tests.project.running import ROOT, wait_until
+from tests.data_folders import ROOT, copy_database
+from tests.project.running import wait_until
 from tests.redis_process import RedisProcess
 
 SECONDS = 60.0  # generous: only reached when something is broken
@@ -34,10 +35,11 @@ ApiToken.objects.create(user=user, name="feed", digest=digest_of({TOKEN!r}))
 
 def make_database(folder: Path) -> Path:
     """Make a database with an account and its token, to be copied."""
+    database = copy_database(folder)
     environment = _environment(folder, f"unix://{folder}/none.sock")
-    for words in (("migrate", "--verbosity", "0"), ("shell", "--verbosity", "0", "--command", _ACCOUNT)):
-        subprocess.run([sys.executable, "manage.py", *words], cwd=ROOT, env=environment, check=True)
-    return folder / "grove.sqlite3"
+    command = ["manage.py", "shell", "--verbosity", "0", "--command", _ACCOUNT]
+    subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, check=True)
+    return database
 
 
 class WebServer:
