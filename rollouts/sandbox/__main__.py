@@ -58,6 +58,7 @@ _HIGHEST_PORT: Final = 65535
 _KEEP_ALIVE_SECONDS: Final = 90
 # A real cluster runs elsewhere: on a busy machine the simulated one takes what the product leaves.
 _NICENESS: Final = 10
+_HIGHEST_NICENESS: Final = 19
 
 
 class RefusedError(Exception):
@@ -73,6 +74,7 @@ class Options:
     nodes: NodeCounts | None  # None: the usual ones, and only in a new cluster
     samples: Path | None
     pace: Pace
+    niceness: int  # how far it gives way to other processes, 0 to 19
 
     @property
     def kubeconfig(self) -> Path:
@@ -89,6 +91,12 @@ def parse_options(variables: Mapping[str, str], arguments: list[str]) -> Options
     port = _parse_number(variables, "SANDBOX_PORT", 8001)
     if port != int(port) or port > _HIGHEST_PORT:
         raise RefusedError(f"SANDBOX_PORT must be a port number, not {variables['SANDBOX_PORT']!r}")
+    niceness = _parse_number(variables, "SANDBOX_NICENESS", _NICENESS)
+    if niceness != int(niceness) or niceness > _HIGHEST_NICENESS:
+        raise RefusedError(
+            f"SANDBOX_NICENESS must be a whole number from 0 to {_HIGHEST_NICENESS}, "
+            f"not {variables['SANDBOX_NICENESS']!r}"
+        )
     try:
         counts = parse_node_counts(nodes) if nodes else None
     except ValueError as error:
@@ -102,6 +110,7 @@ def parse_options(variables: Mapping[str, str], arguments: list[str]) -> Options
             ready=_parse_number(variables, "SANDBOX_READY_SECONDS", Pace().ready),
             termination=_parse_number(variables, "SANDBOX_TERMINATION_SECONDS", Pace().termination),
         ),
+        niceness=int(niceness),
     )
 
 
@@ -239,7 +248,7 @@ def run(options: Options) -> None:
             raise RefusedError(f"cannot open the state in DATA_DIR {options.data_dir}: {error}") from error
         with contextlib.closing(store), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             settle()
-            os.nice(_NICENESS)
+            os.nice(options.niceness)
             runner.run(serve(options, store, listener))
     log.info("stopped; the state is kept in %s", options.data_dir)
 

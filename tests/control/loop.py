@@ -68,10 +68,20 @@ class Loop:
         deadline = time.monotonic() + SECONDS
         self.observe()
         while not until():
-            assert time.monotonic() < deadline, f"not in time; the last outcomes: {self.outcomes[-3:]}"
+            assert time.monotonic() < deadline, self._explain()
             self.observe()
             self.take_pass()
             then()
+
+    def _explain(self) -> str:
+        """Return why the workload is not where it should be: the last outcomes, and what keeps its pods."""
+        waiting = {
+            pod["metadata"]["name"]: one.get("message") or one["reason"]
+            for pod in self.pods()
+            for one in pod["status"].get("conditions") or ()
+            if one["status"] != "True" and one["type"] in ("PodScheduled", "Ready")
+        }
+        return f"not within {SECONDS:g} s; last outcomes: {self.outcomes[-3:]}; pods that wait: {waiting}"
 
     # What the cluster shows.
 

@@ -185,6 +185,7 @@ def test_options_have_working_defaults() -> None:
     assert (usual.port, usual.data_dir, usual.nodes) == (8001, Path("var"), None)
     assert usual.samples == ROOT / "deploy" / "samples"
     assert options(SANDBOX_SAMPLES="none").samples is None
+    assert (usual.niceness, options(SANDBOX_NICENESS="0").niceness) == (10, 0)
 
 
 def test_nodes_may_be_given_as_an_argument() -> None:
@@ -203,6 +204,9 @@ def test_nodes_may_be_given_as_an_argument() -> None:
         ("SANDBOX_READY_SECONDS", "nan"),
         ("SANDBOX_TERMINATION_SECONDS", "soon"),
         ("SANDBOX_NODES", "many"),
+        ("SANDBOX_NICENESS", "-5"),
+        ("SANDBOX_NICENESS", "1.5"),
+        ("SANDBOX_NICENESS", "20"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_by_name(name: str, value: str) -> None:
