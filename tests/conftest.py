@@ -43,7 +43,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several processes, begin with what takes longest, unless a random order was asked for."""
+    """With several processes, sort the tests by unit, unless a random order was asked for."""
     if hasattr(config, "workerinput") and not config.pluginmanager.hasplugin("randomly"):
         from tests.distribution import sort_longest_first
 

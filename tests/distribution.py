@@ -1,9 +1,9 @@
-"""How pytest-xdist spreads the tests over processes: in units, the longest first.
+"""How pytest-xdist spreads the tests over processes: in units.
 
 The tests of one file that need the same server run in one process, one after the other, since they share what is
-expensive: a running product, a browser, a sandbox. The units that take longest begin first, so that no process ends
-minutes after the others; `durations.json` has the seconds that each unit took once. Seconds that are out of date cost
-some waiting and nothing else; `make test-times` writes the file anew.
+expensive: a running product, a browser, a sandbox. pytest-xdist begins with the units that have most tests; among units
+of the same size the one that takes longest comes first. `durations.json` has the seconds that each unit took once.
+Seconds that are out of date cost some waiting and nothing else; `make test-times` writes the file anew.
 """
 
 import json
@@ -51,7 +51,7 @@ def sort_longest_first(items: list[pytest.Item]) -> None:
 
 
 class UnitScheduling(LoadScopeScheduling):
-    """Gives each process one unit after the other, in the order of the collection."""
+    """Gives each process one unit after the other."""
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
