@@ -7,9 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PRODUCT := $(VENV)/.product-installed
 TOOLS := $(VENV)/.tools-installed
-# Tests wait for servers most of the time, so there is one process more than processors.
+# Tests wait for servers most of the time, so there is one process more than processors. The units begin in the order of
+# tests/distribution.py: without the option pytest-xdist begins with those that have most tests.
 PROCESSES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
-SIDE_BY_SIDE = $(BIN)/python -m pytest --numprocesses $(PROCESSES) $(if $(filter random,$(ORDER)),-p randomly)
+SIDE_BY_SIDE = $(BIN)/python -m pytest --numprocesses $(PROCESSES) --no-loadscope-reorder \
+	$(if $(filter random,$(ORDER)),-p randomly)
 SQLITE = $(SIDE_BY_SIDE) -m "not alone" $(PYTEST_OPTIONS)
 # Exit code 5: the options of somebody who runs a part of the tests chose none of these.
 ALONE = $(BIN)/python -m pytest -m alone $(PYTEST_OPTIONS) || [ $$? = 5 ]

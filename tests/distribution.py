@@ -1,9 +1,9 @@
 """How pytest-xdist spreads the tests over processes: in units.
 
 The tests of one file that need the same server run in one process, one after the other, since they share what is
-expensive: a running product, a browser, a sandbox. pytest-xdist begins with the units that have most tests; among units
-of the same size the one that takes longest comes first. `durations.json` has the seconds that each unit took once.
-Seconds that are out of date cost some waiting and nothing else; `make test-times` writes the file anew.
+expensive: a running product, a browser, a sandbox. The units that take longest begin first. `durations.json` has the
+seconds that each unit took once. Seconds that are out of date cost some waiting and nothing else; `make test-times`
+writes the file anew.
 """
 
 import json

@@ -14,6 +14,7 @@ from rollouts.documents import MOST_BYTES, UnreadableDocument, parse_json, parse
 from rollouts.models import AuditEntry
 from tests.api.calling import Answer, Api, make_api
 from tests.api.scene import CLUSTER, NAMESPACE, Scene
+from tests.thoroughness import examples
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
@@ -271,7 +272,7 @@ BODIES = st.recursive(
 
 
 @EACH
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(body=BODIES)
 def test_no_body_is_a_fault_of_ours(api: Api, method: str, path: str, body: Any) -> None:
     answer = api.call(method, f"{path}?dry_run=true" if path != "simulation/" else path, json.dumps(body).encode())

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.api.conftest import Installation
+from tests.thoroughness import examples
 
 pytestmark = [pytest.mark.slow, pytest.mark.database, pytest.mark.timeout(900)]
 
 HERE = Path(__file__).parent
 SEED = int(os.environ.get("API_SEED", "20261116"))
-EXAMPLES = 5 * int(os.environ.get("EXAMPLES_TIMES", "1"))  # an operation
+EXAMPLES = examples(5)  # an operation
 
 
 def test_every_answer_is_as_the_description_says(installation: Installation, tmp_path: Path) -> None:

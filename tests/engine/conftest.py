@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 
-from tests.engine.thoroughness import examples
+from tests.thoroughness import examples
 
 settings.register_profile("engine", deadline=None, max_examples=examples(20))
 settings.load_profile("engine")

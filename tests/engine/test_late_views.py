@@ -26,7 +26,7 @@ from tests.engine.chance import (
 )
 from tests.engine.late import LateCluster, place_of
 from tests.engine.simulated import Cluster, settled
-from tests.engine.thoroughness import examples
+from tests.thoroughness import examples
 
 sometimes = settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 DEEDS = [*GENTLE, delete_clique]

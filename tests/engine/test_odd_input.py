@@ -23,7 +23,7 @@ from rollouts.engine.spec import parse_workload
 from rollouts.engine.workload import Strategy, Workload
 from tests.engine.manifests import JSON, damaged, small
 from tests.engine.simulated import Cluster, clique, group, settled, workload
-from tests.engine.thoroughness import examples
+from tests.thoroughness import examples
 
 often = settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -35,7 +35,7 @@ from tests.engine.chance import (
     workloads,
 )
 from tests.engine.simulated import Cluster, clique, group, hashes, settled, workload
-from tests.engine.thoroughness import examples
+from tests.thoroughness import examples
 
 UNHURRIED = [HealthCheck.too_slow, HealthCheck.data_too_large]
 often = settings(max_examples=examples(10), deadline=None, suppress_health_check=UNHURRIED)

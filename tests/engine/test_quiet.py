@@ -15,7 +15,7 @@ from rollouts.engine.views import Replica, Tree
 from rollouts.engine.workload import Strategy, Workload
 from tests.engine.chance import EVERYTHING, workloads
 from tests.engine.simulated import Cluster, clique, group, settled, workload
-from tests.engine.thoroughness import examples
+from tests.thoroughness import examples
 
 
 def assert_nothing_is_overlooked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rollouts.engine.budget import Budget
 from rollouts.engine.roller import PODS, REPLICAS, Level, Reason, Removal, Step, Unit, choose_step, is_complete
-from tests.engine.thoroughness import examples
+from tests.thoroughness import examples
 
 STEPS_AT_MOST = 400
 

@@ -22,7 +22,7 @@ from tests.engine.chance import (
     workloads,
 )
 from tests.engine.simulated import Cluster, clique, group, settled, workload
-from tests.engine.thoroughness import examples
+from tests.thoroughness import examples
 
 IN_THE_WORLD = [delete_pod, delete_clique, break_pod, scale_component]
 

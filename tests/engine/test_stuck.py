@@ -13,7 +13,7 @@ from rollouts.engine.workload import Workload
 from tests.engine.chance import AUTOMATIC, assert_all_there, counts, workloads
 from tests.engine.simulated import QUICK, Cluster, settled
 from tests.engine.test_remedies import DEEDS
-from tests.engine.thoroughness import examples
+from tests.thoroughness import examples
 
 sometimes = settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from rollouts import mirror, models
 from rollouts.cluster.resources import PODS
 from tests.mirror.history import DEEDS, NAMES, Event, History
+from tests.thoroughness import examples
 
 pytestmark = pytest.mark.database
 
@@ -90,7 +91,7 @@ class Telling:
 
 
 @pytest.mark.django_db
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(deeds=deeds, moves=moves)
 def test_however_the_past_is_told_the_mirror_ends_as_the_cluster(
     cluster: models.Cluster, deeds: list[tuple[str, str]], moves: list[tuple[str, int]]

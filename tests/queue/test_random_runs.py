@@ -16,6 +16,7 @@ from redis import Redis
 
 from rollouts.workqueue import LONGEST_BACK_OFF_MS, Claim, Depth, Ended, WorkQueue, compute_back_off_ms
 from tests.queue.model import LEASE_MS, Model
+from tests.thoroughness import examples
 
 KEYS = tuple(f"sandbox/default/workload-{number}" for number in range(4))
 keys = st.sampled_from(KEYS)
@@ -196,7 +197,7 @@ def test_random_runs_agree_with_a_model_of_client_go_and_lose_nothing(redis: Red
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=150,
+            max_examples=examples(150),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rollouts.engine.findings import Code
 from rollouts.masking import MARK, is_secret_name, mask_manifest, mask_text, unmask_manifest
+from tests.thoroughness import examples
 
 SECRET = "s3cr3t-Zx9"
 
@@ -228,7 +229,7 @@ _ANYTHING = st.recursive(
 
 
 @given(_ANYTHING)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @example({"env": [None, 1, [], {"name": 3, "value": {"a": 1}}]})
 @example({"args": [1, None, "--token", 5, ["x"], "--token"]})
 @example({"annotations": [1], "labels": "x", "httpHeaders": {"a": 1}})
@@ -238,7 +239,7 @@ def test_anything_can_be_masked_and_masking_twice_is_masking_once(value: Any) ->
 
 
 @given(_ANYTHING)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_what_was_shown_comes_back_as_it_was(value: Any) -> None:
     if "‹hidden" in str(value):
         return  # a mark of nobody's

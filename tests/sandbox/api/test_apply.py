@@ -14,6 +14,7 @@ from rollouts.sandbox.api.store import Store
 from rollouts.sandbox.api.verbs import Verbs
 from tests.sandbox.api.conftest import Api
 from tests.sandbox.api.objects import Clock, widget
+from tests.thoroughness import examples
 
 Obj = dict[str, Any]
 
@@ -155,7 +156,9 @@ SPECS = st.fixed_dictionaries(
     },
 )
 FEW = settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=examples(80),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

@@ -15,6 +15,7 @@ from rollouts.sandbox.api.registry import Registry
 from rollouts.sandbox.api.store import Change, Store, TooOldError
 from tests.sandbox.api.conftest import Api
 from tests.sandbox.api.objects import pod, widget
+from tests.thoroughness import examples
 
 
 def _put(store: Store, registry: Registry, name: str, value: str = "") -> None:
@@ -133,7 +134,9 @@ def test_listeners_hear_writes_in_order_even_when_one_of_them_writes(api: Api) -
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["put", "remove"])), max_size=30), st.data())
 def test_replaying_the_log_over_an_old_list_gives_the_new_list(

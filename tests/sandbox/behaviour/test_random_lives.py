@@ -15,6 +15,7 @@ from rollouts.sandbox.behaviour.conditions import find_condition
 from rollouts.sandbox.behaviour.kubelet import Pace
 from rollouts.sandbox.behaviour.nodes import compute_requests, parse_node
 from tests.sandbox.behaviour.cluster import Cluster
+from tests.thoroughness import examples
 
 NAMES = st.sampled_from([f"p{number}" for number in range(8)])
 NODE_NAMES = st.sampled_from(["n0", "n1", "n2"])
@@ -117,6 +118,6 @@ class RandomLife(RuleBasedStateMachine):
 
 
 RandomLife.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(25), stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestWhateverHappensTheClusterStaysSound = RandomLife.TestCase

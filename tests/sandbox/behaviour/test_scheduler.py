@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rollouts.sandbox.behaviour.constraints import Constraints
 from rollouts.sandbox.behaviour.nodes import Node
 from rollouts.sandbox.behaviour.scheduler import Decision, Demand, Gang, Group, Key, Room, Waiting, schedule
+from tests.thoroughness import examples
 
 GPU = "nvidia.com/gpu"
 
@@ -204,7 +205,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[Waiting], list[Room], dict[Key, Gang
     return draw(st.permutations(waiting)), draw(st.permutations(rooms)), gangs(*teams)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(clusters(), st.one_of(st.none(), st.integers(1, 4)))
 def test_no_node_is_ever_asked_for_more_than_it_has(
     cluster: tuple[list[Waiting], list[Room], dict[Key, Gang]], limit: int | None
@@ -218,7 +219,7 @@ def test_no_node_is_ever_asked_for_more_than_it_has(
     assert all(amount >= 0 for amounts in free.values() for amount in amounts.values())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(clusters(), st.one_of(st.none(), st.integers(1, 4)))
 def test_no_gang_is_left_between_nothing_and_its_minimum(
     cluster: tuple[list[Waiting], list[Room], dict[Key, Gang]], limit: int | None
@@ -232,7 +233,7 @@ def test_no_gang_is_left_between_nothing_and_its_minimum(
         assert untouched or whole
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(clusters(), st.randoms(use_true_random=False))
 def test_the_answer_does_not_depend_on_the_order_of_the_question(
     cluster: tuple[list[Waiting], list[Room], dict[Key, Gang]], random: Random
@@ -245,7 +246,7 @@ def test_the_answer_does_not_depend_on_the_order_of_the_question(
     assert (again.bindings, again.refusals) == (first.bindings, first.refusals)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(clusters())
 def test_every_waiting_pod_is_either_placed_or_told_why_not(
     cluster: tuple[list[Waiting], list[Room], dict[Key, Gang]],
@@ -257,7 +258,7 @@ def test_every_waiting_pod_is_either_placed_or_told_why_not(
     assert not bound & set(decision.refusals)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(clusters())
 def test_a_lone_pod_is_refused_only_where_no_node_has_room_left(
     cluster: tuple[list[Waiting], list[Room], dict[Key, Gang]],

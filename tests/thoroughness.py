@@ -1,4 +1,4 @@
-"""How often the engine's random tests try: seldom in every run, oftener when somebody has the time.
+"""How often random tests try: seldom in every run, oftener when somebody has the time.
 
     make test-engine EXAMPLES_TIMES=20
 
