@@ -85,6 +85,8 @@ class Environment:
     admin_token: str | None = field(repr=False)
     # Nobody may command anything; the controller goes on keeping workloads as they are declared.
     read_only: bool
+    # Nothing is written to any cluster, neither by the controller nor by a command.
+    observe: bool
     # From whom X-Forwarded-For is believed; nobody unless told otherwise, since anybody can write that header.
     trusted_proxies: tuple[Network, ...]
     # How often somebody signed in may ask, a stranger may, and how often a password may be wrong; None: no limit.
@@ -122,6 +124,7 @@ def parse_environment(variables: Mapping[str, str]) -> Environment:
         admin_password=variables.get("GROVE_ADMIN_PASSWORD") or None,
         admin_token=_parse_secret(variables, "GROVE_ADMIN_TOKEN"),
         read_only=_parse_bool(variables, "READ_ONLY"),
+        observe=_parse_bool(variables, "OBSERVE"),
         trusted_proxies=_parse_networks(variables, "TRUSTED_PROXIES"),
         api_rate=_parse_rate(variables, "API_RATE", "1200/min"),
         stranger_rate=_parse_rate(variables, "STRANGER_RATE", "60/min"),

@@ -81,6 +81,7 @@ class Reason(StrEnum):
 
     NOT_SIGNED_IN = "NotSignedIn"
     READ_ONLY_INSTALLATION = "ReadOnlyInstallation"
+    OBSERVING_INSTALLATION = "ObservingInstallation"
     READ_ONLY_TOKEN = "ReadOnlyToken"  # noqa: S105 (no password)
     PERMISSION_MISSING = "PermissionMissing"
     GRANT_MISSING = "GrantMissing"
@@ -125,6 +126,11 @@ def find_refusal(
         return Refusal(
             Reason.READ_ONLY_INSTALLATION,
             f"Nobody may {command.label} now: this installation is read-only (READ_ONLY is set).",
+        )
+    if settings.ENVIRONMENT.observe and command in WORKLOAD_COMMANDS | OVERRIDE_COMMANDS:
+        return Refusal(
+            Reason.OBSERVING_INSTALLATION,
+            f"Nobody may {command.label} now: this installation only observes (OBSERVE is set).",
         )
     if command not in OWN_COMMANDS and not _has_permission(user, permission_of(command)):
         return Refusal(

@@ -44,6 +44,7 @@ from rollouts.events import Event
 from rollouts.feed import Change
 from rollouts.headcount import count_pods
 from rollouts.mirror import News, Seen
+from rollouts.operators import OTHER_OPERATOR, find_other_keeper, find_other_operator
 from rollouts.outcomes import Again, Done, Outcome, Retry, Stop, Wait
 
 Status = Mapping[str, Any]
@@ -68,7 +69,7 @@ def reconcile(key: str, now: Callable[[], float] = time.time) -> Outcome:
     """Take a workload one pass further."""
     name, namespace, workload = key.split("/")
     row = models.Cluster.objects.filter(name=name).first()
-    if row is None:
+    if row is None or settings.ENVIRONMENT.observe:
         return Done()
     if (obstacle := _find_obstacle(row)) is not None:
         return obstacle
@@ -78,7 +79,10 @@ def reconcile(key: str, now: Callable[[], float] = time.time) -> Outcome:
     if row is None or not row.complete:
         return Wait(SECONDS_TO_RETURN, CLUSTER_NOT_MIRRORED)
     try:
-        return act(shared_cluster(name, row.url), row, key, seen, now())
+        cluster = shared_cluster(name, row.url)
+        if find_other_operator(cluster):
+            return Wait(SECONDS_TO_RETURN, OTHER_OPERATOR)
+        return act(cluster, row, key, seen, now())
     except ClusterError as error:
         return Retry(str(error))
 
@@ -108,6 +112,8 @@ def act(cluster: Cluster, row: models.Cluster, key: str, seen: Seen | None, now:
         if history.close_all(row.name, namespace, name, now):
             feed.publish(redis_client(), [Change(row.name, "workload", key, ("timeline",), deleted=seen is None)])
         return Done()
+    if why := find_other_keeper(seen.manifest):
+        return Stop(why, OTHER_OPERATOR)
     one = _Pass(cluster, row, key, seen, now)
     if seen.in_doubt:
         return one.find_out()

@@ -32,7 +32,19 @@ class ClusterAdmin(ReadOnlyTable):
     list_filter = (("trouble_code", ValueFilter),)
     search_fields = ("name", "url")
     ordering = ("name",)
-    fields = ("name", "state", "trouble", "since", "source", "url", "version", "identity_text", "complete", "heard")
+    fields = (
+        "name",
+        "state",
+        "trouble",
+        "since",
+        "other_operator",
+        "source",
+        "url",
+        "version",
+        "identity_text",
+        "complete",
+        "heard",
+    )
     change_form_template = "admin/cluster_page.html"
 
     def get_urls(self) -> list[URLPattern]:

@@ -188,6 +188,7 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "complete": "Whether everything has been listed once.",
         "heard_at": "When it last said anything.",
         "trouble_code": "What is wrong with it, in one word. Empty: all is well.",
+        "other_operator": "Why Grove UI changes nothing there. Empty: no other operator runs its workloads.",
         "workloads": "How many there are in each state.",
     },
     # ---- simulations

@@ -44,6 +44,8 @@ class Cluster(models.Model):
     trouble = models.TextField(blank=True)  # one sentence
     trouble_since = models.DateTimeField(null=True, blank=True)
     heard_at = models.DateTimeField(null=True, blank=True)  # when it last said anything; renewed every few seconds
+    # Why nothing is written there: one sentence. Empty: no other operator keeps its workloads.
+    other_operator = models.TextField(blank=True)
 
     def __str__(self) -> str:
         return self.name

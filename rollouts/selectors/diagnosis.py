@@ -81,6 +81,8 @@ def _obstacle(look: Look) -> str:
         return f"{look.seen.manifest['metadata']['name']} is being deleted."
     if look.cluster.trouble_code:
         return look.cluster.trouble
+    if look.cluster.other_operator:
+        return look.cluster.other_operator
     return "" if look.cluster.complete else f"The cluster {look.cluster.name} has not been listed to its end yet."
 
 

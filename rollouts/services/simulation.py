@@ -43,7 +43,7 @@ from rollouts.refusals import ClusterAway, Contradiction, NotThere
 from rollouts.services.applying import preview_apply
 from rollouts.services.changing import Edit, make_edit, require_expected
 from rollouts.services.simulated import Considered, Pace, Run, Simulated, tell, tell_former
-from rollouts.services.sites import Site, open_site, refuse
+from rollouts.services.sites import Site, find_site, refuse
 
 SECONDS: Final = 2.0
 """For the simulation itself; what it has not come to by then is left out."""
@@ -156,7 +156,7 @@ def workload_simulate(
 ) -> Simulated:
     """Say what a change would do; whoever asks must be allowed to make it."""
     with deed(caller, proposal.command, place, dry_run=True):
-        site = open_site(place)
+        site = find_site(place)
         case = _make_case(site, proposal, expected)
         stage = _Stage(case, place.cluster, proposal, belief, _choose_pace(belief, site))
         _require_bearable(stage.after, stage.observed)

@@ -40,6 +40,7 @@ from rollouts.engine.difference import find_differences, make_json_patch
 from rollouts.engine.findings import Code, Finding
 from rollouts.masking import mask_text
 from rollouts.mirror import Changes
+from rollouts.operators import find_other_operator
 from rollouts.refusals import ClusterAway, CommandRefused, Contradiction, NotAllowed, NotThere
 from rollouts.refusals import Invalid as InvalidCommand
 from rollouts.versions import names_version, version_of
@@ -105,7 +106,17 @@ class Site:
 
 
 def open_site(place: Place) -> Site:
-    """Find the cluster of a place; raises NotThere."""
+    """Find the cluster of a place, to write there; raises NotThere, and Contradiction where another operator writes."""
+    site = find_site(place)
+    with cluster_words("look for another operator"):
+        other = find_other_operator(site.cluster)
+    if other:
+        raise Contradiction(other)
+    return site
+
+
+def find_site(place: Place) -> Site:
+    """Find the cluster of a place, to look at it; raises NotThere."""
     try:
         names = cluster_names()
         if place.cluster not in names:

@@ -40,6 +40,7 @@ from rollouts.cluster import (
 from rollouts.cluster.patience import compute_pause
 from rollouts.cluster.resources import NAMESPACES, PODS, SERVICES
 from rollouts.engine import names
+from rollouts.operators import OperatorCheck
 from rollouts.watcher.announcer import Announcer
 from rollouts.watcher.notebook import Notebook
 
@@ -53,6 +54,7 @@ _OBJECTS_AT_ONCE: Final = 500
 # Beyond that, who listens waits for who writes: the server keeps the rest.
 _LONGEST_QUEUE: Final = 2000
 _IDLE_SECONDS: Final = 1.0
+_OPERATOR_SECONDS: Final = 10.0  # between two looks for another operator
 _IDENTITY_SECONDS: Final = 60.0  # between two looks at whom we talk to
 _DATABASE_PATIENCE: Final = Patience(first_pause=0.1, longest_pause=2.0)
 
@@ -98,6 +100,9 @@ class Session:
             for pair in self._watches.items()
         ]
         self._writer = threading.Thread(target=self._run, name=f"{row.name} writer")
+        self._check = OperatorCheck(cluster)
+        self._other_operator: str | None = None  # as it is on the row; None: not known
+        self._examiner = threading.Thread(target=self._keep_examining, name=f"{row.name} operators")
 
     @property
     def is_obsolete(self) -> bool:
@@ -121,9 +126,9 @@ class Session:
         with suppress(queue.Full):
             self._queue.put_nowait(None)
         self._writer.join()
-        for listener in self._listeners:
-            if listener.ident is not None:
-                listener.join()
+        for thread in (*self._listeners, self._examiner):
+            if thread.ident is not None:
+                thread.join()
         self._cluster.close()
 
     # The thread that writes
@@ -131,6 +136,7 @@ class Session:
     def _run(self) -> None:
         try:
             self._introduce()
+            self._examiner.start()
             for listener in self._listeners:
                 listener.start()
             while True:
@@ -303,6 +309,34 @@ class Session:
     def _pause(self, seconds: float) -> None:
         if self._stopped.wait(seconds):
             raise _StoppedError
+
+    # The thread that looks for another operator
+
+    def _keep_examining(self) -> None:
+        """Tell on the cluster's row whether another operator runs its workloads; passes look for themselves."""
+        while True:
+            try:
+                self._examine(self._check.look())
+            except ClusterError as error:
+                logger.info("Cluster %s does not say who else writes there: %s", self.row.name, error)
+            except DatabaseError as error:
+                logger.warning("The database does not answer (%s); trying again", type(error).__name__)
+            finally:
+                connection.close()
+            if self._stopped.wait(_OPERATOR_SECONDS):
+                return
+
+    def _examine(self, found: str) -> None:
+        if found == self._other_operator:
+            return
+        models.Cluster.objects.filter(pk=self.row.pk).update(other_operator=found)
+        if found:
+            logger.warning("Nothing is changed in cluster %s: %s", self.row.name, found)
+        elif self._other_operator:
+            logger.info("No other operator runs the workloads of cluster %s any more", self.row.name)
+            self._announcer.wake_everything()
+        self._other_operator = found
+        self._announcer.tell_of_cluster()
 
     # The threads that listen
 

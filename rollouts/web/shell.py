@@ -113,7 +113,7 @@ def _links(request: HttpRequest, pages: tuple[tuple[str, str, str], ...]) -> lis
 
 @dataclass(frozen=True, slots=True)
 class SilentCluster:
-    """A cluster of which less is known than should be, in words."""
+    """A cluster of which less is known than should be, or in which nothing may be changed, in words."""
 
     name: str
     sentence: str
@@ -121,7 +121,7 @@ class SilentCluster:
 
 
 def silent_clusters() -> list[SilentCluster]:
-    """Return the clusters that something is wrong with: what is shown of them may be old."""
+    """Return the clusters that something is wrong with: what is shown may be old, or nothing is changed there."""
     return [found for row in visible_clusters().values() if (found := _silence_of(row))]
 
 
@@ -134,7 +134,7 @@ def _silence_of(row: Cluster) -> SilentCluster | None:
     if row.heard_at is None or timezone.now() - row.heard_at > timedelta(seconds=settings.CLUSTER_MAX_AGE_SECONDS):
         told = f"was last heard {age(row.heard_at)} ago" if row.heard_at else "has never been heard"
         return SilentCluster(row.name, f"{told}: what is shown of it may be old. Is the watcher running?", "warn")
-    return None
+    return SilentCluster(row.name, row.other_operator, "warn") if row.other_operator else None
 
 
 @for_fragment

@@ -131,6 +131,14 @@ def test_a_read_only_installation_takes_no_command_but_lets_people_see(
     assert access.may_see(admin)
 
 
+def test_an_observing_installation_takes_no_commands(make_person: MakePerson, settings: Settings) -> None:
+    admin = make_person("ana", "admin")
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, observe=True)
+    assert reason_of(admin, Command.SCALE_WORKLOAD) == Reason.OBSERVING_INSTALLATION
+    assert reason_of(admin, Command.CREATE_OVERRIDE) == Reason.OBSERVING_INSTALLATION
+    assert reason_of(admin, Command.CHANGE_ACCOUNT) == "may"
+
+
 def test_a_read_only_token_only_reads(make_person: MakePerson) -> None:
     admin = make_person("ana", "admin")
     reading = {Command.TEST_CLUSTER, Command.EXPORT_AUDIT}

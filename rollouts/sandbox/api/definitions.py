@@ -23,9 +23,20 @@ def publish_definitions(store: Store, registry: Registry, now: str) -> None:
         found = store.get(definitions, None, name)
         if found is None:
             store.put(definitions, _definition(kind, now))
-        elif found.obj["spec"] != kind.manifest["spec"]:
-            metadata = {**found.obj["metadata"], "generation": found.obj["metadata"]["generation"] + 1}
+        elif found.obj["spec"] != kind.manifest["spec"] or _lacks_annotations(found.obj, kind):
+            annotations = _annotations(found.obj) | _annotations(kind.manifest)
+            generation = found.obj["metadata"]["generation"] + 1
+            metadata = {**found.obj["metadata"], "generation": generation, "annotations": annotations}
             store.put(definitions, {**_definition(kind, now), "metadata": metadata})
+
+
+def _annotations(definition: Obj) -> Obj:
+    annotations: Obj = definition["metadata"].get("annotations") or {}
+    return annotations
+
+
+def _lacks_annotations(stored: Obj, kind: Kind) -> bool:
+    return not _annotations(kind.manifest).items() <= _annotations(stored).items()
 
 
 def _definition(kind: Kind, now: str) -> Obj:
