@@ -55,6 +55,19 @@ def test_every_page_has_one_heading_and_names_where_one_is(viewer: Client, row: 
         assert page.count('aria-current="page"') == 1
 
 
+@pytest.mark.parametrize("address", ["/", "/nodes/", "/clusters/"])
+def test_pages_say_why_nothing_is_changed_and_go_on_showing_everything(
+    viewer: Client, row: models.Cluster, address: str
+) -> None:
+    fleet.store_parts(row, fleet.big_workload(pods=20))
+    before = get(viewer, address)
+    models.Cluster.objects.update(other_operator="Grove's own operator runs in this cluster.")
+    page = get(viewer, address)
+    assert "Grove&#x27;s own operator runs" in page
+    assert "Grove&#x27;s own operator runs" not in before
+    assert page.count("<tr") == before.count("<tr")
+
+
 def test_the_theme_is_rendered_by_the_server(viewer: Client, row: models.Cluster) -> None:
     assert "data-theme" not in get(viewer, "/").split("<head>")[0]
     viewer.cookies["theme"] = "dark"

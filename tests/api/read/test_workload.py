@@ -211,6 +211,12 @@ def test_the_trouble_with_a_cluster_is_the_first_thing_to_know(row: models.Clust
     assert diagnosis_detail(PLACE).obstacle == "It does not answer."
 
 
+def test_another_operator_is_why_nothing_moves(row: models.Cluster) -> None:
+    fleet.store_parts(row, chat())
+    models.Cluster.objects.update(other_operator="Grove's own operator runs in this cluster.")
+    assert diagnosis_detail(PLACE).obstacle == "Grove's own operator runs in this cluster."
+
+
 # ---- history
 
 
