@@ -1,5 +1,6 @@
 """The life of a pod as a function of time, moment by moment."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -93,6 +94,15 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     pod["status"] = at(pod, 4).status
     later = at(pod, 400).status
     assert later == pod["status"]
+
+
+@pytest.mark.parametrize("init", [0, 1])
+def test_a_running_container_keeps_its_start_time_when_the_binding_is_known_only_to_the_second(init: int) -> None:
+    bound_at = BOUND_AT + timedelta(seconds=0.9)
+    pod, now = a_pod(ready="0.8", init=init), BOUND_AT + timedelta(seconds=5)
+    facts = Facts(now, bound_at, None, node_ready=True, host_ip="10.0.0.1", pod_ip="10.244.0.1")
+    pod["status"] = compute_outlook(pod, facts, PACE).status
+    assert compute_outlook(pod, replace(facts, bound_at=BOUND_AT), PACE).status == pod["status"]
 
 
 def test_the_ready_time_differs_a_little_between_pods_and_never_for_one() -> None:
