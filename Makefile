@@ -1,6 +1,6 @@
 # Every target sets up what it needs: Python 3.11 (or newer) and make are all a machine must have.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-engine test-times check format lint types contracts migrations deploy-check bench lock clean
+.PHONY: help run test test-engine test-times check format lint types contracts migrations deploy-check bench lock sbom clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -75,14 +75,22 @@ bench: $(TOOLS) ## Measure, and print figures and ratios
 	@$(BIN)/python -m tests.mirror.bench
 	@$(BIN)/python -m tests.bench.api
 	@$(BIN)/python -m tests.bench.pages
+	@$(BIN)/python -m tests.bench.abuse
 	@$(BIN)/python -m tests.bench
 
 lock: ## Resolve requirements*.in into the pinned requirements*.txt
 	@$(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install -q uv
-	@for name in requirements requirements-dev; do \
+	@for name in requirements requirements-dev requirements-sbom; do \
 		$(VENV)-lock/bin/uv pip compile -q $$name.in -o $$name.txt --python-version 3.11 --universal \
-			--no-emit-index-url --custom-compile-command 'make lock' || exit 1; done
+			--no-emit-index-url --generate-hashes --custom-compile-command 'make lock' || exit 1; done
 	@rm -rf $(VENV)-lock
+
+sbom: requirements.txt requirements-sbom.txt ## Write what the product is made of to sbom.json (CycloneDX), for any scanner
+	@$(PYTHON) -m venv $(VENV)-sbom
+	@$(VENV)-sbom/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-sbom.txt
+	@PYTHONWARNINGS=ignore $(VENV)-sbom/bin/cyclonedx-py requirements requirements.txt --pyproject pyproject.toml --output-reproducible \
+		--output-file sbom.json
+	@rm -rf $(VENV)-sbom
 
 clean: ## Remove the virtual environment and caches; the data in var/ stays
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -95,10 +103,10 @@ $(VENV)/bin/python:
 
 $(PRODUCT): requirements.txt | $(VENV)/bin/python
 	@echo "Installing what the product needs (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
 	@touch $@
 
 $(TOOLS): requirements-dev.txt $(PRODUCT)
 	@echo "Installing what the checks need (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@

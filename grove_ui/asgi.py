@@ -10,7 +10,11 @@ from rollouts.collector import settle
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")
 
-application = get_asgi_application()
+_django = get_asgi_application()
+
+from grove_ui.request_limits import RequestLimits  # noqa: E402 (Django must be set up)
+
+application = RequestLimits(_django)
 
 # Everything that answers is loaded now, so that nobody's first request waits for it.
 import_module(settings.ROOT_URLCONF)

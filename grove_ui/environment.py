@@ -15,14 +15,20 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from rollouts.private_folder import NotPrivateError, ensure_private
+
 BASE_DIR: Final = Path(__file__).resolve().parent.parent
 
 CLUSTER_KINDS: Final = ("sandbox", "kubeconfig", "in-cluster")
 ROLES: Final = ("viewer", "operator", "admin")
+POD_SECURITY_LEVELS: Final = ("baseline", "restricted", "privileged")
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off", ""})
 _HIGHEST_PORT: Final = 65535
 _SHORTEST_TOKEN: Final = 20
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+_DATABASES: Final = frozenset({"postgresql", "postgres", "sqlite"})
+_MOST_DAYS: Final = 36_500
 _PERIODS: Final = {"s": 1, "min": 60, "h": 3600}
 
 Network = IPv4Network | IPv6Network
@@ -78,6 +84,9 @@ class Environment:
     trusted_origins: tuple[str, ...]
     # Whether users reach us by HTTPS: secure cookies, HSTS and the redirect to it.
     https: bool
+    # With HTTPS, what browsers remember for a year also counts for names below ours, and may be built into them.
+    hsts_include_subdomains: bool
+    hsts_preload: bool
     debug: bool
     admin_user: str
     admin_password: str | None = field(repr=False)
@@ -87,48 +96,71 @@ class Environment:
     read_only: bool
     # Nothing is written to any cluster, neither by the controller nor by a command.
     observe: bool
+    # What pods may ask of their node, in namespaces that have no level of their own (docs/accounts.md).
+    pod_security_level: str
     # From whom X-Forwarded-For is believed; nobody unless told otherwise, since anybody can write that header.
     trusted_proxies: tuple[Network, ...]
     # How often somebody signed in may ask, a stranger may, and how often a password may be wrong; None: no limit.
     api_rate: Rate | None
     stranger_rate: Rate | None
     sign_in_rate: Rate | None
+    # The longest life of an API token in days; None: any, also for good.
+    token_max_days: int | None
+    # So many days after the last sign-in of a single sign-on account its tokens sleep; None: never.
+    oidc_token_days: int | None
+    # Connections to a web process at once; beyond, those that wait for their clients are closed.
+    connection_limit: int
+    # Live pages and feeds that an account may have open at once in a web process; None: no limit.
+    stream_limit: int | None
     # Single sign-on; None: names and passwords only.
     oidc: Oidc | None
     # Celery's process pool.
     worker_processes: int
-    # How long a worker that fell silent keeps its workload; the limits of a pass are fractions of it.
+    # The longest that a worker keeps a workload in one go; the limits of a pass are fractions of it.
     reconcile_lease_seconds: int
     # Lets a Prometheus read /metrics without a session; None: only those who are signed in.
     metrics_token: str | None = field(repr=False)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches the web process."""
+        return self.host in _LOOPBACK
 
 
 def parse_environment(variables: Mapping[str, str]) -> Environment:
     """Read the environment into values, or raise ConfigurationError naming the variable."""
     kubeconfig = variables.get("KUBECONFIG") or None
+    host = variables.get("HOST") or "127.0.0.1"
     return Environment(
-        host=variables.get("HOST") or "127.0.0.1",
+        host=host,
         port=_parse_port(variables, "PORT", 8000),
         sandbox_port=_parse_port(variables, "SANDBOX_PORT", 8001),
         data_dir=Path(variables.get("DATA_DIR") or BASE_DIR / "var").expanduser().resolve(),
         clusters=_parse_choices(variables, "CLUSTER", CLUSTER_KINDS),
         kubeconfig=Path(kubeconfig).expanduser() if kubeconfig else None,
         kube_contexts=_parse_list(variables, "KUBE_CONTEXT", ()),
-        database_url=variables.get("DATABASE_URL") or None,
+        database_url=_parse_database(variables),
         redis_url=variables.get("REDIS_URL") or None,
         allowed_hosts=_parse_list(variables, "ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]")),
         trusted_origins=_parse_list(variables, "TRUSTED_ORIGINS", ()),
         https=_parse_bool(variables, "HTTPS"),
-        debug=_parse_bool(variables, "DEBUG"),
+        hsts_include_subdomains=_parse_bool(variables, "HSTS_INCLUDE_SUBDOMAINS"),
+        hsts_preload=_parse_bool(variables, "HSTS_PRELOAD"),
+        debug=_parse_debug(variables, host),
         admin_user=variables.get("GROVE_ADMIN_USER") or "admin",
         admin_password=variables.get("GROVE_ADMIN_PASSWORD") or None,
         admin_token=_parse_secret(variables, "GROVE_ADMIN_TOKEN"),
         read_only=_parse_bool(variables, "READ_ONLY"),
         observe=_parse_bool(variables, "OBSERVE"),
+        pod_security_level=_parse_choice(variables, "POD_SECURITY_LEVEL", POD_SECURITY_LEVELS),
         trusted_proxies=_parse_networks(variables, "TRUSTED_PROXIES"),
         api_rate=_parse_rate(variables, "API_RATE", "1200/min"),
         stranger_rate=_parse_rate(variables, "STRANGER_RATE", "60/min"),
         sign_in_rate=_parse_rate(variables, "SIGN_IN_RATE", "10/min"),
+        token_max_days=_parse_days(variables, "TOKEN_MAX_DAYS", 365),
+        oidc_token_days=_parse_days(variables, "OIDC_TOKEN_DAYS", 30),
+        connection_limit=_parse_count(variables, "CONNECTION_LIMIT", 1000),
+        stream_limit=None if variables.get("STREAM_LIMIT") == "off" else _parse_count(variables, "STREAM_LIMIT", 50),
         oidc=_parse_oidc(variables),
         worker_processes=_parse_count(variables, "WORKER_PROCESSES", 2),
         reconcile_lease_seconds=_parse_count(variables, "RECONCILE_LEASE_SECONDS", 60),
@@ -147,7 +179,7 @@ def ensure_secret_key(variables: Mapping[str, str], data_dir: Path) -> str:
         return given
     path = data_dir / "secret_key"
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        ensure_data_dir(data_dir)
         _write_once(path, secrets.token_urlsafe(50))
         return path.read_text()
     except OSError as error:
@@ -155,6 +187,14 @@ def ensure_secret_key(variables: Mapping[str, str], data_dir: Path) -> str:
             f"DATA_DIR is {data_dir}, where the secret key cannot be kept ({error.strerror}); "
             "set DATA_DIR to a folder that can be written, or set SECRET_KEY"
         ) from error
+
+
+def ensure_data_dir(data_dir: Path) -> None:
+    """Make DATA_DIR if it is missing, readable by its owner only; one that others can open is closed or refused."""
+    try:
+        ensure_private(data_dir)
+    except NotPrivateError as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def _write_once(path: Path, text: str) -> None:
@@ -187,6 +227,15 @@ def _parse_count(variables: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
+def _parse_days(variables: Mapping[str, str], name: str, default: int) -> int | None:
+    text = variables.get(name) or str(default)
+    if text == "off":
+        return None
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _MOST_DAYS:
+        raise ConfigurationError(f"{name} is {text!r}; set it to a number of days from 1 to {_MOST_DAYS}, or to off")
+    return int(text)
+
+
 def _parse_choices(variables: Mapping[str, str], name: str, choices: tuple[str, ...]) -> tuple[str, ...]:
     chosen = _parse_list(variables, name, choices[:1])
     unknown = next((text for text in chosen if text not in choices), None)
@@ -197,11 +246,39 @@ def _parse_choices(variables: Mapping[str, str], name: str, choices: tuple[str, 
     return tuple(dict.fromkeys(chosen))
 
 
+def _parse_choice(variables: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    text = variables.get(name) or choices[0]
+    if text not in choices:
+        raise ConfigurationError(f"{name} is {text!r}; set it to one of {', '.join(choices)}")
+    return text
+
+
 def _parse_bool(variables: Mapping[str, str], name: str) -> bool:
     text = variables.get(name, "").lower()
     if text not in _TRUE | _FALSE:
         raise ConfigurationError(f"{name} is {text!r}; set it to 1 or 0")
     return text in _TRUE
+
+
+def _parse_debug(variables: Mapping[str, str], host: str) -> bool:
+    """Read DEBUG, which shows the source and the variables of a failed request to whoever sent it."""
+    debug = _parse_bool(variables, "DEBUG")
+    if debug and host not in _LOOPBACK:
+        raise ConfigurationError(
+            f"DEBUG is 1 and HOST is {host!r}, where other machines would read debug pages; "
+            "set DEBUG to 0, or HOST to 127.0.0.1"
+        )
+    return debug
+
+
+def _parse_database(variables: Mapping[str, str]) -> str | None:
+    """Read the kind of the database; nothing else of the URL is shown, since it may hold a password."""
+    url = variables.get("DATABASE_URL") or None
+    kind = url.partition(":")[0] if url else "sqlite"
+    if kind not in _DATABASES:
+        shown = f" begins with {kind!r}" if url and "://" in url and kind.isalnum() else " cannot be read"
+        raise ConfigurationError(f"DATABASE_URL{shown}; set it to postgresql://user:password@host:port/name")
+    return url
 
 
 def _parse_secret(variables: Mapping[str, str], name: str) -> str | None:

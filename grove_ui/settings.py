@@ -1,9 +1,7 @@
 """Django's settings, all derived from the environment (see `grove_ui.environment` for the list)."""
 
-import hashlib
 import logging
 import os
-import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,14 @@ from csp.constants import NONE, SELF
 from django.templatetags.static import static
 from kombu import Queue
 
-from grove_ui.environment import BASE_DIR, ConfigurationError, ensure_secret_key, read_environment
+from grove_ui.environment import (
+    BASE_DIR,
+    ConfigurationError,
+    ensure_data_dir,
+    ensure_secret_key,
+    read_environment,
+)
+from rollouts.private_folder import NotPrivateError, ensure_socket_folder
 
 ENVIRONMENT = read_environment()
 DATA_DIR = ENVIRONMENT.data_dir
@@ -28,10 +33,14 @@ CSRF_TRUSTED_ORIGINS = list(ENVIRONMENT.trusted_origins)
 SECURE_SSL_REDIRECT = ENVIRONMENT.https
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENVIRONMENT.https else None
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if ENVIRONMENT.https else 0
-SECURE_HSTS_INCLUDE_SUBDOMAINS = ENVIRONMENT.https
-SECURE_HSTS_PRELOAD = ENVIRONMENT.https
+SECURE_HSTS_INCLUDE_SUBDOMAINS = ENVIRONMENT.hsts_include_subdomains
+SECURE_HSTS_PRELOAD = ENVIRONMENT.hsts_preload
 SECURE_REFERRER_POLICY = "same-origin"
+# What the database has is a digest of the key: who reads the table cannot be anybody.
+SESSION_ENGINE = "rollouts.sessions"
 SESSION_COOKIE_SECURE = ENVIRONMENT.https
+# Whether the names below and browsers' own lists follow is up to those whose domain it is: HSTS_INCLUDE_SUBDOMAINS, …
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 SESSION_COOKIE_HTTPONLY = True
 # A working day: roles that an identity provider takes back are gone with the next sign-in.
 SESSION_COOKIE_AGE = 12 * 3600
@@ -67,6 +76,9 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
+
+# What debug pages and reports of errors may show.
+DEFAULT_EXCEPTION_REPORTER_FILTER = "rollouts.web.error_reports.ErrorReportFilter"
 
 # --- What Django is made of -------------------------------------------------------------------------------------------
 
@@ -201,6 +213,7 @@ FEED_RECHECK_SECONDS = 60.0
 def _database() -> dict[str, Any]:
     """PostgreSQL by DATABASE_URL, else SQLite: WAL, so that readers and the one writer do not block each other."""
     if ENVIRONMENT.database_url is None:
+        ensure_data_dir(DATA_DIR)
         return {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": DATA_DIR / "grove.sqlite3",
@@ -234,12 +247,14 @@ _LONGEST_SOCKET_PATH = 100  # the system's limit is 108 bytes
 
 
 def _local_redis_socket() -> Path:
-    """Where the local Redis listens: in DATA_DIR, or in the temporary folder when that path is too long."""
+    """Where the local Redis listens: in DATA_DIR, or in a folder with a short path when that path is too long."""
     socket = DATA_DIR / "redis.sock"
-    if len(str(socket).encode()) <= _LONGEST_SOCKET_PATH:
+    if ENVIRONMENT.redis_url or len(str(socket).encode()) <= _LONGEST_SOCKET_PATH:
         return socket
-    digest = hashlib.sha256(str(DATA_DIR).encode()).hexdigest()[:12]
-    return Path(tempfile.gettempdir()) / f"grove-ui-{digest}.sock"
+    try:
+        return ensure_socket_folder(DATA_DIR) / "redis.sock"
+    except (NotPrivateError, OSError) as error:
+        raise ConfigurationError(f"There is no place for the socket of the local Redis: {error}") from error
 
 
 REDIS_SOCKET = _local_redis_socket()
@@ -247,7 +262,7 @@ REDIS_URL = ENVIRONMENT.redis_url or f"unix://{REDIS_SOCKET}"
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
 
 # One pass is bounded on every side: a call to the cluster ends before the soft limit, the soft before the hard limit,
-# the hard limit before the lease that lets another worker take the key, and all long before the broker redelivers.
+# the hard limit before the claim on the key, which is not renewed for ever, and all long before the broker redelivers.
 RECONCILE_LEASE_SECONDS = ENVIRONMENT.reconcile_lease_seconds
 CLUSTER_REQUEST_TIMEOUT = RECONCILE_LEASE_SECONDS / 6
 CELERY_TASK_SOFT_TIME_LIMIT = RECONCILE_LEASE_SECONDS / 2
@@ -262,6 +277,8 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# Gives back what a process of the pool had claimed when it died.
+CELERY_WORKER_POOL = "rollouts.worker_pool:TaskPool"
 CELERY_WORKER_CONCURRENCY = ENVIRONMENT.worker_processes
 CELERY_TIMEZONE = "UTC"
 # The sweep must not stand behind ten thousand workloads: a worker takes from both queues in turn.
@@ -278,6 +295,8 @@ CELERY_BEAT_SCHEDULE = {
 # How old the last sign of life may be before /readyz says no. API servers send a bookmark about every minute.
 SWEEP_MAX_AGE_SECONDS = 15
 CLUSTER_MAX_AGE_SECONDS = 180
+# Anybody may ask: the answer is worked out once in so long.
+READINESS_CACHE_SECONDS = 1.0
 
 # --- Log --------------------------------------------------------------------------------------------------------------
 
@@ -291,9 +310,14 @@ def _is_no_probe(record: logging.LogRecord) -> bool:
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"no_probes": {"()": "django.utils.log.CallbackFilter", "callback": _is_no_probe}},
-    "formatters": {"line": {"format": "%(levelname)-7s %(name)s: %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["no_probes"]}},
+    "filters": {
+        "no_probes": {"()": "django.utils.log.CallbackFilter", "callback": _is_no_probe},
+        "bounded": {"()": "rollouts.bounded_log.BoundedFilter"},
+    },
+    "formatters": {"line": {"()": "rollouts.bounded_log.Formatter", "format": "%(levelname)-7s %(name)s: %(message)s"}},
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["no_probes", "bounded"]}
+    },
     "root": {"handlers": ["stderr"], "level": "INFO"},
     "loggers": {
         # One line a second for the sweep and nothing else would drown the log.

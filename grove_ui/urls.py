@@ -7,6 +7,7 @@ from rollouts.admin.site import site
 from rollouts.api import problems
 from rollouts.api.paths import WORKLOAD
 from rollouts.web import (
+    account,
     audit,
     clusters,
     events,
@@ -40,6 +41,9 @@ urlpatterns = [
     path("live/audit/", audit.live, name="live-audit"),
     path("tokens/", tokens.page, name="page-tokens"),
     path("tokens/<number:number>/revoke/", tokens.revoke, name="page-token-revoke"),
+    path("account/", account.page, name="page-account"),
+    path("account/password/", account.change_password, name="page-account-password"),
+    path("account/end/", account.end_sessions, name="page-account-end"),
     path("help/", guide.page, name="page-help"),
     path(WORKLOAD, workload.page, name="workload"),
     path(f"{WORKLOAD}parts/<slug:part>/", workload.part, name="workload-part"),

@@ -2,8 +2,8 @@
 
 Seeing is installation-wide: whoever may see workloads sees those of all namespaces. A command needs its permission
 (`rollouts.<command>`), for most of them a grant that covers the place, and an installation that is not read-only; the
-role admin and superusers need no grant (docs/adr/0016). `audit.deed` asks here before anything is done, pages ask
-before they show a button: one answer at both places.
+role admin and superusers need no grant (docs/adr/0016). The scope of a token narrows that further. `audit.deed` asks
+here before anything is done, pages ask before they show a button: one answer at both places.
 
 However many places are asked about, an account costs two queries: one for its permissions, one for its grants. Both are
 remembered on the user object, which lives as long as a request.
@@ -32,6 +32,7 @@ from rollouts.models import (
     Cluster,
     Gang,
     NamespaceGrant,
+    NamespacePodSecurity,
     Node,
     Pod,
     Revision,
@@ -44,6 +45,7 @@ from rollouts.models import (
     User,
     Workload,
 )
+from rollouts.scopes import Scope, is_covered
 
 Person = AbstractBaseUser | AnonymousUser
 
@@ -58,17 +60,27 @@ WORKLOAD_COMMANDS: Final = frozenset(
         Command.ROLL_BACK_WORKLOAD,
         Command.DELETE_OUTDATED_PODS,
         Command.DELETE_ANY_PODS,
+        Command.TAKE_OVER_WORKLOAD,
+        Command.DELETE_WORKLOAD,
     }
 )
 OVERRIDE_COMMANDS: Final = frozenset({Command.CREATE_OVERRIDE, Command.CHANGE_OVERRIDE, Command.END_OVERRIDE})
 # Whoever may sign in may do these, to themselves; they have no permission of their own.
-OWN_COMMANDS: Final = frozenset({Command.SIGN_IN, Command.SIGN_OUT, Command.REVOKE_TOKEN})
+OWN_COMMANDS: Final = frozenset(
+    {Command.SIGN_IN, Command.SIGN_OUT, Command.REVOKE_TOKEN, Command.CHANGE_PASSWORD, Command.END_SESSIONS}
+)
+# Are about the caller's own tokens, wherever those may be of use: the namespaces of a token's scope do not matter.
+_WITHOUT_PLACE: Final = frozenset({Command.CREATE_TOKEN, Command.REVOKE_TOKEN})
 # Change nothing, so neither a read-only token nor a read-only installation is in their way.
 READING_COMMANDS: Final = frozenset({Command.TEST_CLUSTER, Command.EXPORT_AUDIT})
 
 SEE: Final = "rollouts.view_workload"
 # Lets somebody command everywhere without a grant.
 ANYWHERE: Final = "rollouts.command_anywhere"
+# Lets somebody change templates to what the Pod Security level of a namespace does not allow.
+APPLY_PRIVILEGED: Final = "rollouts.apply_privileged"
+
+NO_LIMITS: Final = Scope()
 
 _SEEN: Final[tuple[type[models.Model], ...]] = (
     *(Cluster, Workload, ScalingGroup, Clique, Gang, Pod, Node, Service),
@@ -83,6 +95,8 @@ class Reason(StrEnum):
     READ_ONLY_INSTALLATION = "ReadOnlyInstallation"
     OBSERVING_INSTALLATION = "ObservingInstallation"
     READ_ONLY_TOKEN = "ReadOnlyToken"  # noqa: S105 (no password)
+    TOKEN_LACKS_COMMAND = "TokenLacksCommand"  # noqa: S105
+    TOKEN_LACKS_NAMESPACE = "TokenLacksNamespace"  # noqa: S105
     PERMISSION_MISSING = "PermissionMissing"
     GRANT_MISSING = "GrantMissing"
 
@@ -107,21 +121,27 @@ def may_administer(user: Person) -> bool:
     )
 
 
+def may_apply_privileged(user: Person | None) -> bool:
+    """Whether somebody may put pods into a cluster that ask more of their node than its Pod Security level allows."""
+    return user is not None and user.is_active and _has_permission(user, APPLY_PRIVILEGED)
+
+
 def permission_of(command: Command) -> str:
     """The permission that a command needs, as Django writes it."""
     return f"rollouts.{command.value}"
 
 
 def find_refusal(
-    user: Person | None, command: Command, cluster: str = "", namespace: str = "", *, read_only_token: bool = False
+    user: Person | None, command: Command, cluster: str = "", namespace: str = "", *, scope: Scope = NO_LIMITS
 ) -> Refusal | None:
-    """Return why somebody may not command this there; None: they may. No cluster or namespace means all of them."""
+    """Return why somebody may not command this there; None: they may. No cluster or namespace means all of them.
+
+    `scope` is that of the token that the caller shows.
+    """
     if user is None or not user.is_authenticated or not user.is_active:
         return Refusal(Reason.NOT_SIGNED_IN, f"You may not {command.label}: sign in first.")
-    if read_only_token and command not in READING_COMMANDS:
-        return Refusal(
-            Reason.READ_ONLY_TOKEN, f"You may not {command.label} with a read-only token; create one that is not."
-        )
+    if refusal := _find_limit(scope, command, cluster, namespace):
+        return refusal
     if settings.ENVIRONMENT.read_only and command in WORKLOAD_COMMANDS | OVERRIDE_COMMANDS:
         return Refusal(
             Reason.READ_ONLY_INSTALLATION,
@@ -141,6 +161,19 @@ def find_refusal(
     return _find_missing_grant(user, command, cluster, namespace)
 
 
+def may_read_commands(user: Person | None, cluster: str, namespace: str, scope: Scope = NO_LIMITS) -> bool:
+    """Whether somebody is shown the commands, arguments and variables of templates there: who may apply them.
+
+    Neither a read-only token nor a read-only installation is in the way of reading; the rest of a token's scope is.
+    """
+    if user is None or not user.is_authenticated or not user.is_active:
+        return False
+    command = Command.APPLY_WORKLOAD
+    if not scope.allows_command(command) or not scope.allows_namespace(cluster, namespace):
+        return False
+    return _has_permission(user, permission_of(command)) and not _find_missing_grant(user, command, cluster, namespace)
+
+
 def grants_of(user: Person) -> frozenset[tuple[str, str]]:
     """Where somebody may command, as pairs of cluster and namespace; an empty one means any."""
     known: frozenset[tuple[str, str]] | None = getattr(user, "_grants", None)
@@ -154,14 +187,39 @@ def grants_of(user: Person) -> frozenset[tuple[str, str]]:
 def _find_missing_grant(user: Person, command: Command, cluster: str, namespace: str) -> Refusal | None:
     if command not in WORKLOAD_COMMANDS | OVERRIDE_COMMANDS or _has_permission(user, ANYWHERE):
         return None
-    if any(one in ("", cluster) and other in ("", namespace) for one, other in grants_of(user)):
+    if is_covered((cluster, namespace), grants_of(user)):
         return None
-    where = f"the namespace {namespace}" if namespace else "all namespaces"
-    where += f" of the cluster {cluster}" if cluster else " of all clusters"
     return Refusal(
         Reason.GRANT_MISSING,
-        f"You may not {command.label} there: your account has no grant for {where}. Ask an administrator for one.",
+        f"You may not {command.label} there: your account has no grant for {_describe_place(cluster, namespace)}. "
+        "Ask an administrator for one.",
     )
+
+
+def _find_limit(scope: Scope, command: Command, cluster: str, namespace: str) -> Refusal | None:
+    """Return why the token that is shown does not include a command, whatever its owner may."""
+    if scope.read_only and command not in READING_COMMANDS:
+        return Refusal(
+            Reason.READ_ONLY_TOKEN, f"You may not {command.label} with a read-only token; create one that is not."
+        )
+    if not scope.allows_command(command):
+        return Refusal(
+            Reason.TOKEN_LACKS_COMMAND,
+            f"You may not {command.label} with this token: its scope lacks the command {command.value}. "
+            "Use a token that includes it.",
+        )
+    if command not in _WITHOUT_PLACE and not scope.allows_namespace(cluster, namespace):
+        return Refusal(
+            Reason.TOKEN_LACKS_NAMESPACE,
+            f"You may not {command.label} there with this token: its scope lacks "
+            f"{_describe_place(cluster, namespace)}. Use a token that includes it.",
+        )
+    return None
+
+
+def _describe_place(cluster: str, namespace: str) -> str:
+    where = f"the namespace {namespace}" if namespace else "all namespaces"
+    return where + (f" of the cluster {cluster}" if cluster else " of all clusters")
 
 
 def _has_permission(user: Person, permission: str) -> bool:
@@ -199,6 +257,7 @@ _SUBJECTS: Final[Mapping[Command, type[models.Model]]] = {
     Command.EXPORT_AUDIT: AuditEntry,
     Command.CREATE_TOKEN: ApiToken,
     Command.CHANGE_ACCOUNT: User,
+    Command.CHANGE_POD_SECURITY: NamespacePodSecurity,
 }
 
 _VIEWER: Final = frozenset({f"rollouts.view_{model._meta.model_name}" for model in _SEEN}) | {  # noqa: SLF001
@@ -233,6 +292,7 @@ def _ensure_command_permissions() -> None:
     subjects = ContentType.objects.get_for_models(*{*_SUBJECTS.values(), Workload})
     wanted = {(command.value, f"Can {command.label}"): subjects[model] for command, model in _SUBJECTS.items()}
     wanted["command_anywhere", "Needs no grants"] = subjects[Workload]
+    wanted["apply_privileged", "Can apply pods beyond the Pod Security level"] = subjects[Workload]
     rows = [Permission(codename=code, name=name, content_type=subject) for (code, name), subject in wanted.items()]
     Permission.objects.bulk_create(rows, ignore_conflicts=True)
 

@@ -187,6 +187,20 @@ def kind_of(action: Action) -> Kind:
     return Kind.POD if isinstance(action, RemoveGate) else action.kind
 
 
+_VERBS: Final[Mapping[type, str]] = {
+    Create: "create",
+    Delete: "delete",
+    Patch: "patch",
+    RemoveGate: "ungate",
+    WriteStatus: "status",
+}
+
+
+def key_of(action: Action) -> str:
+    """Return what tells a write from all others of a workload: verb, kind and name."""
+    return f"{_VERBS[type(action)]} {kind_of(action)} {name_of(action)}"
+
+
 def name_of(action: Action) -> str:
     """Return the name of the object that an action is about."""
     if isinstance(action, Create):
@@ -251,6 +265,7 @@ def _versions(actions: Sequence[Action], scene: Scene) -> dict[Version, str]:
     wanted = {(action.kind, action.name) for action in actions if isinstance(action, WriteStatus)}
     known = {(Kind.CLIQUE, clique.name): clique.resource_version for clique in scene.observed.cliques}
     known |= {(Kind.GROUP, group.name): group.resource_version for group in scene.observed.groups}
+    known |= {(Kind.GANG, gang.name): gang.resource_version for gang in scene.observed.gangs}
     versions = {version: known.get(version, scene.set_version) for version in wanted}
     deleted = {action.uid for action in actions if isinstance(action, Delete) and action.kind is Kind.POD}
     idle = (pod for pod in scene.observed.pods if pod.uid in deleted and not pod.ready)

@@ -17,8 +17,9 @@ inside the deed, around the change and `done`.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -31,10 +32,11 @@ from rollouts import access, feed
 from rollouts.commands import Command, Place
 from rollouts.connections import redis_client
 from rollouts.feed import Change
-from rollouts.masking import mask_manifest
+from rollouts.masking import ANYBODY, RECORD, Reader, mask_manifest, reader_of, without_digests
 from rollouts.models import ApiToken, AuditEntry, User
 from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH
 from rollouts.refusals import ClusterAway, CommandRefused, NotAllowed
+from rollouts.scopes import Scope, scope_of
 
 Result = AuditEntry.Result
 
@@ -44,6 +46,10 @@ logger = logging.getLogger(__name__)
 MOST_BYTES: Final = 256 * 1024
 MOST_LETTERS: Final = 4000
 NOTHING_TO_CHANGE: Final = "Nothing to change."
+
+
+Need = tuple[Command, str, str]  # a command, with the cluster and the namespace it is given in
+_needs: ContextVar[list[Need] | None] = ContextVar("needs", default=None)
 
 
 class Via(StrEnum):
@@ -64,7 +70,7 @@ class Caller:
     source_ip: str | None
     request_id: str
     via: str
-    read_only: bool = False  # came with a read-only token
+    scope: Scope = access.NO_LIMITS  # of the token it came with
     token: str = ""  # the name of the token it came with
 
 
@@ -79,9 +85,15 @@ def caller_of(request: HttpRequest, via: str) -> Caller:
         source_ip=getattr(request, "source_ip", None),
         request_id=getattr(request, "request_id", ""),
         via=via,
-        read_only=token is not None and token.read_only,
+        scope=scope_of(token) if token else access.NO_LIMITS,
         token=token.name if token else "",
     )
+
+
+def reader_for(caller: Caller, place: Place) -> Reader:
+    """Return how much of a workload's manifest a caller is shown."""
+    may_read = access.may_read_commands(caller.user, place.cluster, place.namespace, caller.scope)
+    return reader_of(place.key) if may_read else ANYBODY
 
 
 class Deed:
@@ -146,11 +158,51 @@ def deed(caller: Caller, command: Command, place: Place = Place(), *, dry_run: b
 
 def require(caller: Caller, command: Command, place: Place = Place()) -> None:  # noqa: B008 (frozen)
     """Raise NotAllowed unless the caller may."""
-    refusal = access.find_refusal(
-        caller.user, command, place.cluster, place.namespace, read_only_token=caller.read_only
-    )
+    refusal = access.find_refusal(caller.user, command, place.cluster, place.namespace, scope=caller.scope)
     if refusal is not None:
         raise NotAllowed(refusal.sentence)
+    if (needs := _needs.get()) is not None:
+        needs.append((command, place.cluster, place.namespace))
+
+
+@contextmanager
+def needs_noted() -> Iterator[list[Need]]:
+    """Note which permissions are asked for and given, so that they can be asked for again."""
+    needs: list[Need] = []
+    token = _needs.set(needs)
+    try:
+        yield needs
+    finally:
+        _needs.reset(token)
+
+
+def require_one_of(
+    caller: Caller, commands: Sequence[Command], place: Place | None = None, *, dry_run: bool = False
+) -> None:
+    """Raise NotAllowed unless the caller may give one of these commands, before it is read which one is given.
+
+    Without a place they must be allowed somewhere. A refusal is on record, as one by `deed` is.
+    """
+    places = [place] if place else _places_of(caller)
+    refusals = []
+    for command in commands:
+        for one in places:
+            try:
+                require(caller, command, one)
+            except NotAllowed as refusal:
+                refusals.append(refusal)
+            else:
+                return
+    if not dry_run:
+        record(caller, commands[0], place or Place(), Result.REFUSED, detail=refusals[0].sentence)
+    raise refusals[0]
+
+
+def _places_of(caller: Caller) -> list[Place]:
+    """Return the places where a caller may command, if anywhere: those of grants, narrowed by the scope of a token."""
+    grants = [("", ""), *(access.grants_of(caller.user) if caller.user else ())]
+    scopes = [("", ""), *(caller.scope.namespaces or ())]
+    return [Place(one[0] or other[0], one[1] or other[1]) for one in grants for other in scopes]
 
 
 def record(
@@ -204,7 +256,8 @@ def _recordable(value: Any) -> Any:
     text = orjson.dumps(value, default=str)
     if len(text) > MOST_BYTES:
         return {"omitted": f"{len(text)} bytes"}
-    text = orjson.dumps(mask_manifest(orjson.loads(text)))
+    # Marks that are alike: whoever reads the audit must not find out by a text that they typed what another one was.
+    text = orjson.dumps(without_digests(mask_manifest(orjson.loads(text), RECORD)))
     plain = orjson.loads(text)
     return _without_nul(plain) if rb"\u0000" in text else plain
 

@@ -6,6 +6,7 @@ documentation and pages say. `access` decides who may give it; `services` carry 
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class Command(StrEnum):
@@ -28,6 +29,8 @@ class Command(StrEnum):
     ROLL_BACK_WORKLOAD = "roll_back_workload", "roll a workload back"
     DELETE_OUTDATED_PODS = "delete_outdated_pods", "delete outdated pods"
     DELETE_ANY_PODS = "delete_any_pods", "delete pods by force"
+    TAKE_OVER_WORKLOAD = "take_over_workload", "take a workload over from Grove's operator"
+    DELETE_WORKLOAD = "delete_workload", "delete a workload"
     CREATE_OVERRIDE = "create_override", "create a strategy override"
     CHANGE_OVERRIDE = "change_override", "change a strategy override"
     END_OVERRIDE = "end_override", "end a strategy override"
@@ -36,8 +39,14 @@ class Command(StrEnum):
     CREATE_TOKEN = "create_token", "create an API token"
     REVOKE_TOKEN = "revoke_token", "revoke an API token"
     CHANGE_ACCOUNT = "change_account", "change accounts, roles and grants"
+    CHANGE_PASSWORD = "change_password", "change your password"
+    END_SESSIONS = "end_sessions", "end all sessions and tokens of an account"
+    CHANGE_POD_SECURITY = "change_pod_security", "change Pod Security levels"
     SIGN_IN = "sign_in", "sign in"
     SIGN_OUT = "sign_out", "sign out"
+
+
+COMMANDS: Final = {command.value: command for command in Command}
 
 
 @dataclass(frozen=True, slots=True)

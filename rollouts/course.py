@@ -13,23 +13,24 @@ has shown to be out of date; what others do meanwhile is seen soon, since after 
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from rollouts.actuator import Answer, Applied, Fate, Scene, apply_plan, kind_of
+from rollouts.actuator import Answer, Applied, Fate, Scene, apply_plan, key_of, kind_of
 from rollouts.cluster import Cluster
 from rollouts.engine.actions import Action, Kind, Moment, Plan, WriteStatus
 from rollouts.engine.arrange import arrange
-from rollouts.engine.observed import Clique, Group, Observed
+from rollouts.engine.observed import Clique, Gang, Group, Observed
 from rollouts.engine.planner import plan_tree
+from rollouts.engine.ready_times import measure_ready_times
 from rollouts.engine.shape import make_shape
 from rollouts.engine.workload import Workload
 from rollouts.mirror import Seen
 from rollouts.mirror.folding import fold
 
 Status = Mapping[str, Any]
-T = TypeVar("T", Clique, Group)
+T = TypeVar("T", Clique, Group, Gang)
 
 ROUNDS: Final = 16
 SECONDS: Final = 1.0  # after which no new round is begun
@@ -43,8 +44,11 @@ class Bearings:
     now: float
     # Hears of each round before it is sent: the plan, its writes without statuses, the set's status as it will be.
     note: Callable[[Plan, Sequence[Action], Status], None]
-    # Puts into the set's status what is to be said besides the plan, given all answers so far.
-    judge: Callable[[Status, Applied], Status]
+    # Puts into the set's status what is to be said besides the plan, given all answers so far, and whether these are
+    # all that the pass will have.
+    judge: Callable[[Status, Applied, bool], Status]
+    # The writes that the cluster has refused too often to be sent now, by `actuator.key_of`.
+    held: Container[str] = frozenset()
 
 
 class Course:
@@ -64,6 +68,8 @@ class Course:
         self._version = seen.resource_version
         self._bearings = bearings
         self._shape = make_shape(bearings.workload)
+        self._held_back: set[str] = set()  # writes that were wanted and not sent
+        self._ready_times = measure_ready_times(seen.observed)
         # By uid: the statuses that are planned on with, and what is stored in their place.
         self._told: dict[str, WriteStatus] = {}
         self._stored: dict[str, Status] = {seen.uid: seen.observed.status}
@@ -74,7 +80,7 @@ class Course:
         deadline = time.monotonic() + SECONDS
         for _ in range(ROUNDS):
             self.decided = self._plan()
-            moves = [action for action in self.decided.actions if not isinstance(action, WriteStatus)]
+            moves = self._without_held(one for one in self.decided.actions if not isinstance(one, WriteStatus))
             is_told = self._tell(action for action in self.decided.actions if isinstance(action, WriteStatus))
             self.moments += self.decided.moments
             self._bearings.note(self.decided, moves, self.observed.status)
@@ -95,7 +101,7 @@ class Course:
 
     def _plan(self) -> Plan:
         tree = arrange(self._shape, self.observed)
-        return plan_tree(self._shape, tree, self.observed.status, self._bearings.now)
+        return plan_tree(self._shape, tree, self.observed.status, self._bearings.now, self._ready_times)
 
     def _write(self, moves: Sequence[Action]) -> bool:
         """Carry out what a round decided; return whether the next one can be planned on the answers."""
@@ -119,6 +125,18 @@ class Course:
             self.applied.answers += sent.answers
         return sent.answers, sent.is_cut_short
 
+    def _without_held(self, actions: Iterable[Action]) -> list[Action]:
+        """Return what may be sent; the rest is answered as not sent, once."""
+        sent: list[Action] = []
+        for action in actions:
+            key = key_of(action)
+            if key not in self._bearings.held:
+                sent.append(action)
+            elif key not in self._held_back:
+                self._held_back.add(key)
+                self.applied.answers.append(Answer(action, Fate.UNSENT))
+        return sent
+
     def _take_in(self, answers: Sequence[Answer]) -> None:
         """Go on from what was answered."""
         self.observed = fold(self.observed, self._uid, Applied([*answers]).changes())
@@ -129,8 +147,8 @@ class Course:
         # An answer brings the status that is stored, not the one that is planned on with.
         self.observed = _with_statuses(self.observed, self._uid, self._told)
 
-    def _components(self) -> list[Clique | Group]:
-        return [*self.observed.cliques, *self.observed.groups]
+    def _components(self) -> list[Clique | Group | Gang]:
+        return [*self.observed.cliques, *self.observed.groups, *self.observed.gangs]
 
     # Statuses.
 
@@ -151,16 +169,17 @@ class Course:
         """Write the statuses that differ from what is stored; return whether all of them were taken."""
         there = set() if only_set else {one.uid for one in self._components()}
         writes = [write for uid, write in self._told.items() if uid in there and write.status != self._stored.get(uid)]
-        status = self._bearings.judge(self.observed.status, self.applied)
+        status = self._bearings.judge(self.observed.status, self.applied, not goes_on and not self.is_unfinished)
         if status != self._stored[self._uid]:
             writes.append(WriteStatus(Kind.SET, self._name, self._uid, status))
-        answers = self._send(writes)[0] if writes else []
+        due = self._without_held(writes)
+        answers = self._send(due)[0] if due else []
         self._has_begun &= only_set
         if goes_on:
             self._told.clear()
             self._take_in(answers)
             self._stored = {self._uid: self.observed.status}
-        return all(answer.fate is Fate.DONE for answer in answers)
+        return len(due) == len(writes) and all(answer.fate is Fate.DONE for answer in answers)
 
 
 def _start(status: Status | None) -> object:
@@ -177,6 +196,7 @@ def _with_statuses(observed: Observed, set_uid: str, told: Mapping[str, WriteSta
         status=told[set_uid].status if set_uid in told else observed.status,
         cliques=_put_statuses(observed.cliques, told),
         groups=_put_statuses(observed.groups, told),
+        gangs=_put_statuses(observed.gangs, told),
     )
 
 

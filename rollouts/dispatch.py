@@ -1,8 +1,9 @@
 """Wakes workloads, and takes a woken one through its passes: the only user of the queue and the only publisher.
 
 Before it: the watcher and the services, which say that something changed (`wake`), and the Celery tasks, a few lines
-each. After it: `workqueue`, which knows what is due, and the broker, which carries keys to the workers. What a pass
-does is not known here: it is a function from a key to an `Outcome`.
+each. After it: `workqueue`, which knows what is due, and the broker, which carries keys to the workers; `lease`, which
+keeps a claim while its pass runs. What a pass does is not known here: it is a function from a key, and a fence to pass
+before each write, to an `Outcome`.
 
 A message that cannot be sent is nobody's problem: the key is due in the queue and the sweep sends it again. A Redis
 that loses what it held, all of it or the last second, comes back as another run of the server: the next sweep sees that
@@ -10,6 +11,8 @@ and wakes everything.
 """
 
 import logging
+import os
+import secrets
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -20,10 +23,14 @@ from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 from django.db import Error as DatabaseError
 from kombu.exceptions import KombuError
-from redis import RedisError
+from redis import Redis, RedisError
+from redis.backoff import NoBackoff
+from redis.retry import Retry as Retrying
 
 from rollouts import metrics
+from rollouts.cluster import Fence
 from rollouts.connections import redis_client
+from rollouts.lease import LEASE_SECONDS, Lease, LeaseLost, held
 from rollouts.models import Workload
 from rollouts.outcomes import Again, Done, Outcome, Retry, Stop, Wait
 from rollouts.workqueue import Claim, Ended, Key, WorkQueue
@@ -33,11 +40,13 @@ logger = logging.getLogger(__name__)
 RECONCILE: Final = "rollouts.tasks.reconcile"
 # So long a key that is due again at once goes on in the same worker, without a message; then others have their turn.
 TURN_SECONDS: Final = 0.5
-# Together longer than a Redis takes to restart, and far shorter than a lease.
+# Together longer than a Redis takes to restart.
 _PAUSES_FOR_REDIS: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 1.6)
 _SERVER_SEEN: Final = "grove:queue:server"
+# Of this worker: told apart from every other one, and the same in the processes of its pool, which are forked.
+_WORKER: Final = secrets.token_hex(8)
 
-Reconcile = Callable[[Key], Outcome]
+Reconcile = Callable[[Key, Fence], Outcome]
 Publish = Callable[[Iterable[Key]], None]
 
 
@@ -77,7 +86,29 @@ def work(key: Key, reconcile: Reconcile) -> None:
 
 def open_queue() -> WorkQueue:
     """The queue of workloads to reconcile."""
-    return WorkQueue(redis_client(), lease_ms=round(settings.RECONCILE_LEASE_SECONDS * 1000))
+    return _open_queue(redis_client())
+
+
+def give_back(pid: int) -> list[Key]:
+    """Free what a process of this worker's pool had claimed; called in its parent, which has seen it die."""
+    # A client of its own: the parent waits for nobody, and leases run out anyway.
+    once = Retrying(NoBackoff(), 0)
+    with Redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1, retry=once) as redis:
+        return _open_queue(redis).give_back(_owner(pid))
+
+
+def _open_queue(redis: Redis) -> WorkQueue:
+    longest = settings.RECONCILE_LEASE_SECONDS
+    return WorkQueue(
+        redis,
+        lease_ms=round(min(LEASE_SECONDS, longest) * 1000),
+        longest_ms=round(longest * 1000),
+        owner=_owner(os.getpid()),
+    )
+
+
+def _owner(pid: int) -> str:
+    return f"{_WORKER}/{pid}"
 
 
 def publish(keys: Iterable[Key]) -> None:
@@ -100,10 +131,15 @@ def run_turn(
 ) -> None:
     """Claim a key and run passes over it; a doubled message claims nothing and ends here."""
     turn_ends = time.monotonic() + turn_seconds
-    while (claim := queue.claim(key)) is not None:
-        outcome = _attempt(claim, reconcile)
-        _log(claim, outcome)
-        ended = _insist(partial(_settle, queue, claim, outcome))
+    while True:
+        asked_at = time.monotonic()
+        claim = queue.claim(key)
+        if claim is None:
+            return
+        with held(queue, claim, asked_at) as lease:
+            outcome = _attempt(claim, lease, reconcile)
+            _log(claim, outcome)
+            ended = _insist(partial(_settle, queue, claim, outcome))
         if ended is Ended.LOST:
             logger.warning("%s: claim %d outlived its lease; what it found is looked at anew", key, claim.epoch)
         if ended is not Ended.DUE:
@@ -113,11 +149,13 @@ def run_turn(
             return
 
 
-def _attempt(claim: Claim, reconcile: Reconcile) -> Outcome:
+def _attempt(claim: Claim, lease: Lease, reconcile: Reconcile) -> Outcome:
     """Run one pass. Whatever it raises concerns this workload alone: it is retried, and the others go on."""
     started = time.monotonic()
     try:
-        outcome = reconcile(claim.key)
+        outcome = reconcile(claim.key, lease.check)
+    except LeaseLost as error:
+        outcome = Retry(str(error))
     except SoftTimeLimitExceeded:
         outcome = Retry("the pass took longer than its time limit")
     except DatabaseError as error:

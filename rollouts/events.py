@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 INVALID_SPEC: Final = "InvalidSpec"
 WRITE_DENIED: Final = "WriteDenied"
 UPDATE_STUCK: Final = "UpdateStuck"
+UNSUPPORTED: Final = "Unsupported"
 
 # The moments of a plan that are worth an Event; the rest is on the timeline.
 TOLD: Final = frozenset({"UpdateStarted", "UpdateSuperseded", "ReplicaSelected", "UpdateEnded", "GangTerminated"})

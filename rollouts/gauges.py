@@ -114,7 +114,8 @@ def _stuck_surges() -> Iterator[Gauge]:
 def _outdated_pods() -> Iterator[Gauge]:
     """Count from the status of PodCliques, of those workloads only where something is left to update.
 
-    While an update is under way, surge makes up the number of updated replicas; under OnDelete updates end at once.
+    Something is left while an update is under way, or while fewer than all replicas are updated: under OnDelete updates
+    end at once.
     """
     behind = Workload.objects.filter(
         Q(update_ended_at=None) | Q(updated_replicas__lt=F("replicas")),

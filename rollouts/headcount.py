@@ -20,7 +20,7 @@ from typing import TypeAlias
 from rollouts.engine.budget import resolve_budget
 from rollouts.engine.observed import Clique, Observed, Pod
 from rollouts.engine.shape import Shape, make_shape
-from rollouts.engine.views import CliqueView
+from rollouts.engine.views import CliqueView, minimum_of
 from rollouts.engine.workload import Strategy, Workload
 
 
@@ -129,14 +129,30 @@ def _measure(workload: Workload, observed: Observed) -> list[_Size]:
     for component, replica, live in _list_scaled(observed):
         if live != usual.get(component):
             scaled[replica][component] = live
-    as_usual = _measure_replica(workload, {})
+    kept = _list_kept_minimums(workload, observed)
+    as_usual = _measure_replica(workload, {}, {})
     return [
-        _measure_replica(workload, scaled[index]) if index in scaled else as_usual for index in range(workload.replicas)
+        _measure_replica(workload, scaled.get(index, {}), kept.get(index, {}))
+        if index in scaled or index in kept
+        else as_usual
+        for index in range(workload.replicas)
     ]
 
 
-def _measure_replica(workload: Workload, scaled: Mapping[str, int]) -> _Size:
-    """Measure a replica of the set, some of whose components may be scaled.
+def _list_kept_minimums(workload: Workload, observed: Observed) -> Mapping[int, Mapping[str, int]]:
+    """Return by replica of the set the minimums that PodCliques were made with and keep, where templates say more."""
+    templates = {clique.name: clique for clique in workload.cliques if not clique.has_minimum}
+    kept: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    for clique in observed.cliques:
+        template = templates.get(clique.template)
+        if template is not None and (minimum := minimum_of(template, clique)) != template.min_available:
+            found = kept[clique.replica]
+            found[clique.template] = min(minimum, found.get(clique.template, minimum))
+    return kept
+
+
+def _measure_replica(workload: Workload, scaled: Mapping[str, int], kept_minimums: Mapping[str, int]) -> _Size:
+    """Measure a replica of the set, some of whose components may be scaled or keep a smaller minimum.
 
     With a clique of four pods and a group of two replicas of five pods, each with maxUnavailable 1, it has 14 pods, of
     which 1 + 5 may be missing. A replica of a group serves once minAvailable of each of its cliques are there, and if
@@ -146,17 +162,18 @@ def _measure_replica(workload: Workload, scaled: Mapping[str, int]) -> _Size:
     has_budgets = workload.strategy is Strategy.ROLLING_UPDATE
     is_whole = workload.strategy is Strategy.REPLICA_RECREATE
     members = {name for group in workload.groups for name in group.clique_names}
+    minimums = {clique.name: clique.min_available for clique in workload.cliques} | {**kept_minimums}
     pods = kept = may_miss = 0
     for clique in workload.cliques:
         if clique.name not in members:
             replicas = scaled.get(clique.name, clique.replicas)
             pods += replicas
-            kept += min(replicas, clique.min_available) if is_whole else replicas
+            kept += min(replicas, minimums[clique.name]) if is_whole else replicas
             may_miss += resolve_budget(clique.budget if has_budgets else None, replicas).max_unavailable
     for group in workload.groups:
         replicas = scaled.get(group.name, group.replicas)
         inside = [clique for clique in workload.cliques if clique.name in group.clique_names]
-        serving = sum(clique.min_available for clique in inside)
+        serving = sum(minimums[clique.name] for clique in inside)
         pods += replicas * sum(clique.replicas for clique in inside)
         kept += (min(replicas, group.min_available) if is_whole else replicas) * serving
         may_miss += resolve_budget(group.budget if has_budgets else None, replicas).max_unavailable * serving

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from redis import Redis
 
 _SWEEP = "grove:heartbeat:sweep"
+_PROBE = "grove:heartbeat:probe"
+_PROBE_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,11 @@ class ClusterWord:
 def record_sweep(redis: Redis) -> None:
     """Note that the queue was swept just now."""
     redis.set(_SWEEP, _now(redis))
+
+
+def record_probe(redis: Redis) -> None:
+    """Write something that is gone soon; raises what keeps Redis from taking writes."""
+    redis.set(_PROBE, 1, ex=_PROBE_SECONDS)
 
 
 def sweep_age(redis: Redis) -> float | None:

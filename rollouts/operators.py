@@ -2,7 +2,9 @@
 
 Two controllers that write the same objects undo each other's work, and the pods pay for it. So a pass and a command ask
 here before they write, and the watcher puts the answer on the cluster's row for the pages. Grove's operator is there
-when the definition of PodCliqueSets is not ours, or when its lease is renewed.
+when the definition of PodCliqueSets is not ours, when its lease is renewed, or when it has written any object of any
+workload within a minute, as the mirror tells from managed fields. A single workload is Grove's while the set has
+Grove's finalizer, or while the managed fields of one of its objects say that Grove's operator wrote it last.
 
 The invariant: who cannot find out writes nothing. An account that may not look gets a sentence as well, and a cluster
 that does not answer raises.
@@ -14,45 +16,67 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from django.conf import settings
+from django.db.models import Value
+
+from rollouts import models
 from rollouts.cluster import Cluster, Forbidden, NotFound
+from rollouts.cluster.client import FIELD_MANAGER
 from rollouts.cluster.resources import CUSTOMRESOURCEDEFINITIONS, LEASES
 from rollouts.engine.times import parse_time
 
-OTHER_OPERATOR: Final = "OtherOperator"
+OTHER_OPERATOR: Final = models.mirror.OTHER_OPERATOR
 
 # On our definitions (deploy/crds), and on nobody else's.
 DEFINITION: Final = "grove-ui.io/definition"
 GROVE_LEASE: Final = "grove-operator-leader-election"
 # On every PodCliqueSet that Grove's operator keeps, or has kept.
 GROVE_FINALIZER: Final = "grove.io/podcliqueset.grove.io"
+# What Grove's operator is called in managed fields: a Go client goes by the name of its program.
+GROVE_MANAGER: Final = "grove-operator"
 
 _POD_CLIQUE_SETS: Final = "podcliquesets.grove.io"
-_FRESH_SECONDS: Final = 60.0  # how long a lease counts after it was renewed
+FRESH_SECONDS: Final = 60.0
+"""How long Grove's operator is taken to be there after it has renewed its lease, or has written anything."""
+# How long a set that is new waits for Grove's finalizer, in a cluster with workloads of Grove's.
+NEW_SECONDS: Final = 10.0
 _SECONDS_BETWEEN_LOOKS: Final = 10.0
 
 _FOREIGN_DEFINITION: Final = (
     "The definition of PodCliqueSets in this cluster is not Grove UI's, so another operator may run these workloads. "
-    "Grove UI shows them and changes nothing here. If the definition is from an earlier Grove UI, apply deploy/crds."
+    "Grove UI shows them and changes nothing here. Where Grove's own operator runs, leave the definition as it is: "
+    "deploy/crds replaces it, and with it the API that this operator works with. Stop that operator first. If no other "
+    "operator runs, or the definition is from an earlier Grove UI, apply deploy/crds."
 )
 _LEASE_RENEWED: Final = (
     "Grove's own operator runs in this cluster and renews the lease {}. "
-    "Grove UI shows the workloads and changes nothing here as long as that operator runs."
+    "Grove UI shows the workloads and changes nothing here as long as that operator runs. Stop it, then take its "
+    "workloads over."
 )
+_WRITES: Final = (
+    f"Grove's own operator ({GROVE_MANAGER}) wrote {{}} {{}} s ago, so it seems to run. Grove UI shows the workloads "
+    "and changes nothing here. Stop it, and take its workloads over when it has written nothing for "
+    f"{FRESH_SECONDS:.0f} s."
+)
+_OBSERVING: Final = "Grove UI only observes (OBSERVE is set): it shows everything and writes nothing to any cluster."
 _MAY_NOT_LOOK: Final = (
     "Our account may not {}, so Grove UI cannot tell whether another operator runs these workloads and changes nothing "
     "here. Apply deploy/rbac/controller.yaml."
 )
-_KEPT_BY_GROVE: Final = (
-    f"The finalizer {GROVE_FINALIZER} says that Grove's own operator keeps this set. "
-    "Grove UI shows it and changes nothing."
+_TAKE_OVER: Final = "Grove UI shows it and changes nothing. When that operator is gone, take the workload over."
+_KEPT_BY_GROVE: Final = f"The finalizer {GROVE_FINALIZER} says that Grove's own operator keeps this set. {_TAKE_OVER}"
+_WRITTEN_BY_GROVE: Final = (
+    f"Grove's own operator ({GROVE_MANAGER}) wrote {{}} after Grove UI, so it keeps this workload. {_TAKE_OVER}"
 )
 
 
 class OperatorCheck:
     """Looks for another operator in one cluster. Safe to share between threads."""
 
-    def __init__(self, cluster: Cluster, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, cluster: Cluster, row: int, clock: Callable[[], float] = time.time) -> None:
+        """Take the client and the key of the cluster's row."""
         self._cluster = cluster
+        self._row = row
         self._clock = clock
         self._lock = threading.Lock()
         self._renewed: dict[str, str] = {}  # by lease, as the look before this one saw it
@@ -67,14 +91,15 @@ class OperatorCheck:
                 self._looked_at = time.monotonic()
             return self._found
 
-    def look(self) -> str:
+    def look(self, now: float | None = None) -> str:
         """Return why nothing may be written, as of now; raises what keeps us from looking."""
         with self._lock:
-            self._found = self._look()
+            self._found = self._look(now)
             self._looked_at = time.monotonic()
             return self._found
 
-    def _look(self) -> str:
+    def _look(self, now: float | None = None) -> str:
+        now = self._clock() if now is None else now
         try:
             definition = self._cluster.get(CUSTOMRESOURCEDEFINITIONS, _POD_CLIQUE_SETS)
         except NotFound:
@@ -89,31 +114,104 @@ class OperatorCheck:
         except Forbidden:
             return _MAY_NOT_LOOK.format("list leases")
         before, self._renewed = self._renewed, {_place_of(lease): _renewal_of(lease) for lease in leases}
-        alive = [place for place, renewed in self._renewed.items() if self._is_alive(renewed, before.get(place))]
-        return _LEASE_RENEWED.format(alive[0]) if alive else ""
-
-    def _is_alive(self, renewed: str, before: str | None) -> bool:
-        """Say whether somebody holds a lease: by our clock, or because it moved on since we looked."""
-        if not renewed:
-            return False
-        at = parse_time(renewed)
-        return at is None or self._clock() - at < _FRESH_SECONDS or before not in (None, renewed)
+        alive = [place for place, renewed in self._renewed.items() if _is_alive(renewed, before.get(place), now)]
+        return _LEASE_RENEWED.format(alive[0]) if alive else find_fresh_write(self._row, now)
 
 
-def find_other_operator(cluster: Cluster) -> str:
+def find_other_operator(cluster: Cluster, row: models.Cluster) -> str:
     """Return why nothing may be written to a cluster; empty: we may. Raises what keeps us from finding out."""
-    return _check_of(cluster).find()
+    return _check_of(cluster, row.pk).find()
 
 
-def find_other_keeper(manifest: Mapping[str, Any]) -> str:
-    """Return why nothing may be written to a PodCliqueSet and its parts; empty: we may."""
-    return _KEPT_BY_GROVE if GROVE_FINALIZER in (manifest["metadata"].get("finalizers") or ()) else ""
+def look_for_other_operator(cluster: Cluster, row: models.Cluster, now: float) -> str:
+    """Do the same as of now, whoever has looked a moment ago."""
+    return _check_of(cluster, row.pk).look(now)
+
+
+def find_fresh_write(row: int, now: float) -> str:
+    """Return that Grove's operator has written an object of a cluster within a minute; empty: it has not."""
+    fresh = [
+        table.objects.filter(cluster=row, grove_wrote_at__gt=now - FRESH_SECONDS)
+        .annotate(kind=Value(kind))
+        .order_by()
+        .values_list("grove_wrote_at", "kind", "name")
+        for table, kind in _WRITTEN
+    ]
+    last = fresh[0].union(*fresh[1:], all=True).order_by("-grove_wrote_at", "name").first()
+    if last is None:
+        return ""
+    at, kind, name = last
+    return _WRITES.format(f"{kind} {name}", max(0, round(now - at)))
+
+
+def may_be_claimed(row: models.Cluster, manifest: Mapping[str, Any], now: float) -> bool:
+    """Return whether Grove's operator may still put its finalizer on a set that is new.
+
+    It does within a second where it runs. Where no workload is Grove's nobody has to wait for that.
+    """
+    created = parse_time(manifest["metadata"].get("creationTimestamp"))
+    is_new = created is not None and now - created < NEW_SECONDS
+    return is_new and models.Workload.objects.filter(cluster=row, written_by_grove=True).exists()
+
+
+def find_observing() -> str:
+    """Return that this installation writes nothing by choice; empty: it writes."""
+    return _OBSERVING if settings.ENVIRONMENT.observe else ""
+
+
+def find_other_keeper(manifest: Mapping[str, Any], written_by_grove: str = "") -> str:
+    """Return why nothing may be written to a PodCliqueSet and its parts; empty: we may.
+
+    `written_by_grove` names an object of the workload that Grove's operator wrote last, if there is one.
+    """
+    if GROVE_FINALIZER in (manifest["metadata"].get("finalizers") or ()):
+        return _KEPT_BY_GROVE
+    return _WRITTEN_BY_GROVE.format(written_by_grove) if written_by_grove else ""
+
+
+def is_written_by_grove(obj: Mapping[str, Any]) -> bool:
+    """Return whether Grove's operator wrote an object after us, as its managed fields tell.
+
+    The API server sets these times, to the second: of two writes in one second Grove's is taken for the later one. A
+    takeover comes a minute after Grove's last write, so what it has written is ours.
+    """
+    theirs = find_last_write(obj, GROVE_MANAGER)
+    return theirs is not None and theirs >= (find_last_write(obj, FIELD_MANAGER) or "")
+
+
+def find_last_write(obj: Mapping[str, Any], manager: str) -> str | None:
+    """Return when a manager last wrote an object, as RFC 3339 has it; None: not at all."""
+    entries = obj["metadata"].get("managedFields") or ()
+    # One without a time is as good as written now: it sorts behind every time.
+    times = [str(entry.get("time") or "unknown") for entry in entries if entry.get("manager") == manager]
+    return max(times, default=None)
+
+
+def find_time_of_write(obj: Mapping[str, Any]) -> float | None:
+    """Return when Grove's operator last wrote an object; one without a time that can be read is not told."""
+    return parse_time(find_last_write(obj, GROVE_MANAGER))
+
+
+_WRITTEN: Final = (
+    (models.Workload, "PodCliqueSet"),
+    (models.Clique, "PodClique"),
+    (models.ScalingGroup, "PodCliqueScalingGroup"),
+    (models.Gang, "PodGang"),
+)
 
 
 @lru_cache(maxsize=64)
-def _check_of(cluster: Cluster) -> OperatorCheck:
+def _check_of(cluster: Cluster, row: int) -> OperatorCheck:
     """One check for all who use the same client."""
-    return OperatorCheck(cluster)
+    return OperatorCheck(cluster, row)
+
+
+def _is_alive(renewed: str, before: str | None, now: float) -> bool:
+    """Say whether somebody holds a lease: by our clock, or because it moved on since we looked."""
+    if not renewed:
+        return False
+    at = parse_time(renewed)
+    return at is None or now - at < FRESH_SECONDS or before not in (None, renewed)
 
 
 def _place_of(lease: Mapping[str, Any]) -> str:

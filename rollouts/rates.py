@@ -4,12 +4,13 @@ The API asks before it answers (`api.throttling`), the sign-in page before it lo
 bucket holds as many as the rate says and fills evenly, so nobody can use a full measure on either side of a turn of the
 clock. Each question is one script on Redis's own clock.
 
-Without Redis everybody may ask: that nobody can work would be worse than that nobody is counted. It is said in the log
-once.
+Without Redis each process counts for itself: nobody is kept from working, and passwords cannot be guessed without an
+end. The log says so once.
 """
 
 import logging
 import threading
+import time
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
 from typing import Final
@@ -38,6 +39,33 @@ return 0
 
 # Set while Redis is away, so that it is said once and not with every request.
 _away = threading.Event()
+# So many a process remembers itself; then it forgets those that were asked longest ago.
+_MOST_OWN: Final = 10_000
+
+
+class OwnBuckets:
+    """The buckets of this process, for as long as Redis is away."""
+
+    def __init__(self) -> None:
+        self._full: dict[str, float] = {}  # when each will be full again, by the monotonic clock
+        self._lock = threading.Lock()
+
+    def ask(self, bucket: str, rate: Rate, taken: int) -> float:
+        """Do what the script does."""
+        with self._lock:
+            now = time.monotonic()
+            full = max(self._full.pop(bucket, 0.0), now) + taken * rate.seconds / rate.count
+            wait = max(0.0, full - rate.seconds - now)
+            if wait:
+                full -= taken * rate.seconds / rate.count
+            if full > now:
+                self._full[bucket] = full
+            if len(self._full) > _MOST_OWN:
+                del self._full[next(iter(self._full))]
+            return wait
+
+
+_own = OwnBuckets()
 
 
 def take(bucket: str, rate: Rate | None) -> float:
@@ -72,8 +100,10 @@ def _ask(bucket: str, rate: Rate | None, *, taken: int) -> float:
         )
     except RedisError as error:
         if not _away.is_set():
-            logger.warning("Requests are not counted: Redis does not answer (%s)", type(error).__name__)
+            logger.warning(
+                "Each web process counts requests for itself: Redis does not answer (%s)", type(error).__name__
+            )
         _away.set()
-        return 0.0
+        return _own.ask(bucket, rate, taken)
     _away.clear()
     return int(milliseconds) / 1000

@@ -1,21 +1,25 @@
 """Whether the product can do its work right now, part by part.
 
 Read by `/readyz` and the overview page. Each part answers for itself, so that one that is down never hides another.
-Nothing here names a password or a URL: the answer is public.
+Nothing here names a password, a URL or a path: the answer is public.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from django.conf import settings
 from django.db import Error as DatabaseError
-from django.db import connection
+from django.db import ProgrammingError, connection
 from redis import RedisError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError
 
-from rollouts import heartbeats
+from rollouts import database, heartbeats
 from rollouts.cluster import Misconfigured
 from rollouts.connections import cluster_names, redis_client
+
+_TABLES_ARE_GONE: Final = "The database lacks tables that its migrations made: restore it, or make a new one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,8 @@ class Part:
 
 def readiness_detail() -> list[Part]:
     """Ask every part how it is."""
-    parts: list[tuple[str, Callable[[], Part]]] = [("database", _database), ("redis", _redis), ("sweep", _sweep)]
-    return [*(_ask(name, question) for name, question in parts), *_clusters()]
+    redis = _ask("redis", _redis)
+    return [_database(), *_disk(), redis, _ask("sweep", partial(_sweep, redis)), *_clusters()]
 
 
 def is_ready(parts: Sequence[Part]) -> bool:
@@ -46,26 +50,57 @@ def _ask(name: str, question: Callable[[], Part], *, is_one_of_several: bool = F
     try:
         return question()
     except RedisError as error:
-        detail = f"Redis does not answer ({type(error).__name__})."
-        return Part(name, ok=False, detail=detail, is_one_of_several=is_one_of_several)
+        return Part(name, ok=False, detail=_explain(error), is_one_of_several=is_one_of_several)
+
+
+def _explain(error: RedisError) -> str:
+    """Return what is wrong with Redis, and the way out where Redis names the cause."""
+    if isinstance(error, OutOfMemoryError):
+        return "Redis is at its memory limit and takes no writes: raise maxmemory, or free memory."
+    if isinstance(error, ReadOnlyError):
+        return "Redis takes no writes, since it is a replica: connect to the primary."
+    if str(error).startswith("MISCONF"):
+        return "Redis takes no writes, since it cannot save to its disk: is the disk full?"
+    return f"Redis does not answer ({type(error).__name__})."
 
 
 def _database() -> Part:
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
+        missing = database.list_missing_migrations()
+        if missing:
+            detail = f"The database lacks migrations ({', '.join(missing)}): run manage.py migrate."
+        elif database.is_write_locked():
+            detail = "Another process holds the write lock of the database: nothing can be stored until it lets go."
+        else:
+            return Part("database", ok=True, detail=f"{connection.display_name} answers.")
+    except ProgrammingError:
+        detail = _TABLES_ARE_GONE
     except DatabaseError as error:
-        return Part("database", ok=False, detail=f"The database does not answer ({type(error).__name__}).")
-    return Part("database", ok=True, detail=f"{connection.display_name} answers.")
+        # SQLite has one class for all of its errors.
+        is_gone = "no such table" in str(error)
+        detail = _TABLES_ARE_GONE if is_gone else f"The database does not answer ({type(error).__name__})."
+    return Part("database", ok=False, detail=detail)
+
+
+def _disk() -> list[Part]:
+    """Ask the disk, where the database or Redis writes to it."""
+    if connection.vendor != "sqlite" and settings.ENVIRONMENT.redis_url:
+        return []
+    trouble = database.find_disk_trouble(settings.DATA_DIR)
+    if trouble:
+        return [Part("disk", ok=False, detail=f"The disk of DATA_DIR {trouble}.")]
+    return [Part("disk", ok=True, detail="The disk of DATA_DIR can be written.")]
 
 
 def _redis() -> Part:
-    redis_client().ping()
+    heartbeats.record_probe(redis_client())
     return Part("redis", ok=True, detail="Redis answers.")
 
 
-def _sweep() -> Part:
+def _sweep(redis: Part) -> Part:
     age = heartbeats.sweep_age(redis_client())
+    if not redis.ok:
+        return Part("sweep", ok=False, detail="The queue cannot be swept until Redis takes writes.")
     if age is None:
         return Part("sweep", ok=False, detail="The queue was never swept: worker and beat have not started yet.")
     if age > settings.SWEEP_MAX_AGE_SECONDS:

@@ -17,7 +17,7 @@ a delete of ours is unaccounted for.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -28,30 +28,37 @@ from redis import RedisError
 
 from rollouts import actuator, events, feed, heartbeats, history, mirror, models
 from rollouts.actuator import Applied, Fate, Scene
-from rollouts.cluster import AlreadyExists, Cluster, ClusterError, Conflict, NotFound, Obj
+from rollouts.cluster import AlreadyExists, Cluster, ClusterError, Conflict, Fence, NotFound, Obj, open_fence
 from rollouts.connections import redis_client, shared_cluster
 from rollouts.course import Bearings, Course
 from rollouts.effective import Effective, compute_effective, list_overrides
 from rollouts.engine.actions import Action, Kind, Plan, WriteStatus
-from rollouts.engine.conditions import STUCK, condition, find_condition, put_conditions
+from rollouts.engine.arrange import find_orphans
+from rollouts.engine.conditions import LONGEST_LIST, PROGRESSING, STUCK, condition, find_condition, put_conditions
+from rollouts.engine.diagnosis import pressure
 from rollouts.engine.findings import Code, Finding
+from rollouts.engine.shape import make_shape
 from rollouts.engine.spec import Unreadable, parse_workload
 from rollouts.engine.times import parse_time, render_time
 from rollouts.engine.update import read_progress
-from rollouts.engine.validation import validate_create
+from rollouts.engine.validation import find_unsupported, render_unsupported, validate_create
 from rollouts.engine.workload import Workload
 from rollouts.events import Event
 from rollouts.feed import Change
 from rollouts.headcount import count_pods
 from rollouts.mirror import News, Seen
-from rollouts.operators import OTHER_OPERATOR, find_other_keeper, find_other_operator
+from rollouts.operators import NEW_SECONDS, OTHER_OPERATOR, find_other_keeper, find_other_operator, may_be_claimed
+from rollouts.orphans import Adopted, adopt
 from rollouts.outcomes import Again, Done, Outcome, Retry, Stop, Wait
+from rollouts.refused_writes import parse_refused, render_refused
+from rollouts.versions import version_of
 
 Status = Mapping[str, Any]
 
 # Conditions of a PodCliqueSet that are only there while something is wrong.
 VALID: Final = "Valid"
 WRITE_DENIED: Final = "WriteDenied"
+UNSUPPORTED: Final = "Unsupported"
 
 CLUSTER_NOT_MIRRORED: Final = "ClusterNotMirrored"
 
@@ -61,12 +68,17 @@ SECONDS_TO_RETURN: Final = 60.0
 LONGEST_MESSAGE: Final = 2000
 SHORTEST_WAIT: Final = 0.1
 
+# Why a set makes no progress, where nothing keeps it from doing so.
+_AT_REST: Final = frozenset({"Complete", "AwaitingDeletion"})
+
 # What scaling can bring about after a set was accepted; the engine makes the best of it.
-_BY_SCALING: Final = frozenset({Code.BUDGET_OVER_REPLICAS, Code.BUDGET_RESOLVES_TO_ZERO})
+_BY_SCALING: Final = frozenset(
+    {Code.BUDGET_OVER_REPLICAS, Code.BUDGET_RESOLVES_TO_ZERO, Code.MIN_REPLICAS_UNDER_REPLICAS}
+)
 
 
-def reconcile(key: str, now: Callable[[], float] = time.time) -> Outcome:
-    """Take a workload one pass further."""
+def reconcile(key: str, fence: Fence = open_fence, now: Callable[[], float] = time.time) -> Outcome:
+    """Take a workload one pass further; raises what the fence raises when the workload is no longer ours."""
     name, namespace, workload = key.split("/")
     row = models.Cluster.objects.filter(name=name).first()
     if row is None or settings.ENVIRONMENT.observe:
@@ -80,9 +92,9 @@ def reconcile(key: str, now: Callable[[], float] = time.time) -> Outcome:
         return Wait(SECONDS_TO_RETURN, CLUSTER_NOT_MIRRORED)
     try:
         cluster = shared_cluster(name, row.url)
-        if find_other_operator(cluster):
+        if find_other_operator(cluster, row):
             return Wait(SECONDS_TO_RETURN, OTHER_OPERATOR)
-        return act(cluster, row, key, seen, now())
+        return act(cluster.fenced(fence), row, key, seen, now(), fence=fence)
     except ClusterError as error:
         return Retry(str(error))
 
@@ -105,26 +117,37 @@ def _is_unheard(cluster: str) -> bool:
     return age is not None and age > settings.CLUSTER_MAX_AGE_SECONDS
 
 
-def act(cluster: Cluster, row: models.Cluster, key: str, seen: Seen | None, now: float) -> Outcome:
+def act(
+    cluster: Cluster, row: models.Cluster, key: str, seen: Seen | None, now: float, *, fence: Fence = open_fence
+) -> Outcome:
     """Take a workload as it was seen one pass further; raises what keeps the cluster from answering."""
     _, namespace, name = key.split("/")
     if seen is None or seen.leaving:
         if history.close_all(row.name, namespace, name, now):
             feed.publish(redis_client(), [Change(row.name, "workload", key, ("timeline",), deleted=seen is None)])
         return Done()
-    if why := find_other_keeper(seen.manifest):
-        return Stop(why, OTHER_OPERATOR)
-    one = _Pass(cluster, row, key, seen, now)
+    if (obstacle := _find_claim(row, seen, now)) is not None:
+        return obstacle
+    one = _Pass(cluster, row, key, seen, now, fence=fence)
     if seen.in_doubt:
         return one.find_out()
     effective = compute_effective(seen.manifest, list_overrides(row.name), now, cluster=row.name)
     workload, findings = _read_effective(seen, effective)
     if isinstance(workload, Unreadable):
         return one.refuse(findings or workload.findings)
-    if not _is_known(seen):
-        return one.refuse(findings) if findings else one.carry_out(workload, effective, ())
+    if findings and not _is_known(seen):
+        return one.refuse(findings)
     # What only scaling has brought about is nobody's fault.
     return one.carry_out(workload, effective, [fault for fault in findings if fault.code not in _BY_SCALING])
+
+
+def _find_claim(row: models.Cluster, seen: Seen, now: float) -> Outcome | None:
+    """Return what keeps a workload from being ours: it is Grove's, or it is new and may become Grove's."""
+    if why := find_other_keeper(seen.manifest, seen.written_by_grove):
+        return Stop(why, OTHER_OPERATOR)
+    if not _is_known(seen) and may_be_claimed(row, seen.manifest, now):
+        return Wait(NEW_SECONDS, OTHER_OPERATOR)
+    return None
 
 
 def _is_known(seen: Seen) -> bool:
@@ -148,6 +171,16 @@ def _read_effective(seen: Seen, effective: Effective) -> tuple[Workload | Unread
     return _read_spec(_Spec(seen.uid, seen.manifest["metadata"].get("generation") or 0, seen.manifest))
 
 
+def _list_unsupported(seen: Seen) -> tuple[Finding, ...]:
+    return _read_unsupported(_Spec(seen.uid, seen.manifest["metadata"].get("generation") or 0, seen.manifest))
+
+
+@lru_cache(maxsize=256)
+def _read_unsupported(spec: _Spec) -> tuple[Finding, ...]:
+    """Return the fields of a spec that have no effect, once for the many passes that are made with it."""
+    return find_unsupported(spec.manifest)
+
+
 @lru_cache(maxsize=256)
 def _read_spec(spec: _Spec) -> tuple[Workload | Unreadable, tuple[Finding, ...]]:
     """Read a spec, once for the many passes that are made with it."""
@@ -157,14 +190,21 @@ def _read_spec(spec: _Spec) -> tuple[Workload | Unreadable, tuple[Finding, ...]]
 class _Pass:
     """One look at a workload, and what follows from it."""
 
-    def __init__(self, cluster: Cluster, row: models.Cluster, key: str, seen: Seen, now: float) -> None:
+    def __init__(
+        self, cluster: Cluster, row: models.Cluster, key: str, seen: Seen, now: float, *, fence: Fence
+    ) -> None:
         self._cluster = cluster
         self._row = row
         self._key = key
         self._seen = seen
         self._now = now
+        self._fence = fence
         self._namespace: str = seen.manifest["metadata"]["namespace"]
         self._name: str = seen.manifest["metadata"]["name"]
+        self._unsupported = _list_unsupported(seen)
+        self._refused = parse_refused(
+            seen.refused, version_of(seen.uid, seen.manifest["metadata"].get("generation") or 0)
+        )
         self._doubts: list[actuator.Doubt] = []  # noted by this pass
         self._is_noted = False  # there is something new on the timeline
 
@@ -181,19 +221,24 @@ class _Pass:
     def refuse(self, findings: Sequence[Finding]) -> Outcome:
         """Say on the set that it cannot be acted on, and leave everything as it is."""
         stored, applied = self._seen.observed.status, Applied()
-        status = self._judge(stored, findings, applied)
+        status = self._judge(stored, findings, applied, is_whole=True)
         if status is not stored:
             write = WriteStatus(Kind.SET, self._name, self._seen.uid, status)
             scene = Scene(self._namespace, self._seen.observed, self._seen.resource_version)
             actuator.apply_plan(self._cluster, [write], scene, applied)
             self._publish(mirror.store_all(self._row, applied.changes()))
-            events.tell(self._cluster, self._seen.manifest, [self._invalid(findings)], self._now)
+            told = [self._invalid(findings), *self._unsupported_news(stored)]
+            events.tell(self._cluster, self._seen.manifest, told, self._now)
         if applied.failure is not None:
             return Retry(str(applied.failure))
         return Again() if applied.of(Fate.OUTRUN) else Stop(_sentence(findings), events.INVALID_SPEC)
 
     def carry_out(self, workload: Workload, effective: Effective, findings: Sequence[Finding]) -> Outcome:
-        """Act, and put on record what came of it."""
+        """Act, and put on record what came of it; what was adopted is looked at anew first."""
+        held = self._refused.compute_held(self._now)
+        adopted = self._adopt(workload, held)
+        if any(answer.fate is Fate.DONE for answer in adopted.applied.answers):
+            return Again()
         before = self._seen.observed.status
         book = history.Book(self._subject(workload), self._now)
         self._is_noted = book.record([before])  # what an earlier pass did not get to
@@ -201,20 +246,33 @@ class _Pass:
             workload=workload,
             now=self._now,
             note=lambda decided, moves, status: self._note(book, decided, moves, status),
-            judge=lambda status, applied: self._judge(status, findings, applied),
+            judge=lambda status, applied, is_whole: self._judge(status, findings, applied, is_whole=is_whole),
+            held=held.union([f"create {orphan.kind} {orphan.name}" for orphan in adopted.waiting]),
         )
         course = Course(self._cluster, self._seen, bearings)
+        course.applied.answers += adopted.applied.answers
         news = self._act(course)
+        self._count_refused(course)
         statuses = _statuses(course.applied)
         self._record(book, course, statuses)
         told = self._choose_events(course, before, statuses[-1] if statuses else before)
         if findings and find_condition(before, VALID).get("message") != _sentence(findings):
             told.append(self._invalid(findings))
+        told += self._unsupported_news(before)
         events.tell(self._cluster, self._seen.manifest, told, self._now)
         self._publish(news, timeline=self._is_noted)
-        return self._conclude(course, effective, news)
+        return Again() if adopted.waiting and news else self._conclude(course, effective, news)
 
     # Acting.
+
+    def _adopt(self, workload: Workload, held: Container[str]) -> Adopted:
+        """Adopt what nothing controls and what has a place in the workload."""
+        if self._seen.ownerless is None:
+            return Adopted()
+        orphans = find_orphans(make_shape(workload), self._seen.ownerless)
+        adopted = adopt(self._cluster, self._seen.manifest, orphans, held)
+        self._publish(mirror.store_all(self._row, adopted.applied.changes()))
+        return adopted
 
     def _note(self, book: history.Book, decided: Plan, moves: Sequence[Action], status: Status) -> None:
         """Write down what is about to be done, as far as a pass after this one must know."""
@@ -241,17 +299,29 @@ class _Pass:
                 self._doubt(in_doubt)
         return news
 
+    def _count_refused(self, course: Course) -> None:
+        """Put on the workload's row what the cluster refuses, for the passes after this one."""
+        is_whole = course.applied.failure is None and not course.is_unfinished
+        before, self._refused = self._refused, self._refused.count(course.applied, self._now, is_whole=is_whole)
+        if render_refused(before) != render_refused(self._refused):
+            rows = models.Workload.objects.filter(pk=self._seen.workload_id, uid=self._seen.uid)
+            rows.update(refused=render_refused(self._refused))
+
     def _doubt(self, doubts: Sequence[actuator.Doubt]) -> None:
+        self._fence()  # the notes of a worker that has the workload now must stay
         models.Workload.objects.filter(pk=self._seen.workload_id, uid=self._seen.uid).update(in_doubt=[*doubts])
 
-    def _judge(self, status: Status, findings: Sequence[Finding], applied: Applied) -> Status:
+    def _judge(self, status: Status, findings: Sequence[Finding], applied: Applied, *, is_whole: bool) -> Status:
         """Return the status of the set with what there is to say besides the plan; the same one if that is nothing."""
-        at, wanted, dropped = render_time(self._now), [], [VALID]
+        at, wanted, dropped = render_time(self._now), [], [VALID, UNSUPPORTED]
         if findings:
             wanted.append(condition(VALID, "False", events.INVALID_SPEC, _sentence(findings), at))
-        denied = _denial(applied)
-        if denied is not None:
-            wanted.append(condition(WRITE_DENIED, "True", denied.reason or "Denied", _shorten(str(denied)), at))
+        if self._unsupported:
+            text = _list_unsupported_fields(self._unsupported)
+            wanted.append(condition(UNSUPPORTED, "True", "FieldsWithoutEffect", text, at, longest=LONGEST_LIST))
+        problem = self._refused.count(applied, self._now, is_whole=is_whole and applied.failure is None).problem
+        if problem is not None:
+            wanted.append(condition(WRITE_DENIED, "True", problem[0], _shorten(problem[1]), at))
         elif applied.failure is None:
             dropped.append(WRITE_DENIED)
         former = status.get("conditions") or []
@@ -287,14 +357,23 @@ class _Pass:
         if stuck.get("status") == "True" and find_condition(before, STUCK).get("status") != "True":
             text, at = str(stuck.get("message")), str(stuck.get("lastTransitionTime"))
             told.append(Event(events.UPDATE_STUCK, text, at, "Warning"))
-        denied = _denial(applied)
-        if denied is not None and find_condition(before, WRITE_DENIED).get("message") != _shorten(str(denied)):
-            told.append(Event(events.WRITE_DENIED, _shorten(str(denied)), render_time(self._now), "Warning"))
+        told += _standstill(before, after)
+        denied = find_condition(after, WRITE_DENIED)
+        if denied and find_condition(before, WRITE_DENIED).get("message") != denied.get("message"):
+            told.append(Event(events.WRITE_DENIED, str(denied.get("message")), render_time(self._now), "Warning"))
         return told
 
     def _invalid(self, findings: Sequence[Finding]) -> Event:
         generation = str(self._seen.manifest["metadata"].get("generation"))
         return Event(events.INVALID_SPEC, _sentence(findings), generation, "Warning")
+
+    def _unsupported_news(self, before: Status) -> list[Event]:
+        """Return the Event about fields without effect, unless the set says so already."""
+        text = _list_unsupported_fields(self._unsupported)
+        if not text or find_condition(before, UNSUPPORTED).get("message") == text:
+            return []
+        generation = str(self._seen.manifest["metadata"].get("generation"))
+        return [Event(events.UNSUPPORTED, text, generation, "Warning")]
 
     def _publish(self, news: Sequence[News], *, timeline: bool = False) -> None:
         changes = mirror.changes_of(self._row.name, news)
@@ -312,12 +391,30 @@ class _Pass:
         if course.is_unfinished:
             return Again()
         if applied.of(Fate.OUTRUN) or applied.of(Fate.DENIED):
-            return Again() if news else _refusal(applied)
-        times = [at for at in (course.decided.look_again_at, effective.until) if at is not None]
+            # What is held back from now on is shown by a pass that does not lose itself in it.
+            return Again() if news or self._refused.until > self._now else _refusal(applied)
+        held_until = self._refused.until if self._refused.has_held else None
+        times = [at for at in (course.decided.look_again_at, effective.until, held_until) if at is not None]
         if not times:
             return Done()
-        waits = sorted(course.decided.waits, key=lambda wait: not wait.is_problem)
+        if held_until is not None:
+            return Wait(max(SHORTEST_WAIT, min(times) - self._now), WRITE_DENIED)
+        waits = sorted(course.decided.waits, key=pressure)
         return Wait(max(SHORTEST_WAIT, min(times) - self._now), waits[0].code if waits else "OverrideExpires")
+
+
+def _standstill(before: Status, after: Status) -> list[Event]:
+    """Return the Event about what keeps a set from being complete while no update is under way.
+
+    A first deployment that finds no node is such a case. A problem of an update is told as UpdateStuck.
+    """
+    now = find_condition(after, PROGRESSING)
+    if now.get("status") != "False" or now.get("reason") in _AT_REST:
+        return []
+    former = find_condition(before, PROGRESSING)
+    if (former.get("status"), former.get("reason")) == (now["status"], now.get("reason")):
+        return []
+    return [Event(str(now.get("reason")), str(now.get("message")), str(now.get("lastTransitionTime")), "Warning")]
 
 
 def _refusal(applied: Applied) -> Outcome:
@@ -327,10 +424,6 @@ def _refusal(applied: Applied) -> Outcome:
             return Retry(str(answer.error))
     # Somebody was quicker, and the watcher too: what is known by now is worth another look.
     return Wait(SHORTEST_WAIT, "Conflict")
-
-
-def _denial(applied: Applied) -> ClusterError | None:
-    return next((answer.error for answer in applied.of(Fate.DENIED) if answer.error is not None), None)
 
 
 def _statuses(applied: Applied) -> list[Status]:
@@ -348,5 +441,9 @@ def _sentence(findings: Sequence[Finding]) -> str:
     return _shorten("; ".join(told))
 
 
-def _shorten(text: str) -> str:
-    return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 1]}…"
+def _list_unsupported_fields(findings: Sequence[Finding]) -> str:
+    return _shorten(render_unsupported(findings), LONGEST_LIST)
+
+
+def _shorten(text: str, longest: int = LONGEST_MESSAGE) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

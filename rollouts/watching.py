@@ -1,21 +1,25 @@
 """Answers that stay open: what is new, to somebody who watches, until they leave or may not see any more.
 
 Between `hub`, which reads the feed once for everybody, and what writes the answers: `api.feed` for programs,
-`web.stream` for pages. Whoever watches holds neither a thread that works nor a connection to the database.
+`web.stream` for pages. Whoever watches holds neither a thread nor a connection to the database.
 
-The invariant: who may not see any more is told nothing after FEED_RECHECK_SECONDS, whichever way they watch.
+The invariants: an account has at most STREAM_LIMIT of them open in a process, of both kinds together; who may not see
+any more is told nothing after FEED_RECHECK_SECONDS, whichever way they watch.
 """
 
 import asyncio
 import contextlib
 import random
+import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+import weakref
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final, Protocol, TypeVar
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import SyncToAsync, sync_to_async
 from django.conf import settings
 from django.contrib.auth import get_user
 from django.db import connections
@@ -30,6 +34,8 @@ CONTENT_TYPE: Final = "text/event-stream"
 RETRY_MS: Final = 2_000
 # Bursts are merged to so many writes a second.
 _WRITES_A_SECOND: Final = 4
+# One that is closed makes room: a client that was refused tries again after so long.
+SECONDS_TO_RETRY: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,7 @@ class Guest:
 
     token: str  # empty: by session
     session: str
+    account: int = 0  # whose streams these are counted among
 
     def is_welcome(self) -> bool:
         """Whether they may still see; asks the database."""
@@ -53,11 +60,63 @@ class Guest:
         return get_user(request)
 
 
-def keep_open(events: AsyncIterator[bytes]) -> StreamingHttpResponse:
-    """Answer with events as they come. The view ends at once: the event loop writes what it returns."""
+class TooManyStreams(Exception):  # noqa: N818 (it reads as what happened)
+    """An account has as many streams open as it may."""
+
+    def __init__(self, limit: int) -> None:
+        self.sentence = f"Your account has {limit} live pages and feeds open, which is the limit; close some."
+        super().__init__(self.sentence)
+
+
+def keep_open(events: AsyncGenerator[bytes, None], guest: Guest) -> StreamingHttpResponse:
+    """Answer with events as they come. The view ends at once: the event loop writes what it returns.
+
+    Raises TooManyStreams.
+    """
+    stream = _Stream(guest.account)
     # Proxies that gather an answer before they pass it on are asked not to.
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingHttpResponse(events, content_type=CONTENT_TYPE, headers=headers)
+    response = StreamingHttpResponse(_write(events, stream), content_type=CONTENT_TYPE, headers=headers)
+    # A client may leave before the first event is written, and then nothing is ever written.
+    weakref.finalize(response, stream.close)
+    return response
+
+
+async def _write(events: AsyncGenerator[bytes, None], stream: "_Stream") -> AsyncIterator[bytes]:
+    try:
+        async with contextlib.aclosing(events):
+            async for event in events:
+                yield event
+    finally:
+        stream.close()
+
+
+_open: Final[Counter[int]] = Counter()  # streams by account
+_open_lock: Final = threading.Lock()
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One of the streams that an account has open."""
+
+    account: int
+    _is_open: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        limit = settings.ENVIRONMENT.stream_limit
+        with _open_lock:
+            if limit is not None and _open[self.account] >= limit:
+                raise TooManyStreams(limit)
+            _open[self.account] += 1
+
+    def close(self) -> None:
+        """Count it no more; it may be closed twice."""
+        with _open_lock:
+            if self._is_open:
+                self._is_open = False
+                _open[self.account] -= 1
+                if not _open[self.account]:
+                    del _open[self.account]
 
 
 @contextlib.asynccontextmanager
@@ -91,7 +150,7 @@ async def news_for(onlooker: Onlooker[News_co], guest: Guest) -> AsyncIterator[N
 
     Ends when they are sent away, or may not see any more.
     """
-    await _ask(connections.close_all)  # those of the view: the answer may stay open for days
+    await _leave_thread()  # that of the view: the answer may stay open for days
     ask_at = _next_question()
     while not onlooker.is_ended:
         news = await onlooker.wait(settings.FEED_HEARTBEAT_SECONDS)
@@ -112,7 +171,7 @@ def _next_question() -> float:
 
 
 async def _ask(question: Callable[[], Any]) -> Any:
-    """Ask the database in the thread of this request, and let go of the connection."""
+    """Ask the database in a thread that all share, and let go of the connection."""
 
     def ask() -> Any:
         try:
@@ -120,4 +179,13 @@ async def _ask(question: Callable[[], Any]) -> Any:
         finally:
             connections.close_all()
 
-    return await sync_to_async(ask)()
+    return await sync_to_async(ask, thread_sensitive=False)()
+
+
+async def _leave_thread() -> None:
+    """End the thread of this request and its connection to the database; a question may start another one."""
+    await sync_to_async(connections.close_all)()
+    context = SyncToAsync.thread_sensitive_context.get(None)
+    thread = SyncToAsync.context_to_thread_executor.pop(context, None) if context else None
+    if thread is not None:
+        thread.shutdown(wait=False)

@@ -4,11 +4,14 @@ A key names a workload and carries no event: whoever works on it looks at everyt
 
 - *Coalescing*: a key added many times before it is worked on is worked on once.
 - *Single flight*: of all workers at most one holds a claim on a key, from `claim` until the claim ends or its lease
-  runs out. A claim whose lease ran out cannot end any more: what it says is ignored.
+  runs out. A claim whose lease ran out cannot end or be renewed any more: what it says is ignored.
+- *Short leases*: a lease lasts seconds and is renewed by its holder, so a worker that is gone, or frozen, holds its key
+  for seconds. Where the parent of a worker process sees it die, `give_back` frees its claims at once.
 - *No lost wake-up*: a key added during its flight is dirty and due again when the flight ends.
 - *Sooner wins*: of several delays of one key the earliest counts, and an `add` does not wait for it.
 - *Counted failures*: each `back_off` in a row waits twice as long as the one before, up to a limit; a claim that ends
-  in any other way forgets them. Waiting is not failing.
+  in any other way forgets them. Waiting is not failing. A claim that its holder lost counts as a failure too, but the
+  first one does not wait: a workload whose passes kill their worker again and again leaves the others their turn.
 
 Before it: `dispatch`, the only user. Beside it: Celery, which carries the keys to the workers as messages and is never
 the truth. A message without a due key claims nothing, so doubled ones are harmless; a due key whose message was lost is
@@ -18,7 +21,7 @@ publisher leaves the key where a sweep finds it.
 A key is in exactly one of these places, or in none; `delayed` and `failures` go beside them:
 
     ready     due, waiting for a worker     add → ready → claim → flying
-    flying    claimed, under a lease        the claim ends, or a sweep finds the lease over
+    flying    claimed, under a lease        the claim ends or is given back, or a sweep finds the lease over
     dirty     flying, and due again         → ready when the flight ends
 
 Every transition is one script, so it happens whole or not at all. All times are Redis's own clock in milliseconds:
@@ -41,13 +44,13 @@ FIRST_BACK_OFF_MS: Final = 1_000
 # A resync comes every few minutes anyway; longer than this would only hide that something is mended.
 LONGEST_BACK_OFF_MS: Final = 60_000
 # A message takes milliseconds to a free worker. When all are busy the key's age doubles between two messages.
-RESEND_MS: Final = 10_000
+RESEND_MS: Final = 5_000
 _KEYS_IN_A_SCRIPT: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to work on a key, until its lease runs out."""
+    """The right to work on a key, until its lease runs out; the holder renews the lease."""
 
     key: Key
     # Made up by the claimant, so that asking once more after a lost answer is answered alike.
@@ -86,12 +89,18 @@ class WorkQueue:
         redis: Redis,
         *,
         lease_ms: int,
+        longest_ms: int | None = None,
+        owner: str = "",
         name: str = "reconcile",
         clock: Callable[[], int] | None = None,
     ) -> None:
-        """Open the queue; a `clock` instead of Redis's own is for tests that move time."""
-        self._redis = redis
-        self._lease_ms = lease_ms
+        """Open the queue; a `clock` instead of Redis's own is for tests that move time.
+
+        `longest_ms` bounds a claim however often its lease is renewed. `owner` names the process in its claims.
+        """
+        self.lease_ms: Final = lease_ms
+        self._longest_ms = longest_ms or lease_ms
+        self._owner = owner
         self._clock = clock
         self._places = [f"grove:queue:{name}:{place}" for place in _PLACES]
         self._scripts = {source: redis.register_script(_SHARED + source) for source in _SOURCES}
@@ -107,8 +116,16 @@ class WorkQueue:
     def claim(self, key: Key) -> Claim | None:
         """Take a key that is due, or None when it is not or somebody works on it."""
         token = secrets.token_hex(8)
-        answer = self._run(_CLAIM, key, token, self._lease_ms)
+        answer = self._run(_CLAIM, key, token, self.lease_ms, self._longest_ms, self._owner)
         return None if answer is None else Claim(key, token, epoch=int(answer[0]), attempt=int(answer[1]))
+
+    def renew(self, claim: Claim) -> bool:
+        """Begin the lease of a claim anew; False when the claim is lost."""
+        return bool(self._run(_RENEW, claim.key, claim.token, self.lease_ms))
+
+    def give_back(self, owner: str) -> list[Key]:
+        """Free the claims of a process that has ended, and return their keys: the next sweep sends them."""
+        return self._texts(_GIVE_BACK, owner)
 
     def done(self, claim: Claim, *, again: bool = False) -> Ended:
         """End a flight that went well; with `again` the key is due at once, as if it had been added meanwhile."""
@@ -197,15 +214,33 @@ local function delay(key, delay_ms)
     end
 end
 
--- The claim on a key as its epoch and token.
+-- The claim on a key: its epoch, its token, when it ends at the latest, and the process that holds it.
 local function held(key)
-    return string.match(call('HGET', claims, key) or '', '^(%d+):(.*)$')
+    return string.match(call('HGET', claims, key) or '', '^(%d+):([^:]*):(%d*):(.*)$')
+end
+
+local function is_held(key, token)
+    local _, current, latest = held(key)
+    return current == token and tonumber(call('ZSCORE', flying, key)) > now and tonumber(latest) > now
+end
+
+-- Ends a flight whose worker is gone. The key is due once, whether or not it got dirty; it waits where this is not the
+-- first failure in a row. Says whether a message must be sent.
+local function take_away(key, resend_ms, first_ms, longest_ms)
+    call('ZREM', flying, key)
+    call('HDEL', claims, key)
+    local is_dirty = call('ZREM', dirty, key) == 1
+    local count = call('HINCRBY', failures, key, 1)
+    if is_dirty or count == 1 then
+        return make_due(key, resend_ms)
+    end
+    delay(key, math.min(first_ms * 2 ^ math.min(count - 2, 16), longest_ms))
+    return false
 end
 
 -- Says 'free' or 'due', or 'lost' when the claim no longer holds; then nothing has changed.
 local function land(key, token, resend_ms)
-    local _, current = held(key)
-    if current ~= token or tonumber(call('ZSCORE', flying, key)) <= now then
+    if not is_held(key, token) then
         return 'lost'
     end
     call('ZREM', flying, key)
@@ -235,7 +270,7 @@ delay(ARGV[2], ARGV[3])
 """
 
 _CLAIM: Final = """
-local key, token, lease_ms = ARGV[2], ARGV[3], ARGV[4]
+local key, token, lease_ms, longest_ms, owner = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local attempt = (call('HGET', failures, key) or 0) + 1
 local number, current = held(key)
 if current == token then
@@ -247,8 +282,31 @@ end
 call('ZREM', resend, key)
 number = call('INCR', epoch)
 call('ZADD', flying, text(now + lease_ms), key)
-call('HSET', claims, key, number .. ':' .. token)
+call('HSET', claims, key, table.concat({number, token, text(now + longest_ms), owner}, ':'))
 return {number, attempt}
+"""
+
+_RENEW: Final = """
+local key, token, lease_ms = ARGV[2], ARGV[3], ARGV[4]
+if not is_held(key, token) then
+    return 0
+end
+local _, _, latest = held(key)
+call('ZADD', flying, text(math.min(now + lease_ms, latest)), key)
+return 1
+"""
+
+# As many claims as there are workers. A message that is due at once is sent by the next sweep.
+_GIVE_BACK: Final = f"""
+local given = {{}}
+for _, key in ipairs(call('HKEYS', claims)) do
+    local _, _, _, owner = held(key)
+    if owner == ARGV[2] then
+        take_away(key, 0, {FIRST_BACK_OFF_MS}, {LONGEST_BACK_OFF_MS})
+        given[#given + 1] = key
+    end
+end
+return given
 """
 
 _DONE: Final = """
@@ -282,22 +340,20 @@ end
 return ended
 """
 
-# A key whose lease ran out is due once, whether or not it got dirty. A key that became due here is sent by its place
-# in `unsent`; its time in `resend` lies ahead, so the last step does not find it again.
-_SWEEP: Final = """
+# A key that became due here is sent by its place in `unsent`; its time in `resend` lies ahead, so the last step does
+# not find it again.
+_SWEEP: Final = f"""
 local resend_ms, limit = tonumber(ARGV[2]), ARGV[3]
-local unsent = {}
+local unsent = {{}}
 
 local function over(place)
     return call('ZRANGEBYSCORE', place, '-inf', text(now), 'LIMIT', 0, limit)
 end
 
 for _, key in ipairs(over(flying)) do
-    call('ZREM', flying, key)
-    call('ZREM', dirty, key)
-    call('HDEL', claims, key)
-    make_due(key, resend_ms)
-    unsent[#unsent + 1] = key
+    if take_away(key, resend_ms, {FIRST_BACK_OFF_MS}, {LONGEST_BACK_OFF_MS}) then
+        unsent[#unsent + 1] = key
+    end
 end
 for _, key in ipairs(over(delayed)) do
     call('ZREM', delayed, key)
@@ -321,4 +377,4 @@ return {
 }
 """
 
-_SOURCES: Final = (_ADD, _ADD_AFTER, _CLAIM, _DONE, _WAIT, _BACK_OFF, _SWEEP, _DEPTH)
+_SOURCES: Final = (_ADD, _ADD_AFTER, _CLAIM, _RENEW, _GIVE_BACK, _DONE, _WAIT, _BACK_OFF, _SWEEP, _DEPTH)

@@ -63,6 +63,8 @@ def _leave_out_what_is_slow(config: pytest.Config) -> None:
         # A new handler of requests looks at every static file there is; now it looks for those that are asked for.
         settings.SERVESTATIC_AUTOREFRESH = True
         settings.SERVESTATIC_USE_MANIFEST = False
+        # What a test changes is seen at once, and no test is answered what was true for the one before.
+        settings.READINESS_CACHE_SECONDS = 0.0
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,7 @@ class Running:
     def __init__(self, role: str, environment: dict[str, str], log: Path) -> None:
         self.role = role
         self._environment = environment
-        self._log = log
+        self.log = log
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -56,7 +56,7 @@ class Running:
 
     def start(self) -> None:
         """Start it, in a session of its own so that all of it can be killed at once."""
-        with self._log.open("ab") as sink:
+        with self.log.open("ab") as sink:
             self._process = subprocess.Popen(
                 [sys.executable, *_COMMANDS[self.role]],
                 cwd=ROOT,
@@ -82,6 +82,14 @@ class Running:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(children[0], signal.SIGKILL)
         return bool(children)
+
+    def freeze_one_child(self) -> list[int]:
+        """Stop one process of a worker's pool in its tracks; return what was stopped."""
+        return _freeze(_children(self.pid)[:1])
+
+    def freeze(self) -> list[int]:
+        """Stop it and its children in their tracks; return what was stopped."""
+        return _freeze(self.processes())
 
     def stop(self) -> None:
         """End it in good order, or at least end it."""
@@ -141,7 +149,7 @@ def running_controller(
     folder: Path, kubeconfig: Path, *, workers: int = 1, beats: int = 1, watchers: int = 1, **variables: str
 ) -> Iterator[Controller]:
     """Run a controller for the cluster of a kubeconfig; whatever the test did, nothing of it is left afterwards."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     ours = {"DATA_DIR": str(folder), "CLUSTER": "kubeconfig", "KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"}
     with running_redis(folder / "redis.sock", folder / "redis") as redis:
         environment = {**os.environ, **ours, "REDIS_URL": redis.url, **database_of(folder), **variables}
@@ -161,6 +169,20 @@ def _children(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
+
+
+def _freeze(pids: list[int]) -> list[int]:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+    return pids
+
+
+def thaw(pids: list[int]) -> None:
+    """Let processes go on that were stopped in their tracks."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def _end_with_parent() -> None:

@@ -27,6 +27,7 @@ from tests.shared_servers import find_shared_server
 ROOT = Path(__file__).parents[1]
 _DATABASE = "grove.sqlite3"
 _PREPARE = (
+    "import os; os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'grove_ui.settings')\n"
     "import django; django.setup()\n"
     "from django.core.management import call_command\n"
     "from rollouts.static_files import collect_static_files\n"
@@ -57,7 +58,7 @@ def find_prepared() -> Prepared:
 def fill(folder: Path) -> None:
     """Have a data folder look as if a product had been started on it before."""
     prepared = find_prepared()
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (folder / "static").exists():
         shutil.copytree(prepared.static, folder / "static", copy_function=_link)
         shutil.copy2(prepared.folder / "static.sha256", folder)

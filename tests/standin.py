@@ -46,6 +46,9 @@ from rollouts.cluster import (
     kubeconfig,
 )
 from rollouts.cluster.resources import NODES, PODGANGS, PODS, Target
+from rollouts.engine.amounts import compute_requests
+from rollouts.engine.constraints import parse_constraints
+from rollouts.engine.scheduling import Demand, Gang, Group, Room, Waiting, schedule
 from rollouts.sandbox.behaviour import kubelet
 from rollouts.sandbox.behaviour.census import (
     GANG_LABEL,
@@ -61,9 +64,7 @@ from rollouts.sandbox.behaviour.census import (
     parse_groups,
 )
 from rollouts.sandbox.behaviour.conditions import find_condition, make_condition, merge_conditions
-from rollouts.sandbox.behaviour.constraints import parse_constraints
-from rollouts.sandbox.behaviour.nodes import Node, compute_requests, parse_node
-from rollouts.sandbox.behaviour.scheduler import Demand, Gang, Group, Room, Waiting, schedule
+from rollouts.sandbox.behaviour.nodes import Node, parse_node
 from tests.apiserver import die_with_parent
 
 logger = logging.getLogger(__name__)
@@ -104,10 +105,10 @@ def running_standin(path: Path, *, ready: float = 0.1, termination: float = 0.0)
 
 
 def make_nodes(
-    cluster: Cluster, names: Iterable[str], labels: dict[str, str] | None = None, *, pods: int = 110
+    cluster: Cluster, names: Iterable[str], labels: dict[str, str] | None = None, *, pods: int = 110, cpus: int = 32
 ) -> None:
-    """Create nodes that are up and have room for 32 cpus, 128 GiB and a number of pods each."""
-    capacity = {"cpu": "32", "memory": "128Gi", "pods": str(pods)}
+    """Create nodes that are up and have room for 128 GiB and a number of cpus and pods each."""
+    capacity = {"cpu": str(cpus), "memory": "128Gi", "pods": str(pods)}
     for name in names:
         node = {
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},

@@ -1,17 +1,20 @@
 """Users and groups. Roles are groups that this version defines: who is in them is chosen here, what they may is not.
 
-Nobody can lock themselves out here, and only superusers touch superusers.
+Nobody can lock themselves out here, and nobody changes an account or a group that has, or would get, more than they
+have (`rollouts.rights`).
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, Permission
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.admin import TabularInline
@@ -19,20 +22,25 @@ from unfold.contrib.filters.admin import BooleanRadioFilter
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
-from rollouts.access import ANYWHERE, ROLES
+from rollouts.access import ANYWHERE, APPLY_PRIVILEGED, ROLES
+from rollouts.admin.confirming import Question, confirm
 from rollouts.admin.filters import RelatedFilter
 from rollouts.admin.grants import GrantsOfGroup, GrantsOfUser
 from rollouts.admin.recording import RecordedTable, describe_grants
 from rollouts.admin.rendering import show_pill, show_time
 from rollouts.admin.site import site
-from rollouts.audit import Result, Via, caller_of, record
-from rollouts.commands import Command, Place
+from rollouts.audit import Via, caller_of
+from rollouts.commands import Command
 from rollouts.models import OidcIdentity, User
+from rollouts.refusals import CommandRefused
+from rollouts.rights import Rights, find_missing, rights_of, rights_of_groups, rights_touched_by
+from rollouts.services.passwords import end_everything, password_was_set, sessions_end
 
 Shown = str | SafeString
 
 # What groups are composed of: the commands, and seeing.
-_CODENAMES = (*(command.value for command in Command), ANYWHERE.partition(".")[2])
+_BESIDE_COMMANDS = (ANYWHERE, APPLY_PRIVILEGED)
+_CODENAMES = (*(command.value for command in Command), *(one.partition(".")[2] for one in _BESIDE_COMMANDS))
 
 
 class _Identities(TabularInline):
@@ -59,13 +67,27 @@ class _Identities(TabularInline):
         return True
 
 
+class _UserForm(UserChangeForm):
+    """An account; the actor puts it only into groups that give no more than the actor has."""
+
+    actor: ClassVar[User]  # set by `UserAdmin.get_form`
+
+    def clean_groups(self) -> Any:
+        """Refuse groups that give more than the actor has."""
+        chosen = self.cleaned_data["groups"]
+        if sentence := find_missing(self.actor, rights_of_groups(chosen)):
+            raise ValidationError(sentence)
+        return chosen
+
+
 @admin.register(User, site=site)
 class UserAdmin(DjangoUserAdmin, RecordedTable):  # type: ignore[type-arg, misc]
     """Accounts."""
 
-    form = UserChangeForm
+    form = _UserForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
+    change_form_template = "admin/user_page.html"
     inlines = (GrantsOfUser, _Identities)
     list_display = ("username", "full_name", "email", "role_names", "standing", "signed_in")
     list_filter = (
@@ -116,27 +138,60 @@ class UserAdmin(DjangoUserAdmin, RecordedTable):  # type: ignore[type-arg, misc]
             fields += ["is_superuser"]
         return fields
 
+    def get_form(self, request: HttpRequest, obj: User | None = None, change: bool = False, **kwargs: Any) -> Any:
+        """Tell the form who changes the account."""
+        form: Any = super().get_form(request, obj, change=change, **kwargs)
+        form.actor = request.user
+        return form
+
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
-        """Leave superusers to superusers."""
-        return super().has_change_permission(request, obj) and _is_reach_of(request, obj)
+        """Leave those alone who have more."""
+        return super().has_change_permission(request, obj) and _is_in_reach(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
-        """Leave superusers to superusers, and nobody deletes themselves."""
-        return super().has_delete_permission(request, obj) and _is_reach_of(request, obj) and obj != request.user
+        """Leave those alone who have more, and nobody deletes themselves."""
+        return super().has_delete_permission(request, obj) and _is_in_reach(request, obj) and obj != request.user
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the page that asks before it ends sessions and tokens."""
+        view = self.admin_site.admin_view(self.end_view)
+        return [path("<int:pk>/end/", view, name="rollouts_user_end"), *super().get_urls()]
+
+    def end_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Ask, then end all sessions and tokens of an account."""
+        row = User.objects.filter(pk=pk).first()
+        if row is None:
+            return HttpResponseRedirect(reverse("admin:rollouts_user_changelist"))
+        back = reverse("admin:rollouts_user_change", args=[pk])
+        if request.method == "POST":
+            try:
+                count = sessions_end(caller_of(request, Via.ADMIN), row)
+            except CommandRefused as refusal:
+                raise PermissionDenied(refusal.sentence) from refusal
+            messages.success(request, f"All sessions of {row} are ended; tokens revoked: {count}.")
+            return HttpResponseRedirect(back)
+        if not self.has_change_permission(request, row):
+            raise PermissionDenied
+        text = f"{row} has to sign in again, and programs that show a token of {row} are refused from then on."
+        return confirm(self, request, Question("End all sessions and tokens?", text, "End them", back))
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """Let tokens, grants and calls go with their account: by themselves they are kept, which is not in its way."""
         shown, counts, missing, protected = super().get_deleted_objects(objs, request)
         return shown, counts, missing & {self.opts.verbose_name}, protected
 
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
+        """End what a person had open whose link to the identity provider is cut."""
+        super().save_formset(request, form, formset, change)
+        if formset.model is OidcIdentity and formset.deleted_objects:
+            end_everything(form.instance)
+
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002 (Django's name)
-        """Set somebody's password, and put that on record."""
-        with transaction.atomic():
+        """Set the password of an account, which ends their sessions and tokens, and put that on record."""
+        with self.refusals_on_record(request, id), transaction.atomic():
             response = super().user_change_password(request, id, form_url)
             if request.method == "POST" and isinstance(response, HttpResponseRedirect):
-                row = User.objects.get(pk=id)
-                caller, place = caller_of(request, Via.ADMIN), Place(name=row.get_username())
-                record(caller, Command.CHANGE_ACCOUNT, place, Result.DONE, detail=f"Set the password of {row}.")
+                password_was_set(caller_of(request, Via.ADMIN), User.objects.get(pk=id))
         return response
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
@@ -181,6 +236,20 @@ class _PermissionField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg
         return str(obj.name)
 
 
+class _GroupForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A group that gives only what who composes it has."""
+
+    actor: ClassVar[User]  # set by `GroupAdmin.get_form`
+
+    def clean_permissions(self) -> Any:
+        """Refuse permissions that the actor lacks."""
+        chosen = self.cleaned_data["permissions"]
+        names = frozenset(f"{one.content_type.app_label}.{one.codename}" for one in chosen)
+        if sentence := find_missing(self.actor, Rights(names)):
+            raise ValidationError(sentence)
+        return chosen
+
+
 @admin.register(Group, site=site)
 class GroupAdmin(RecordedTable):
     """Groups, of which the roles are three."""
@@ -188,6 +257,7 @@ class GroupAdmin(RecordedTable):
     list_display = ("name", "kind", "member_count")
     search_fields = ("name",)
     inlines = (GrantsOfGroup,)
+    form = _GroupForm
     fields = ("name", "kind", "permissions")
     readonly_fields = ("kind",)
 
@@ -212,9 +282,20 @@ class GroupAdmin(RecordedTable):
         """A role is what this version says."""
         return ("name", "kind", "may") if obj and obj.name in ROLES else ()
 
+    def get_form(self, request: HttpRequest, obj: Group | None = None, change: bool = False, **kwargs: Any) -> Any:
+        """Tell the form who composes the group."""
+        form: Any = super().get_form(request, obj, change, **kwargs)
+        form.actor = request.user
+        return form
+
+    def has_change_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
+        """Leave groups alone that give more, or have members who have more."""
+        return super().has_change_permission(request, obj) and _is_group_in_reach(request, obj)
+
     def has_delete_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
-        """A role would come back with the next migration."""
-        return super().has_delete_permission(request, obj) and not (obj and obj.name in ROLES)
+        """Leave groups alone as for a change; a role would come back with the next migration."""
+        may = super().has_delete_permission(request, obj) and not (obj and obj.name in ROLES)
+        return may and _is_group_in_reach(request, obj)
 
     def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         """Offer what means something here, as boxes to tick."""
@@ -238,5 +319,9 @@ class GroupAdmin(RecordedTable):
         return int(row.members)
 
 
-def _is_reach_of(request: HttpRequest, row: User | None) -> bool:
-    return row is None or not row.is_superuser or bool(request.user.is_superuser)
+def _is_in_reach(request: HttpRequest, row: User | None) -> bool:
+    return row is None or not find_missing(request.user, rights_of(row))  # type: ignore[arg-type]  # no strangers here
+
+
+def _is_group_in_reach(request: HttpRequest, row: Group | None) -> bool:
+    return row is None or not find_missing(request.user, rights_touched_by(row))  # type: ignore[arg-type]  # as above

@@ -19,7 +19,7 @@ from rollouts.audit import Via, caller_of, deed
 from rollouts.commands import Command
 from rollouts.models import AuditEntry
 from rollouts.refusals import NotAllowed
-from rollouts.selectors.audit import audit_csv
+from rollouts.selectors.audit import audit_csv, mask_recorded
 
 Shown = str | SafeString
 
@@ -117,9 +117,11 @@ class AuditEntryAdmin(ReadOnlyTable):
     @admin.display(description="Before")
     def was(self, row: AuditEntry) -> Shown:
         """What was there."""
-        return show_document(row.before if row.before is not None or row.begun is None else row.begun.before)
+        before = row.before if row.before is not None or row.begun is None else row.begun.before
+        return show_document(mask_recorded(before))
 
     @admin.display(description="After")
     def became(self, row: AuditEntry) -> Shown:
         """What was there then, or should have been."""
-        return show_document(row.after if row.after is not None or row.begun is None else row.begun.after)
+        after = row.after if row.after is not None or row.begun is None else row.begun.after
+        return show_document(mask_recorded(after))

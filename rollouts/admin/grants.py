@@ -1,9 +1,11 @@
 """Where people may command: grants of namespaces, on the pages of users and groups and in a list of their own."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
+from django.core.exceptions import ValidationError
 from django.db.models import Field
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
@@ -17,7 +19,8 @@ from rollouts.admin.rendering import show_time
 from rollouts.admin.site import site
 from rollouts.cluster import Misconfigured
 from rollouts.connections import cluster_names
-from rollouts.models import NamespaceGrant
+from rollouts.models import NamespaceGrant, User
+from rollouts.rights import Rights, find_missing, rights_of, rights_touched_by
 
 Shown = str | SafeString
 
@@ -37,11 +40,17 @@ def make_cluster_field() -> forms.ChoiceField:
 
 
 class _GrantForms(PaginationInlineFormSet):
-    """The grants of one person or group, each once."""
+    """The grants of one person or group, each once, and none that who gives it lacks."""
+
+    actor: ClassVar[User]  # set by `_Grants.get_formset`
 
     def clean(self) -> None:
         """Say so when one is written twice; the database would refuse it without a word."""
         super().clean()
+        for form in self.forms:
+            data = getattr(form, "cleaned_data", {})
+            if form.has_changed() and data and (sentence := find_missing(self.actor, _rights_in(data))):
+                form.add_error("namespace", sentence)
         seen: set[tuple[str, str]] = set()
         for form in self.forms:
             data = getattr(form, "cleaned_data", {})
@@ -60,6 +69,12 @@ class _Grants(TabularInline):
     fields = ("cluster", "namespace", "author", "created")
     readonly_fields = ("author", "created")
     verbose_name_plural = "Namespaces granted (an empty one means any)"
+
+    def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
+        """Tell the forms who gives the grants."""
+        formset: Any = super().get_formset(request, obj, **kwargs)
+        formset.actor = request.user
+        return formset
 
     def formfield_for_dbfield(self, db_field: "Field[Any, Any]", request: HttpRequest, **kwargs: Any) -> Any:
         """Offer the clusters that are configured."""
@@ -96,6 +111,26 @@ class GrantsOfGroup(_Grants):
     fk_name = "group"
 
 
+class _GrantForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A grant that is given in the list of all grants."""
+
+    actor: ClassVar[User]  # set by `NamespaceGrantAdmin.get_form`
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a grant to an account that has more than who gives it, and one that they lack."""
+        data: dict[str, Any] = super().clean() or {}
+        whom = [rights_of(user)] if (user := data.get("user")) else []
+        whom += [rights_touched_by(group)] if (group := data.get("group")) else []
+        if sentence := find_missing(self.actor, _rights_in(data), *whom):
+            raise ValidationError(sentence)
+        return data
+
+
+def _rights_in(data: Mapping[str, Any]) -> Rights:
+    """Return what the grant of a form gives."""
+    return Rights(grants=frozenset({(data.get("cluster") or "", data.get("namespace") or "")}))
+
+
 @admin.register(NamespaceGrant, site=site)
 class NamespaceGrantAdmin(RecordedTable):
     """All grants."""
@@ -108,6 +143,7 @@ class NamespaceGrantAdmin(RecordedTable):
     )
     search_fields = ("user__username", "group__name", "namespace")
     search_help_text = "Part of the name of a user, a group or a namespace"
+    form = _GrantForm
     fields = ("user", "group", "cluster", "namespace")
     autocomplete_fields = ("user",)
 
@@ -119,6 +155,20 @@ class NamespaceGrantAdmin(RecordedTable):
             "cluster": row.cluster,
             "namespace": row.namespace,
         }
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """Tell the form who gives the grant."""
+        form: Any = super().get_form(request, obj, change, **kwargs)
+        form.actor = request.user
+        return form
+
+    def has_change_permission(self, request: HttpRequest, obj: NamespaceGrant | None = None) -> bool:
+        """Leave those alone who have more."""
+        return super().has_change_permission(request, obj) and _is_in_reach(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: NamespaceGrant | None = None) -> bool:
+        """Leave those alone who have more."""
+        return super().has_delete_permission(request, obj) and _is_in_reach(request, obj)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Note who granted it."""
@@ -151,3 +201,10 @@ class NamespaceGrantAdmin(RecordedTable):
     def since(self, row: NamespaceGrant) -> Shown:
         """Since when."""
         return show_time(row.created)
+
+
+def _is_in_reach(request: HttpRequest, row: NamespaceGrant | None) -> bool:
+    if row is None:
+        return True
+    rights = rights_of(row.user) if row.user else rights_touched_by(row.group)  # type: ignore[arg-type]  # it has one
+    return not find_missing(request.user, rights)  # type: ignore[arg-type]  # strangers do not come here

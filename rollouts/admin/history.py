@@ -37,7 +37,7 @@ class RevisionAdmin(ReadOnlyTable):
         """When it came up."""
         return show_time(row.created)
 
-    @admin.display(description="Template, without what may be secret")
+    @admin.display(description="Template, without what may be secret, commands and variables")
     def masked_template(self, row: Revision) -> Shown:
         """What it consists of."""
         masked = mask_manifest({"spec": {"template": row.template}})

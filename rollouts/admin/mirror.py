@@ -54,7 +54,7 @@ _PLACE_FILTERS = (("cluster", RelatedFilter), ("namespace", ValueFilter))
 class WorkloadAdmin(_Mirrored):
     """PodCliqueSets."""
 
-    left_out_of_lists = ("manifest", "in_doubt")
+    left_out_of_lists = ("manifest", "in_doubt", "refused")
     list_display = ("name", "namespace", "cluster", "strategy", "available", "updated", "state", "hash", "age")
     list_filter = (*_PLACE_FILTERS, ("strategy", ValueFilter), ("stuck_reason", ValueFilter))
     search_fields = ("name", "namespace", "generation_hash")
@@ -98,7 +98,7 @@ class WorkloadAdmin(_Mirrored):
         """Where its pods are listed."""
         return show_list_link(Pod, "Pods", cluster__id__exact=row.cluster_id, namespace=row.namespace, q=row.name)
 
-    @admin.display(description="As stored, without what may be secret")
+    @admin.display(description="As stored, without what may be secret, commands and variables")
     def masked_manifest(self, row: Workload) -> Shown:
         """What was applied."""
         return show_document(mask_manifest(row.manifest))

@@ -22,6 +22,7 @@ _SECTIONS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("user", "Users", "person"),
             ("group", "Groups and roles", "group"),
             ("namespacegrant", "Namespace grants", "key"),
+            ("namespacepodsecurity", "Pod Security levels", "shield"),
             ("apitoken", "API tokens", "token"),
         ),
     ),

@@ -5,15 +5,18 @@ are one transaction, which Django opens around every form that is sent. The inva
 even its hash; it says that one was set.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final
 
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from rollouts import access
 from rollouts.admin.tables import Table
-from rollouts.audit import Via, caller_of, deed
+from rollouts.audit import Result, Via, caller_of, deed, record
 from rollouts.commands import Command, Place
 from rollouts.models import NamespaceGrant
 
@@ -21,36 +24,66 @@ _BEFORE: Final = "_recorded_before"
 
 
 class RecordedTable(Table):
-    """A table of accounts: whoever may change accounts may change it, and every change is on record."""
+    """A table that needs a permission, that of accounts unless it names another; every change is on record."""
 
     actions = None  # what is deleted is looked at first
+    command: ClassVar[Command] = Command.CHANGE_ACCOUNT
 
     def describe_row(self, row: Any) -> dict[str, Any]:
         """Return what an entry tells of a row."""
         raise NotImplementedError
 
+    def place_of(self, row: Any) -> Place:
+        """Return what an entry is about."""
+        return Place(name=str(row))
+
     def _may(self, request: HttpRequest) -> bool:
-        return access.find_refusal(request.user, Command.CHANGE_ACCOUNT) is None
+        return access.find_refusal(request.user, self.command) is None
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Whether somebody may change accounts."""
+        """Whether somebody has the permission."""
         return self._may(request)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether somebody may change accounts."""
+        """Whether somebody has the permission."""
         return self._may(request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Whether somebody may change accounts."""
+        """Whether somebody has the permission."""
         return self._may(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether somebody may change accounts."""
+        """Whether somebody has the permission."""
         return self._may(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether somebody may change accounts."""
+        """Whether somebody has the permission."""
         return self._may(request)
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
+    ) -> Any:
+        """Show or save a row; what is refused is on record."""
+        with self.refusals_on_record(request, object_id):
+            return super().changeform_view(request, object_id, form_url, extra_context)
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
+        """Delete a row; what is refused is on record."""
+        with self.refusals_on_record(request, object_id):
+            return super().delete_view(request, object_id, extra_context)
+
+    @contextmanager
+    def refusals_on_record(self, request: HttpRequest, object_id: str | None) -> Iterator[None]:
+        """Put a refused change on record. To look at a page is no attempt."""
+        try:
+            yield
+        except PermissionDenied:
+            if request.method == "POST":
+                row = self.get_object(request, unquote(object_id)) if object_id else None
+                detail = f"May not change the {self.opts.verbose_name} {row or ''}".strip() + "."
+                place = self.place_of(row) if row else Place()
+                record(caller_of(request, Via.ADMIN), self.command, place, Result.REFUSED, detail=detail)
+            raise
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Note what was before; what comes after is only known with the related rows."""
@@ -60,7 +93,7 @@ class RecordedTable(Table):
     def save_related(self, request: HttpRequest, form: Any, formsets: Sequence[Any], change: bool) -> None:
         """Save groups, permissions and grants, and put the change on record."""
         row = form.instance
-        with deed(caller_of(request, Via.ADMIN), Command.CHANGE_ACCOUNT, Place(name=str(row))) as it:
+        with deed(caller_of(request, Via.ADMIN), self.command, self.place_of(row)) as it:
             super().save_related(request, form, formsets, change)
             before, after = getattr(request, _BEFORE, None), self.describe_row(self._read(row.pk))
             if before != after:
@@ -78,7 +111,7 @@ class RecordedTable(Table):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete a row and put it on record."""
-        with deed(caller_of(request, Via.ADMIN), Command.CHANGE_ACCOUNT, Place(name=str(obj))) as it:
+        with deed(caller_of(request, Via.ADMIN), self.command, self.place_of(obj)) as it:
             before = self.describe_row(obj)
             super().delete_model(request, obj)
             it.done(before=before, detail=self._detail("Deleted", obj))

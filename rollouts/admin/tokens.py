@@ -20,7 +20,9 @@ from rollouts.audit import Via, caller_of
 from rollouts.commands import Command
 from rollouts.models import ApiToken
 from rollouts.refusals import CommandRefused
+from rollouts.scopes import describe_scope, scope_of
 from rollouts.services.accounts import token_revoke
+from rollouts.tokens import State, end_of, state_of, with_owners
 
 Shown = str | SafeString
 
@@ -31,7 +33,6 @@ class ApiTokenAdmin(ReadOnlyTable):
 
     actions = ("revoke",)
     list_display = ("label", "user", "starts", "state", "power", "used", "ends", "since")
-    list_select_related = ("user",)
     list_filter = (("user", RelatedFilter), ("read_only", BooleanRadioFilter))
     search_fields = ("name", "user__username", "prefix")
     search_help_text = "Part of a name, or how a token begins"
@@ -45,6 +46,11 @@ class ApiTokenAdmin(ReadOnlyTable):
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Whether somebody may change accounts."""
         return access.find_refusal(request.user, Command.CHANGE_ACCOUNT) is None
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Bring along what the state of a token depends on."""
+        rows: QuerySet[Any] = super().get_queryset(request)
+        return with_owners(rows)
 
     def get_urls(self) -> list[URLPattern]:
         """Add the page that asks before it revokes."""
@@ -90,14 +96,13 @@ class ApiTokenAdmin(ReadOnlyTable):
     @admin.display(description="State", ordering="revoked_at")
     def state(self, row: ApiToken) -> Shown:
         """Whether it opens anything."""
-        if row.revoked_at is not None:
-            return show_pill("revoked", "plain")
-        return show_pill("valid", "good") if row.is_valid(timezone.now()) else show_pill("expired", "plain")
+        state = state_of(row, timezone.now())
+        return show_pill(state, {State.VALID: "good", State.ASLEEP: "warn"}.get(state, "plain"))
 
     @admin.display(description="May", ordering="read_only")
     def power(self, row: ApiToken) -> str:
         """What it lets a program do."""
-        return "read only" if row.read_only else "all that its owner may"
+        return "; ".join(describe_scope(scope_of(row))) or "all that its owner may"
 
     @admin.display(description="Made by")
     def origin(self, row: ApiToken) -> str:
@@ -112,7 +117,7 @@ class ApiTokenAdmin(ReadOnlyTable):
     @admin.display(description="Expires", ordering="expires_at")
     def ends(self, row: ApiToken) -> Shown:
         """Until when it is valid."""
-        return show_time(row.expires_at) if row.expires_at else "never"
+        return show_time(end_of(row)) if end_of(row) else "never"
 
     @admin.display(description="Created", ordering="created")
     def since(self, row: ApiToken) -> Shown:

@@ -1,7 +1,6 @@
 """/me/: who you are and what you may. /tokens/: the tokens by which your programs call."""
 
-from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.db.models import QuerySet
@@ -16,10 +15,20 @@ from rest_framework.views import APIView
 from rollouts import access
 from rollouts.api.access import SignedIn
 from rollouts.api.bodies import Body, Flag, Text
-from rollouts.audit import Via, caller_of
-from rollouts.commands import Command
+from rollouts.audit import Via, caller_of, require_one_of
+from rollouts.commands import Command, Place
 from rollouts.models import ApiToken
-from rollouts.services.accounts import DAYS_TO_LIVE, token_create, token_revoke
+from rollouts.scopes import MOST_NAMESPACES, SCOPE_COMMANDS, ScopeWish
+from rollouts.services.accounts import DAYS_TO_LIVE, token_create, token_revoke, usual_end
+from rollouts.tokens import State, end_of, state_of, tokens_with_owners
+
+_NAMESPACES: Final = "The only namespaces that the token may command in. Null: wherever its owner may."
+_COMMANDS: Final = "The only commands that the token may give. Null: all that its owner may."
+
+
+def _commands_field(**options: Any) -> serializers.ListField:
+    choice = serializers.ChoiceField([command.value for command in SCOPE_COMMANDS])
+    return serializers.ListField(child=choice, allow_null=True, help_text=_COMMANDS, **options)
 
 
 class GrantAnswer(serializers.Serializer[Any]):
@@ -43,8 +52,11 @@ class MeAnswer(serializers.Serializer[Any]):
     grants = GrantAnswer(many=True)
     # A word of the framework's own, too, which only those who write into answers would miss.
     read_only = serializers.BooleanField(help_text="Whether READ_ONLY is set.")  # type: ignore[assignment]
+    observe = serializers.BooleanField(help_text="Whether OBSERVE is set: Grove UI writes nothing to any cluster.")
     token = serializers.CharField(allow_null=True, help_text="The name of the token that was sent; null: a session.")
     token_read_only = serializers.BooleanField(help_text="Whether that token only reads.")
+    token_namespaces = GrantAnswer(many=True, allow_null=True, help_text=_NAMESPACES)
+    token_commands = _commands_field()
 
 
 class TokenAnswer(serializers.Serializer[Any]):
@@ -54,8 +66,16 @@ class TokenAnswer(serializers.Serializer[Any]):
     name = serializers.CharField()
     prefix = serializers.CharField(help_text="How its text begins.", allow_blank=True)
     read_only = serializers.BooleanField()  # type: ignore[assignment]
+    namespaces = GrantAnswer(many=True, allow_null=True, help_text=_NAMESPACES)
+    commands = _commands_field()
+    state = serializers.ChoiceField(
+        [state.value for state in State],
+        help_text="Only a valid token opens anything. Asleep: its owner must sign in first (OIDC_TOKEN_DAYS).",
+    )
     created = serializers.DateTimeField()
-    expires_at = serializers.DateTimeField(allow_null=True, help_text="Null: never.")
+    expires_at = serializers.DateTimeField(
+        allow_null=True, help_text="At the latest after TOKEN_MAX_DAYS. Null: never."
+    )
     last_used_at = serializers.DateTimeField(allow_null=True, help_text="At most a minute behind. Null: not used yet.")
     revoked_at = serializers.DateTimeField(allow_null=True)
 
@@ -66,14 +86,27 @@ class NewTokenAnswer(TokenAnswer):
     token = serializers.CharField(help_text="Send it as Authorization: Bearer …; it is shown this once.")
 
 
+class NamespaceBody(Body):
+    """Where a token may command."""
+
+    cluster = Text(required=False, default="", allow_blank=True, max_length=253, help_text="Empty: any.")
+    namespace = Text(required=False, default="", allow_blank=True, max_length=63, help_text="Empty: any.")
+
+
 class TokenBody(Body):
     """What a new token is to be."""
 
     name = Text(max_length=100, help_text="What it is for.")
     expires_at = serializers.DateTimeField(
-        required=False, allow_null=True, help_text=f"Null: never. Left out: in {DAYS_TO_LIVE} days."
+        required=False,
+        allow_null=True,
+        help_text=f"Null: never, where TOKEN_MAX_DAYS is off. Left out: in {DAYS_TO_LIVE} days, or earlier.",
     )
     read_only = Flag(default=False, help_text="Whether it only reads.")  # type: ignore[assignment]
+    namespaces = serializers.ListField(
+        child=NamespaceBody(), required=False, allow_null=True, max_length=MOST_NAMESPACES, help_text=_NAMESPACES
+    )
+    commands = _commands_field(required=False, max_length=len(SCOPE_COMMANDS))
 
 
 class MeView(APIView):
@@ -97,7 +130,7 @@ class TokensView(APIView):
     )
     def get(self, request: Request) -> Response:
         """List your tokens, the newest first, also those that have expired or were revoked."""
-        return Response(TokenAnswer(_own_tokens(request)[:500], many=True).data)
+        return Response(TokenAnswer([_describe_token(one) for one in _own_tokens(request)[:500]], many=True).data)
 
     @extend_schema(
         operation_id="tokens_create",
@@ -109,19 +142,23 @@ class TokensView(APIView):
     def post(self, request: Request) -> Response:
         """Make a token for yourself. Its text is in this answer and never to be had again.
 
-        A token that is made with another one ends with that, at the latest; one that only reads makes none.
+        A token that is made with another one ends with that, at the latest, and has its limits or narrower ones; one
+        that only reads makes none.
         """
+        caller = caller_of(request, Via.API)
+        require_one_of(caller, [Command.CREATE_TOKEN], Place(name=caller.name))
         wish = TokenBody(data=request.data)
         wish.is_valid(raise_exception=True)
         values = wish.validated_data
         made = token_create(
-            caller_of(request, Via.API),
+            caller,
             values["name"],
-            values.get("expires_at", timezone.now() + timedelta(days=DAYS_TO_LIVE)),
-            read_only=values["read_only"],
+            values.get("expires_at", usual_end()),
+            wish=ScopeWish(values["read_only"], values.get("namespaces"), values.get("commands")),
             made_with=request.auth if isinstance(request.auth, ApiToken) else None,
         )
-        answer = {**TokenAnswer(made.token).data, "token": made.text}
+        row = tokens_with_owners().get(pk=made.token.pk)
+        answer = {**TokenAnswer(_describe_token(row)).data, "token": made.text}
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
 
 
@@ -164,9 +201,18 @@ def _describe(request: Request) -> dict[str, Any]:
         "needs_grants": access.ANYWHERE not in held,
         "grants": [{"cluster": one, "namespace": other} for one, other in sorted(access.grants_of(user))],
         "read_only": settings.ENVIRONMENT.read_only,
+        "observe": settings.ENVIRONMENT.observe,
         "token": token.name if isinstance(token, ApiToken) else None,
         "token_read_only": isinstance(token, ApiToken) and token.read_only,
+        "token_namespaces": token.namespaces if isinstance(token, ApiToken) else None,
+        "token_commands": token.commands if isinstance(token, ApiToken) else None,
     }
+
+
+def _describe_token(token: ApiToken) -> dict[str, Any]:
+    columns = ("id", "name", "prefix", "read_only", "namespaces", "commands", "created", "last_used_at", "revoked_at")
+    described = {name: getattr(token, name) for name in columns}
+    return {**described, "expires_at": end_of(token), "state": state_of(token, timezone.now())}
 
 
 def _holds(command: Command, held: set[str]) -> bool:
@@ -174,4 +220,4 @@ def _holds(command: Command, held: set[str]) -> bool:
 
 
 def _own_tokens(request: Request) -> QuerySet[ApiToken]:
-    return ApiToken.objects.filter(user=request.user.pk)
+    return tokens_with_owners().filter(user=request.user.pk)

@@ -15,7 +15,9 @@ from rollouts.models import ApiToken, User
 from rollouts.tokens import find_token
 
 SCHEME: Final = "Bearer"
-_NO_USE: Final = "This token is not known, has expired, or was revoked; create another one."
+_NO_USE: Final = (
+    "This token is not known, has expired, was revoked, or sleeps until its owner signs in again; use another one."
+)
 
 
 class TokenAuthentication(authentication.BaseAuthentication):

@@ -174,6 +174,10 @@ class RollBackBody(Body):
     revision = Whole(min_value=1, max_value=MOST_INT32, help_text="Its number, as `revisions/` lists it.")
 
 
+class TakeOverBody(Body):
+    """Nothing has to be said."""
+
+
 # ---- what they answer
 
 
@@ -214,5 +218,40 @@ class ChangedAnswer(serializers.Serializer[Any]):
     changed = ChangeAnswer(many=True)
     warnings = FindingAnswer(many=True)
     created = serializers.BooleanField(help_text="The workload is new.")
+    dry_run = serializers.BooleanField(help_text="Nothing was changed: this is what would be.")
+    request_id = serializers.CharField(help_text="By which logs and audit know it.")
+
+
+class DeletedWorkloadAnswer(serializers.Serializer[Any]):
+    """A workload that was deleted, and what goes with it."""
+
+    workload = PlaceAnswer()
+    version = serializers.CharField(help_text="Of the workload as it was.")
+    pods = serializers.IntegerField()
+    gangs = serializers.IntegerField()
+    resources = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Extended resources that its pods request, such as GPUs, by name."
+    )
+    was_leaving = serializers.BooleanField(help_text="Somebody had deleted it before; nothing was sent.")
+    dry_run = serializers.BooleanField(help_text="Nothing was deleted: this is what would be.")
+    request_id = serializers.CharField(help_text="By which logs and audit know it.")
+
+
+class TakenOverAnswer(serializers.Serializer[Any]):
+    """What became of one workload."""
+
+    workload = PlaceAnswer()
+    objects = serializers.IntegerField(help_text="That were changed, or would be.")
+    pods = serializers.IntegerField(help_text="That stay as they are.")
+    outdated = serializers.IntegerField(help_text="Pods of another template: an update replaces them afterwards.")
+    problem = serializers.CharField(help_text="Why it was not taken over. Empty: it was.")
+
+
+class ClusterTakenOverAnswer(serializers.Serializer[Any]):
+    """What became of the workloads of a cluster that were Grove's."""
+
+    cluster = serializers.CharField()
+    workloads = TakenOverAnswer(many=True)
+    left = serializers.IntegerField(help_text="So many are Grove's as well: give the command again.")
     dry_run = serializers.BooleanField(help_text="Nothing was changed: this is what would be.")
     request_id = serializers.CharField(help_text="By which logs and audit know it.")

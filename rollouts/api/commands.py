@@ -1,4 +1,4 @@
-"""What people command to a workload by HTTP: apply, images, scale, restart, roll back.
+"""What people command to a workload by HTTP: apply, images, scale, restart, roll back, take over.
 
 A view reads the body (`bodies`), says who asks and what they saw, calls the service, and renders what came of it.
 Everything that is refused is raised there and becomes problem+json. All commands take `If-Match`, `Idempotency-Key` and
@@ -19,7 +19,16 @@ from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from rollouts.api.bodies import Body, ChangedAnswer, ImagesBody, RestartBody, RollBackBody, ScaleBody
+from rollouts.api.bodies import (
+    Body,
+    ChangedAnswer,
+    ClusterTakenOverAnswer,
+    ImagesBody,
+    RestartBody,
+    RollBackBody,
+    ScaleBody,
+    TakeOverBody,
+)
 from rollouts.api.etags import read_expected, read_must_be_new, render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.parsers import (
@@ -27,20 +36,19 @@ from rollouts.api.parsers import (
     FormerYAMLParser,
     StrictJSONParser,
     TextYAMLParser,
-    TooLarge,
     YAMLParser,
 )
-from rollouts.api.paths import WORKLOAD
+from rollouts.api.paths import CLUSTER, WORKLOAD
 from rollouts.api.problems import BadQuery, Flaw
 from rollouts.api.rendering import CONTENT_TYPE, render_json
-from rollouts.audit import Caller, Via, caller_of
-from rollouts.commands import Place
-from rollouts.documents import MOST_BYTES
+from rollouts.audit import Caller, Via, caller_of, require_one_of
+from rollouts.commands import Command, Place
 from rollouts.engine.edits import Image
 from rollouts.engine.findings import Finding
 from rollouts.services import workloads
 from rollouts.services.applying import workload_apply
 from rollouts.services.changing import Changed
+from rollouts.services.takeover import cluster_take_over, workload_take_over
 
 
 def flag_parameter(name: str, words: str) -> OpenApiParameter:
@@ -82,18 +90,29 @@ class CommandView(APIView):
 
     parser_classes: tuple[type[BaseParser], ...] = (StrictJSONParser,)
     flags: tuple[str, ...] = ("dry_run",)
+    # What a body may turn out to ask for.
+    commands: tuple[Command, ...]
+    # It changes nothing, so that not even a refusal is on record.
+    is_question = False
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse what is too large before it is read, and what nobody knows."""
-        is_small = _content_length(request) <= MOST_BYTES
-        if is_small:
-            # Kept from here on: to look for a CSRF token, whoever authenticates a session reads the body too.
-            is_small = len(request._request.body) <= MOST_BYTES  # noqa: SLF001 (public in all but name)
+        """Refuse who may not, and what nobody knows, before the body is parsed."""
+        # Kept from here on, unparsed: to look for a CSRF token, whoever authenticates a session may read it too.
+        _ = request._request.body  # noqa: SLF001 (public in all but name)
         super().initial(request, *args, **kwargs)
-        if not is_small:
-            raise TooLarge
         if request.method not in SAFE_METHODS:
             self._require_known_parameters(request)
+            place = Place(**kwargs) if "cluster" in kwargs else None
+            require_one_of(
+                caller_of(request, Via.API),
+                self.commands_of(request),
+                place,
+                dry_run=self.is_question or ("dry_run" in self.flags and self.flag("dry_run")),
+            )
+
+    def commands_of(self, request: Request) -> tuple[Command, ...]:
+        """Return what a request may turn out to ask for."""
+        return self.commands
 
     def _require_known_parameters(self, request: Request) -> None:
         unknown = [name for name in request.query_params if name not in self.flags]
@@ -129,13 +148,10 @@ class CommandView(APIView):
         return caller_of(self.request, Via.API), terms
 
 
-def _content_length(request: Request) -> int:
-    text = str(request.META.get("CONTENT_LENGTH") or "0")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < len(str(MOST_BYTES)) + 1 else MOST_BYTES + 1
-
-
 class ImagesView(CommandView):
     """Images."""
+
+    commands = (Command.SET_IMAGES,)
 
     @describe_command(ImagesBody, ChangedAnswer, operation_id="workload_set_images", summary="Change images")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
@@ -148,6 +164,7 @@ class ImagesView(CommandView):
 class ApplyView(CommandView):
     """Manifests."""
 
+    commands = (Command.APPLY_WORKLOAD,)
     parser_classes = (StrictJSONParser, YAMLParser, ApplyYAMLParser, FormerYAMLParser, TextYAMLParser)
     flags = ("dry_run", "force")
 
@@ -185,6 +202,8 @@ class ApplyView(CommandView):
 class ScaleView(CommandView):
     """Replicas."""
 
+    commands = (Command.SCALE_WORKLOAD,)
+
     @describe_command(ScaleBody, ChangedAnswer, operation_id="workload_scale", summary="Scale")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Set replicas: of the set; with `component` in the template; with `replica` too, of the live component."""
@@ -194,6 +213,8 @@ class ScaleView(CommandView):
 
 class RestartView(CommandView):
     """Restarts."""
+
+    commands = (Command.RESTART_WORKLOAD,)
 
     @describe_command(RestartBody, ChangedAnswer, operation_id="workload_restart", summary="Restart")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
@@ -209,11 +230,75 @@ class RestartView(CommandView):
 class RollBackView(CommandView):
     """The way back."""
 
+    commands = (Command.ROLL_BACK_WORKLOAD,)
+
     @describe_command(RollBackBody, ChangedAnswer, operation_id="workload_roll_back", summary="Roll back")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Make the pods again what they were under a revision; replicas and strategies stay as they are."""
         place, body = Place(cluster, namespace, name), self.read(RollBackBody)
         return self.command(lambda caller, terms: workloads.workload_roll_back(caller, place, **body, **terms))
+
+
+class TakeOverView(CommandView):
+    """Workloads of Grove's own operator."""
+
+    commands = (Command.TAKE_OVER_WORKLOAD,)
+
+    @describe_command(TakeOverBody, ChangedAnswer, operation_id="workload_take_over", summary="Take over from Grove")
+    def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Make a workload of Grove's own operator Grove UI's, after that operator is gone. No pod is replaced.
+
+        `changed` has the fields of all objects, each with the kind and name of its object. Refused while Grove's
+        operator runs. A takeover that was cut off is finished by another one.
+        """
+        place = Place(cluster, namespace, name)
+        self.read(TakeOverBody)
+        return self.command(lambda caller, terms: workload_take_over(caller, place, **terms).changed)
+
+
+class TakeOverClusterView(CommandView):
+    """All workloads of Grove's own operator."""
+
+    commands = (Command.TAKE_OVER_WORKLOAD,)
+
+    @extend_schema(
+        operation_id="cluster_take_over",
+        summary="Take a cluster over from Grove",
+        tags=["commands"],
+        request=TakeOverBody,
+        responses={200: ClusterTakenOverAnswer},
+        parameters=[*COMMAND_HEADERS[1:], _DRY_RUN],
+    )
+    def post(self, request: Request, cluster: str) -> HttpResponse:
+        """Take over every workload of a cluster that Grove's own operator keeps, one after the other.
+
+        What is in the way of one workload does not keep the others. Needs a grant for all namespaces of the cluster.
+        """
+        self.read(TakeOverBody)
+        caller, terms = self.read_terms()
+
+        def carry_out(_: datetime) -> HttpResponse:
+            taken = cluster_take_over(caller, cluster, dry_run=terms["dry_run"])
+            return json_response(
+                {
+                    "cluster": taken.cluster,
+                    "workloads": [
+                        {
+                            "workload": render_place(one.place),
+                            "objects": one.objects,
+                            "pods": one.pods,
+                            "outdated": one.outdated,
+                            "problem": one.problem,
+                        }
+                        for one in taken.outcomes
+                    ],
+                    "left": taken.left,
+                    "dry_run": taken.is_dry_run,
+                    "request_id": getattr(request, "request_id", ""),
+                }
+            )
+
+        return answer_once(request, carry_out)
 
 
 def changed_response(request: Request, changed: Changed) -> HttpResponse:
@@ -254,5 +339,7 @@ urlpatterns = [
     path(f"{WORKLOAD}images/", ImagesView.as_view(), name="workload-images"),
     path(f"{WORKLOAD}scale/", ScaleView.as_view(), name="workload-scale"),
     path(f"{WORKLOAD}restart/", RestartView.as_view(), name="workload-restart"),
+    path(f"{WORKLOAD}take-over/", TakeOverView.as_view(), name="workload-take-over"),
+    path(f"{CLUSTER}take-over/", TakeOverClusterView.as_view(), name="cluster-take-over"),
     path(f"{WORKLOAD}rollback/", RollBackView.as_view(), name="workload-rollback"),
 ]

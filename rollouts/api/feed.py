@@ -4,11 +4,12 @@ An event says what to look at again, never what it looks like now. Before it: `w
 and says what is new to whom; here it is put into words. Pages have a stream of their own (`web.stream`).
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
-from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
@@ -16,13 +17,23 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from rollouts.api.problems import Problem, problem_response
 from rollouts.api.queries import Query
 from rollouts.api.rendering import render_json
 from rollouts.api.schema import parameter
 from rollouts.feed import Change
 from rollouts.hub import Batch, Viewer
 from rollouts.models import ApiToken
-from rollouts.watching import CONTENT_TYPE, RETRY_MS, Guest, joined, keep_open, news_for
+from rollouts.watching import (
+    CONTENT_TYPE,
+    RETRY_MS,
+    SECONDS_TO_RETRY,
+    Guest,
+    TooManyStreams,
+    joined,
+    keep_open,
+    news_for,
+)
 
 
 class EventStreamRenderer(BaseRenderer):
@@ -92,32 +103,42 @@ class FeedView(APIView):
             )
         },
     )
-    def get(self, request: Request) -> StreamingHttpResponse:
+    def get(self, request: Request) -> HttpResponseBase:
         """Keep the answer open and send an event whenever something changes (server-sent events).
 
         `change` says what to look at again: `kind` (workload, cluster, node, override or audit), `key`, `cluster`,
         which parts (`what`; none named: all) and whether it is `deleted`. `reset`: something may have been missed,
         look at everything again. `stale`: nothing can be told for now; a `reset` follows. `heartbeat`: nothing has
         changed for some seconds. Bursts are merged to four writes a second. Connect again with the last id as
-        `Last-Event-ID`, as browsers do by themselves. It ends when your token or session does.
+        `Last-Event-ID`, as browsers do by themselves. It ends when your token or session does. An account may have
+        only so many feeds and live pages open at once: 429, with `Retry-After`.
         """
         query = Query(request)
         interest = Interest(query.texts("cluster"), query.texts("namespace"), query.texts("workload"))
         query.done()
         after_id = request.headers.get("Last-Event-ID", "").strip()
-        return keep_open(_stream(interest, _guest_of(request), after_id))
+        guest = _guest_of(request)
+        try:
+            return keep_open(_stream(interest, guest, after_id), guest)
+        except TooManyStreams as refusal:
+            return problem_response(request, _too_many(refusal))
 
 
 urlpatterns = [path("feed/", FeedView.as_view(), name="api-feed")]
 
 
+def _too_many(refusal: TooManyStreams) -> Problem:
+    headers = {"Retry-After": str(SECONDS_TO_RETRY)}
+    return Problem("throttled", HTTPStatus.TOO_MANY_REQUESTS, "Too many requests", refusal.sentence, headers=headers)
+
+
 def _guest_of(request: Request) -> Guest:
     if isinstance(request.auth, ApiToken):
-        return Guest(request.headers["Authorization"].partition(" ")[2].strip(), "")
-    return Guest("", request.session.session_key or "")
+        return Guest(request.headers["Authorization"].partition(" ")[2].strip(), "", request.user.pk or 0)
+    return Guest("", request.session.session_key or "", request.user.pk or 0)
 
 
-async def _stream(interest: Interest, guest: Guest, after_id: str) -> AsyncIterator[bytes]:
+async def _stream(interest: Interest, guest: Guest, after_id: str) -> AsyncGenerator[bytes, None]:
     """Write events until the viewer leaves, is sent away, or may not see any more."""
     viewer = Viewer(interest.covers)
     async with joined(viewer, after_id):

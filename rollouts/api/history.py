@@ -12,6 +12,7 @@ from rollouts.api.queries import Query, no_parameters, render_page
 from rollouts.api.rendering import answer
 from rollouts.api.schema import PAGING, parameter
 from rollouts.api.shapes import page_of, shape_of
+from rollouts.audit import Via, caller_of, reader_for
 from rollouts.commands import Place
 from rollouts.models import Rollout
 from rollouts.selectors.events import EventItem, event_list
@@ -129,9 +130,14 @@ class RevisionView(APIView):
         operation_id="revisions_detail", summary="One revision", tags=["history"], responses=shape_of(RevisionDetail)
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str, revision: int) -> HttpResponse:
-        """Return a template that a workload had, with what may be secret hidden."""
+        """Return a template that a workload had, with what may be secret hidden.
+
+        Commands, arguments and values of environment variables are hidden from accounts that may not apply a manifest
+        there.
+        """
         no_parameters(request)
-        return answer(revision_detail(Place(cluster, namespace, name), revision))
+        place = Place(cluster, namespace, name)
+        return answer(revision_detail(place, revision, reader_for(caller_of(request, Via.API), place)))
 
 
 class DiffView(APIView):
@@ -154,12 +160,15 @@ class DiffView(APIView):
     def get(self, request: Request, cluster: str, namespace: str, name: str, revision: int) -> HttpResponse:
         """Tell what differs from another revision to this one: whose pods are replaced, and a diff of both templates.
 
-        What may be secret is hidden; that it changed is still seen.
+        What may be secret is hidden; that it changed is still seen by accounts that may apply a manifest there. For
+        others, `is_hidden` says that all of what differs is hidden.
         """
         query = Query(request)
         against = query.number("against", 0, most=_LARGEST_NUMBER)
         query.done()
-        return answer(revision_diff(Place(cluster, namespace, name), against or None, revision))
+        place = Place(cluster, namespace, name)
+        reader = reader_for(caller_of(request, Via.API), place)
+        return answer(revision_diff(place, against or None, revision, reader))
 
 
 class EventsView(APIView):

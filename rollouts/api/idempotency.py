@@ -10,12 +10,14 @@ the key carries the command out again, in the first case at once, in the second 
 have preconditions and find nothing left to do where they were done, and one that would do something anew each time (a
 restart) is told when it was first asked for.
 
+A kept answer is repeated only while the caller may still give the command: its permissions are asked for again.
+
 The invariant: of two calls with one key, at most one carries out its command at a time.
 """
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -27,8 +29,10 @@ from rest_framework import exceptions
 from rest_framework.request import Request
 
 from rollouts.api.problems import BadQuery, Flaw
+from rollouts.audit import Need, Result, Via, caller_of, needs_noted, record, require
+from rollouts.commands import COMMANDS, Place
 from rollouts.models import Call, User
-from rollouts.refusals import ClusterAway, Contradiction
+from rollouts.refusals import ClusterAway, Contradiction, NotAllowed
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotent-Replayed"
@@ -53,16 +57,18 @@ def answer_once(request: Request, carry_out: Callable[[datetime], HttpResponse])
         return carry_out(timezone.now())
     call = _take(request, key)
     if call.finished is not None:
+        _require_still(request, call)
         return _replay(call)
     try:
-        response = carry_out(call.started)
+        with needs_noted() as needs:
+            response = carry_out(call.started)
     except (ClusterAway, DatabaseError):
         _attempt(call).update(tried=None)
         raise
     except Exception:
         _attempt(call).delete()
         raise
-    _keep(call, response)
+    _keep(call, response, needs)
     return response
 
 
@@ -108,10 +114,26 @@ def _take_over(call: Call) -> None:
     call.tried = now
 
 
-def _keep(call: Call, response: HttpResponse) -> None:
+def _require_still(request: Request, call: Call) -> None:
+    """Refuse to repeat an answer when the caller may not give the command any more; that is on record, as always."""
+    caller = caller_of(request, Via.API)
+    for name, cluster, namespace in call.needs:
+        command, place = COMMANDS[name], Place(cluster, namespace)
+        try:
+            require(caller, command, place)
+        except NotAllowed as refusal:
+            record(caller, command, place, Result.REFUSED, detail=refusal.sentence)
+            raise
+
+
+def _keep(call: Call, response: HttpResponse, needs: Sequence[Need]) -> None:
     kept = {name: response[name] for name in _KEPT_HEADERS if response.has_header(name)}
     _attempt(call).update(
-        finished=timezone.now(), status=response.status_code, headers=kept, body=response.content.decode()
+        finished=timezone.now(),
+        status=response.status_code,
+        headers=kept,
+        body=response.content.decode(),
+        needs=list(dict.fromkeys(needs)),
     )
 
 

@@ -21,8 +21,8 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "leaving": "It has been deleted and is on its way out.",
         "reason": "What makes the state so, in one word: Complete, AwaitingDeletion, SurgeUnschedulable, …",
         "waits_for": "What an update waits for that is not stuck, in one word: WaitingForReady, …; empty: nothing.",
-        "available_replicas": "Of the set, surge included.",
-        "updated_replicas": "Of the set, with every pod on the current template; surge included.",
+        "available_replicas": "Of the set: those that serve, never more than replicas; surge stands in for others.",
+        "updated_replicas": "Of the set: available with every pod on the current template; surge is not counted.",
         "generation_hash": f"{_GENERATION_HASH} Empty until the controller has looked at it.",
         "found_by": "What a search met, where the names do not show it.",
     },
@@ -33,6 +33,7 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "progress": "Null: it was never updated.",
         "rollout": "The newest one.",
         "findings": "Why its manifest cannot be read.",
+        "unsupported": "Fields of its manifest that have no effect yet, and what does not happen because of that.",
         "cluster_trouble": "Why what is shown may be old. Empty: nothing is the matter.",
     },
     "StrategyInForce": {"override": "The id of the override that sets it. Null: none does."},
@@ -63,7 +64,7 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "GroupNode": {
         "template": "Its name in the set's template.",
         "exists": "Whether the cluster has it.",
-        "needed": "Available replicas that make it available.",
+        "needed": "Available replicas that make it available: its minAvailable, whatever it is scaled to.",
         "complete": "Just what is wanted is there, all of it available and of the current template.",
         "updating": "Its update has begun and not ended.",
     },
@@ -71,7 +72,7 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "CliqueNode": {
         "template": "Its name in the set's template.",
         "exists": "Whether the cluster has it.",
-        "needed": "Available pods that make it available.",
+        "needed": "Available pods that make it available: its minAvailable, whatever it is scaled to.",
         "template_hash": "The current one.",
         "promised_hash": "The one that its PodClique carries. Empty: there is none.",
         "gated_pods": "Not to be scheduled yet: they wait for their gang.",
@@ -105,8 +106,11 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "code": "What it waits for, in one word that stays: WaitingForReady, BudgetExhausted, SurgeUnschedulable, …",
         "component": "The object that waits.",
         "units": "The pods or replicas it waits for.",
-        "remedies": "What would help, each in one word: DeleteSurge, SetMaxSurgeToZero, …",
+        "remedies": "What would help, each in one word: DeleteSurge, SetMaxSurgeToZero, … For a problem only what"
+        " ends it when it is simulated, the best first; of a preview that gets stuck only what needs no such trial.",
         "is_problem": "False: only to be known, like AwaitingDeletion.",
+        "waited_seconds": "Of pods: for how long the longest of them has waited. Null: not known.",
+        "usual_seconds": "How long such pods take from their node to Ready. Null: none has been measured.",
     },
     # ---- history
     "RolloutSummary": {
@@ -140,6 +144,7 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "changed_cliques": "Whose pods an update from one to the other replaces.",
         "text": "A unified diff of both templates as YAML. Each hunk names the cliques that it is in.",
         "is_cut": "There is more of it than is shown.",
+        "is_hidden": "The revisions differ, and all of what differs is hidden from you.",
     },
     "EventItem": {
         "id": "The uid of the Event.",
@@ -188,6 +193,7 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "complete": "Whether everything has been listed once.",
         "heard_at": "When it last said anything.",
         "trouble_code": "What is wrong with it, in one word. Empty: all is well.",
+        "other_operator_code": "OtherOperator where Grove UI changes nothing beside another operator. Empty: it may.",
         "other_operator": "Why Grove UI changes nothing there. Empty: no other operator runs its workloads.",
         "workloads": "How many there are in each state.",
     },
@@ -199,6 +205,7 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "former": "The same without the change, where a strategy is judged.",
         "end": "Stuck: nothing moves any more, and the waits say why. Unfinished: time was up.",
         "seconds": "Of the cluster's time.",
+        "assumptions": "What the numbers rest on; `behaviour` of the request changes it.",
         "replaced": "How many of the pods that were there before go, by clique of the template.",
         "rounds": "Moments at which something was created or deleted.",
         "steps_left_out": "In the middle.",
@@ -222,7 +229,11 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "live": "Those that are not leaving, available or not; surge included.",
         "surge": "Of these, the ones beyond the places that are desired.",
     },
-    "Pace": {"is_measured": "The pods that run now took so long."},
+    "Pace": {"seconds_to_ready": "Of the slowest clique.", "is_measured": "The pods that run now took so long."},
+    "Assumption": {
+        "about": "Room, OtherPods, NotSimulated, Ready, NeverReady or Termination.",
+        "text": "The assumption, as a sentence.",
+    },
 }
 
 

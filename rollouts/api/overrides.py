@@ -22,7 +22,7 @@ from rollouts.api.rendering import CACHE, CONTENT_TYPE, answer, answer_version, 
 from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED, PAGING, parameter
 from rollouts.api.shapes import page_of, shape_of
 from rollouts.audit import Via, caller_of
-from rollouts.commands import Place
+from rollouts.commands import Command, Place
 from rollouts.engine.findings import Finding
 from rollouts.engine.levels import LevelKind
 from rollouts.engine.workload import Strategy
@@ -168,6 +168,7 @@ class CheckedOverride:
 class OverridesView(CommandView):
     """All overrides."""
 
+    commands = (Command.CREATE_OVERRIDE,)
     flags = ()
 
     @extend_schema(
@@ -216,6 +217,10 @@ class OverrideView(CommandView):
     """One override."""
 
     flags = ()
+
+    def commands_of(self, request: Request) -> tuple[Command, ...]:
+        """Return which of the two it is."""
+        return (Command.END_OVERRIDE if request.method == "DELETE" else Command.CHANGE_OVERRIDE,)
 
     @extend_schema(
         operation_id="overrides_detail",
@@ -269,6 +274,8 @@ class OverrideView(CommandView):
 class OverrideCheckView(CommandView):
     """The check of an override."""
 
+    commands = (Command.CREATE_OVERRIDE, Command.CHANGE_OVERRIDE)
+    is_question = True
     flags = ()
 
     @extend_schema(

@@ -18,7 +18,7 @@ from rollouts.api.etags import render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
 from rollouts.audit import Caller
-from rollouts.commands import Place
+from rollouts.commands import Command, Place
 from rollouts.services.pods import MOST_PODS, Fate, NamedPod, PodsDeleted, Selection, pods_delete, pods_let_go
 
 
@@ -116,6 +116,8 @@ class DeletionView(CommandView):
 class DeletePodsView(DeletionView):
     """Deletion of pods."""
 
+    commands = (Command.DELETE_OUTDATED_PODS, Command.DELETE_ANY_PODS)
+
     @describe_command(DeletePodsBody, DeletedPodsAnswer, operation_id="pods_delete", summary="Delete pods")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Evict outdated pods under OnDelete, so that they come back with the current template.
@@ -129,6 +131,8 @@ class DeletePodsView(DeletionView):
 
 class LetGoView(DeletionView):
     """Pods that do not go."""
+
+    commands = (Command.DELETE_ANY_PODS,)
 
     @describe_command(LetGoBody, DeletedPodsAnswer, operation_id="pods_let_go", summary="Let go of pods that do not go")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:

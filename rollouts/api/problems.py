@@ -71,24 +71,29 @@ def handle(error: Exception, context: Mapping[str, Any]) -> HttpResponse:
 
 
 def problem_response(request: HttpRequest, problem: Problem) -> HttpResponse:
-    """Render a problem."""
+    """Render a problem as the answer to a request."""
+    return HttpResponse(
+        render_problem(problem, request.path, getattr(request, "request_id", "")),
+        content_type=CONTENT_TYPE,
+        status=problem.status,
+        headers={"Cache-Control": "no-store", **problem.headers},
+    )
+
+
+def render_problem(problem: Problem, path: str, request_id: str) -> bytes:
+    """Render a problem as JSON."""
     body: dict[str, Any] = {
         "type": f"urn:grove-ui:problem:{problem.kind}",
         "title": problem.title,
         "status": problem.status,
         "detail": problem.detail,
-        "instance": request.path,
-        "request_id": getattr(request, "request_id", ""),
+        "instance": path,
+        "request_id": request_id,
         "findings": [{"field": one.field, "code": one.code, "message": one.message} for one in problem.findings],
     }
     if problem.changed is not None:
         body["changed"] = list(problem.changed)
-    return HttpResponse(
-        orjson.dumps(body),
-        content_type=CONTENT_TYPE,
-        status=problem.status,
-        headers={"Cache-Control": "no-store", **problem.headers},
-    )
+    return orjson.dumps(body)
 
 
 # --- What services refuse ---------------------------------------------------------------------------------------------

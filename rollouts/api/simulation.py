@@ -33,9 +33,10 @@ from rollouts.commands import Command, Place
 from rollouts.engine import edits
 from rollouts.engine.edits import Image
 from rollouts.engine.times import render_time
+from rollouts.forecast import Belief
 from rollouts.services.scaling import LiveScale, scale_observed
 from rollouts.services.simulated import Simulated
-from rollouts.services.simulation import Belief, Proposal, workload_simulate
+from rollouts.services.simulation import Proposal, workload_simulate
 from rollouts.services.workloads import roll_back_to
 
 Values = Mapping[str, Any]
@@ -124,18 +125,33 @@ class BehaviourBody(Body):
     """How the cluster is believed to behave."""
 
     seconds_to_ready = Number(
-        required=False, min_value=0, max_value=86_400, help_text="From a pod's node to Ready; 30 when left out."
+        required=False,
+        min_value=0,
+        max_value=86_400,
+        help_text="From a pod's node to Ready. As measured by clique and image when left out, and 30 where none was.",
     )
     seconds_to_go = Number(
-        required=False, min_value=0, max_value=86_400, help_text="From a pod's deletion to its end; 5 when left out."
+        required=False,
+        min_value=0,
+        max_value=86_400,
+        help_text="From a pod's deletion to its end. As measured when left out, and 5 where none was.",
     )
     never_ready = serializers.ListField(
         child=Text(max_length=253),
         required=False,
         max_length=64,
-        help_text="Cliques whose pods of the new template never become Ready.",
+        help_text="Cliques whose pods of the new template never become Ready, besides those that fail now.",
     )
+    all_ready = Flag(required=False, help_text="Pods become Ready though others of their template fail now.")
     full = Flag(required=False, help_text="There is room for the pods that run now, and no more.")
+    unlimited = Flag(required=False, help_text="There is room for every pod. Left out, the nodes of the cluster count.")
+
+    def validate(self, attrs: Any) -> Any:
+        """Refuse two answers to one question."""
+        if attrs.get("full") and attrs.get("unlimited"):
+            sentence = "room cannot be both full and unlimited; leave one of them out"
+            raise ValidationError({"unlimited": [ErrorDetail(sentence, code="invalid")]})
+        return attrs
 
 
 class SimulationBody(Body):
@@ -148,6 +164,11 @@ class SimulationBody(Body):
 class SimulationView(CommandView):
     """Simulation."""
 
+    commands = (
+        *(Command.APPLY_WORKLOAD, Command.SET_IMAGES, Command.SCALE_WORKLOAD, Command.EDIT_STRATEGY),
+        *(Command.RESTART_WORKLOAD, Command.ROLL_BACK_WORKLOAD),
+    )
+    is_question = True
     flags = ()
 
     @extend_schema(
@@ -161,8 +182,9 @@ class SimulationView(CommandView):
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Tell step by step what a change would do, without doing it; needs the permission for the command itself.
 
-        The controller's own plan is run to its end in a simulated cluster. A large workload is followed for two
-        seconds: the end is Unfinished then, and what is told is right as far as it goes.
+        The controller's own plan is run to its end on the nodes of the cluster as they are now, at the pace of the pods
+        that run; `assumptions` says what the numbers rest on, and `behaviour` changes it. A large workload is followed
+        for two seconds: the end is Unfinished then, and what is told is right as far as it goes.
         """
         place, body = Place(cluster, namespace, name), self.read(SimulationBody)
         proposal = make_proposal(place, body["change"])
@@ -219,12 +241,13 @@ _PROPOSALS: Final[Mapping[str, Callable[[Place, Values], Proposal]]] = {
 
 
 def _read_belief(behaviour: Values) -> Belief:
-    usual = Belief()
     return Belief(
-        seconds_to_ready=behaviour.get("seconds_to_ready", usual.seconds_to_ready),
-        seconds_to_go=behaviour.get("seconds_to_go", usual.seconds_to_go),
+        seconds_to_ready=behaviour.get("seconds_to_ready"),
+        seconds_to_go=behaviour.get("seconds_to_go"),
         never_ready=tuple(behaviour.get("never_ready", ())),
+        all_ready=behaviour.get("all_ready", False),
         is_full=behaviour.get("full", False),
+        is_unlimited=behaviour.get("unlimited", False),
     )
 
 

@@ -12,13 +12,15 @@ from rollouts.api.queries import no_parameters
 from rollouts.api.rendering import answer_version
 from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED
 from rollouts.api.shapes import shape_of
-from rollouts.commands import Place
+from rollouts.commands import Command, Place
 from rollouts.selectors.strategies import StrategyDetail, strategy_detail
 from rollouts.services.workloads import workload_edit_strategy
 
 
 class StrategyView(CommandView):
     """The strategy of a workload."""
+
+    commands = (Command.EDIT_STRATEGY,)
 
     @extend_schema(
         operation_id="workloads_strategy",

@@ -22,7 +22,7 @@ from rollouts.api.queries import no_parameters
 from rollouts.api.rendering import answer_version
 from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED
 from rollouts.api.shapes import page_of, shape_of
-from rollouts.commands import Place
+from rollouts.commands import Command, Place
 from rollouts.engine.findings import Finding
 from rollouts.selectors.places import look_at
 from rollouts.services.pods import MOST_PODS
@@ -99,6 +99,8 @@ def _item(unit: SurgeUnit) -> SurgeItem:
 
 class DeleteSurgeView(DeletionView):
     """Deletion of surge."""
+
+    commands = (Command.DELETE_ANY_PODS,)
 
     @describe_command(DeleteSurgeBody, DeletedPodsAnswer, operation_id="surge_delete", summary="Delete surge")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:

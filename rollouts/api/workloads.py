@@ -1,4 +1,4 @@
-"""/workloads/: the list, and what there is to see of one workload."""
+"""/workloads/: the list, what there is to see of one workload, and the command that deletes it."""
 
 from django.http import HttpResponse
 from django.urls import path
@@ -6,12 +6,16 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from rollouts.api.bodies import DeletedWorkloadAnswer
+from rollouts.api.commands import CommandView, describe_command, json_response, render_place
+from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
 from rollouts.api.queries import Query, no_parameters, render_page
 from rollouts.api.rendering import answer, answer_version
 from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED, PAGING, parameter
 from rollouts.api.shapes import ManifestShape, counts_by_state, page_of, shape_of
-from rollouts.commands import Place
+from rollouts.audit import Via, caller_of, reader_for
+from rollouts.commands import Command, Place
 from rollouts.engine.workload import Strategy
 from rollouts.selectors.details import WorkloadDetail, workload_detail
 from rollouts.selectors.diagnosis import Diagnosis, diagnosis_detail
@@ -19,6 +23,7 @@ from rollouts.selectors.manifests import manifest_detail
 from rollouts.selectors.standing import State
 from rollouts.selectors.tree import WorkloadTree, workload_tree
 from rollouts.selectors.workloads import ORDERINGS, WorkloadFilters, WorkloadSummary, workload_list
+from rollouts.services.deletion import WorkloadDeleted, workload_delete
 
 _PARAMETERS = [
     parameter("cluster", "Only of these clusters.", many=True),
@@ -80,8 +85,10 @@ class WorkloadsView(APIView):
         return answer({**render_page(request, found.page), "totals": found.totals})
 
 
-class WorkloadView(APIView):
+class WorkloadView(CommandView):
     """One workload."""
+
+    commands = (Command.DELETE_WORKLOAD,)
 
     @extend_schema(
         operation_id="workloads_detail",
@@ -98,6 +105,31 @@ class WorkloadView(APIView):
         no_parameters(request)
         detail = workload_detail(Place(cluster, namespace, name))
         return answer_version(request, detail, detail.version)
+
+    @describe_command(None, DeletedWorkloadAnswer, operation_id="workload_delete", summary="Delete a workload")
+    def delete(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
+        """Delete a workload with everything that belongs to it: pods, gangs, services.
+
+        The pods end at once, whatever budgets say. With `dry_run` the answer tells what would go. The manifest stays in
+        the audit, with what may be secret hidden.
+        """
+        place, (caller, terms) = Place(cluster, namespace, name), self.read_terms()
+        return answer_once(request, lambda _: _deleted_response(request, workload_delete(caller, place, **terms)))
+
+
+def _deleted_response(request: Request, deleted: WorkloadDeleted) -> HttpResponse:
+    return json_response(
+        {
+            "workload": render_place(deleted.place),
+            "version": deleted.version,
+            "pods": deleted.extent.pods,
+            "gangs": deleted.extent.gangs,
+            "resources": dict(deleted.extent.resources),
+            "was_leaving": deleted.was_leaving,
+            "dry_run": deleted.is_dry_run,
+            "request_id": getattr(request, "request_id", ""),
+        }
+    )
 
 
 class TreeView(APIView):
@@ -132,10 +164,12 @@ class ManifestView(APIView):
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Return the PodCliqueSet as the cluster has it, with what may be secret hidden.
 
-        It can be applied as it is: what is hidden is put back from the workload.
+        It can be applied as it is: what is hidden is put back from the workload. Commands, arguments and values of
+        environment variables are hidden from accounts that may not apply a manifest there.
         """
         no_parameters(request)
-        found = manifest_detail(Place(cluster, namespace, name))
+        place = Place(cluster, namespace, name)
+        found = manifest_detail(place, reader_for(caller_of(request, Via.API), place))
         return answer_version(request, found.manifest, found.version)
 
 

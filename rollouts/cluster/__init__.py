@@ -8,7 +8,7 @@ The invariants: every call ends within a bounded time; reading is repeated while
 is; an answer that is not what the API promises is an error, never a value.
 """
 
-from rollouts.cluster.client import Cluster, Listing, Obj, Page
+from rollouts.cluster.client import Cluster, Fence, Listing, Obj, Page, open_fence
 from rollouts.cluster.config import in_cluster, kubeconfig
 from rollouts.cluster.errors import (
     AlreadyExists,
@@ -43,6 +43,7 @@ __all__ = [
     "Conflict",
     "Deleted",
     "Expired",
+    "Fence",
     "Forbidden",
     "Invalid",
     "Key",
@@ -66,4 +67,5 @@ __all__ = [
     "Watch",
     "in_cluster",
     "kubeconfig",
+    "open_fence",
 ]

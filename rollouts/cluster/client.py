@@ -13,6 +13,7 @@ Objects are the API's own JSON as dicts, never model classes: lists of thousands
 """
 
 import contextlib
+import copy
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +38,9 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 
 Observer = Callable[[str, str, int, float], None]
 """Told of every exchange: verb, resource, the answer's code (0: none came) and seconds; from any thread."""
+
+Fence = Callable[[], None]
+"""Raises when nothing more may be written; asked right before each write, from any thread."""
 
 FIELD_MANAGER = "grove-ui"
 PAGE_SIZE = 500
@@ -76,6 +80,13 @@ class Cluster:
         self._connection = Connection(source, pool_size=pool_size)
         self._patience = patience or Patience()
         self._observer = observer
+        self._fence: Fence = open_fence
+
+    def fenced(self, fence: Fence) -> "Cluster":
+        """Return this cluster, with its connections, for somebody who may write only as long as a fence lets them."""
+        fenced = copy.copy(self)
+        fenced._fence = fence  # noqa: SLF001 (of our own kind)
+        return fenced
 
     def __repr__(self) -> str:
         return f"Cluster({self.url!r})"
@@ -84,6 +95,11 @@ class Cluster:
     def url(self) -> str:
         """The address of the API server."""
         return self._connection.url
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether the certificate of the API server is checked."""
+        return self._connection.is_verified
 
     @property
     def patience(self) -> Patience:
@@ -322,6 +338,7 @@ class Cluster:
     ) -> Obj:
         call = target.call(verb)
         request = Request(call, method, target.path, query, orjson.dumps(body), f"application/{media}")
+        self._fence()
         return self._exchange(request, self._patience)
 
     def _read(self, request: Request, *, repeat: bool = True) -> Obj:
@@ -413,6 +430,10 @@ def _place(obj: Obj) -> tuple[str | None, str]:
     """Return namespace and name of a manifest."""
     metadata = obj.get("metadata") or {}
     return metadata.get("namespace"), metadata.get("name") or ""
+
+
+def open_fence() -> None:
+    """Let everything be written."""
 
 
 def _without_blanks(query: Mapping[str, str]) -> dict[str, str]:

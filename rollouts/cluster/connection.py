@@ -28,6 +28,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
+    InsecureRequestWarning,
     NewConnectionError,
     ProxyError,
     ReadTimeoutError,
@@ -90,6 +91,11 @@ class Connection:
         parts = urlsplit(self._session.base)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
+    @property
+    def is_verified(self) -> bool:
+        """Whether the server must prove who it is; plain HTTP proves nothing and promises nothing."""
+        return self._session.is_verified
+
     def send(self, request: Request, patience: Patience) -> Answer:
         """Send a request and read the whole answer, whatever its code."""
         return _read_answer(request, self._open(request, patience), patience)
@@ -151,6 +157,10 @@ class _Session:
         configuration.proxy = _choose_proxy(configuration)
         self.base: str = configuration.host.rstrip("/")
         self.pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
+        self.is_verified: bool = bool(configuration.verify_ssl) or not self.base.startswith("https:")
+        if not self.is_verified:
+            # urllib3 warns of it with every request. The watcher says it once.
+            urllib3.disable_warnings(InsecureRequestWarning)
         self._configuration = configuration
         # Credentials that have run out are fetched by whoever comes first; the others wait for the result.
         self._lock = threading.Lock()

@@ -94,6 +94,10 @@ class Wait:
     text: str  # one sentence with names and numbers
     remedies: tuple[str, ...]  # codes of the remedies that apply, e.g. SetMaxSurgeToZero
     is_problem: bool  # False for what is only information, like AwaitingDeletion
+    # Of pods: for how long the longest of them has waited, and how long such a pod usually takes to become Ready. None:
+    # not known. They stand in no text: a status that says them would change with every pass.
+    waited_seconds: float | None = None
+    usual_seconds: float | None = None
 
 
 @value

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 
-from rollouts.engine.observed import Clique, Gang, Group, Observed, Pod, Service
+from rollouts.engine.actions import Kind
+from rollouts.engine.observed import ENDED, Clique, Gang, Group, Observed, Pod, Service
 from rollouts.engine.quiet import is_quiet, is_settled
 from rollouts.engine.shape import Found, Shape
-from rollouts.engine.views import ENDED, Complete, Listing, Names, Replica, Replicas, Tree
+from rollouts.engine.values import value
+from rollouts.engine.views import Complete, Listing, Names, Replica, Replicas, Tree
 
 Stranger = tuple[str, str]
 """The name of an object, and why it fits nowhere."""
@@ -26,6 +28,28 @@ def arrange(shape: Shape, observed: Observed) -> Tree:
     """Return the tree of what is observed, and who fits nowhere."""
     found, strangers = _place(shape, observed)
     return _build_tree(shape, found, tuple(sorted(strangers)))
+
+
+@value
+class Orphan:
+    """An object that nothing controls and that would have its place in the workload."""
+
+    kind: Kind
+    name: str
+    uid: str
+    group: str  # the name of the scaling group that it belongs to; empty: it belongs to the set
+
+
+def find_orphans(shape: Shape, ownerless: Observed) -> list[Orphan]:
+    """Return those objects without a controller that have a place in the workload, owners first."""
+    found, _ = _place(shape, ownerless)
+    gangs = [*found.base_gangs.values(), *[gang for some in found.scaled_gangs.values() for gang in some.values()]]
+    return [
+        *[Orphan(Kind.SERVICE, one.name, one.uid, "") for one in found.services.values()],
+        *[Orphan(Kind.GROUP, one.name, one.uid, "") for one in found.groups.values()],
+        *[Orphan(Kind.GANG, one.name, one.uid, "") for one in gangs],
+        *[Orphan(Kind.CLIQUE, one.name, one.uid, one.group) for one in found.cliques.values()],
+    ]
 
 
 def rearrange(shape: Shape, tree: Tree, observed: Observed, touched: Set[int]) -> Tree:

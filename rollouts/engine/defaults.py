@@ -34,6 +34,19 @@ def with_defaults(manifest: object) -> object:
     return filled
 
 
+def cliques_without_minimum(manifest: object) -> frozenset[str]:
+    """Return the names of the cliques of a manifest, as it was before the defaults, that leave minAvailable out."""
+    spec = manifest.get("spec") if isinstance(manifest, dict) else None
+    cliques = _objects(spec.get("template"), "cliques") if isinstance(spec, dict) else []
+    return frozenset(
+        clique["name"]
+        for clique in cliques
+        if isinstance(clique.get("name"), str)
+        and isinstance(clique.get("spec"), dict)
+        and clique["spec"].get("minAvailable") is None
+    )
+
+
 def _fill_spec(spec: Obj) -> Obj:
     filled = _put(spec, {"replicas": 0, "updateStrategy": {}})
     if isinstance(spec.get("template"), dict):

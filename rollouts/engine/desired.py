@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rollouts.engine import names
-from rollouts.engine.hashing import compute_name_suffix, effective_pod_spec
+from rollouts.engine.hashing import compute_name_suffix, compute_settings_hash, effective_pod_spec
 from rollouts.engine.observed import Clique, Group
 from rollouts.engine.views import CliqueView, GroupView
 from rollouts.engine.workload import CliqueTemplate, GroupTemplate, Startup, Workload
@@ -26,9 +26,13 @@ SCHEDULER_API: Final = "scheduler.grove.io/v1alpha1"
 # The replicas of the template that were last put in force; in between, live replicas belong to whoever scales.
 TEMPLATE_REPLICAS: Final = "grove.io/template-replicas"
 
-# The labels and annotations that a PodClique has from its template, as `labels.tier,annotations.example.com/owner`, so
-# that those that leave the template are taken out and those of others are not.
+# The labels and annotations that a PodClique or a scaling group has from its template, as
+# `labels.tier,annotations.example.com/owner`, so that those that leave the template are taken out and those of others
+# are not. `autoScalingConfig=` of a PodClique and `settings=` of a scaling group are followed by a hash, so that a
+# change of what is not in the template hash is noticed.
 TEMPLATE_KEYS: Final = "grove.io/template-keys"
+_SCALING: Final = "autoScalingConfig="
+_SETTINGS: Final = "settings="
 
 # What a template may carry under these names is not put on PodCliques: they say where a PodClique belongs.
 _OUR_LABELS: Final = frozenset(
@@ -83,7 +87,7 @@ def build_group(workload: Workload, template: GroupTemplate, replica: int) -> Ma
     name = names.group_name(workload.name, replica, template.name)
     labels = default_labels(workload.name, "pcs-podcliquescalinggroup", name) | {names.REPLICA_INDEX: str(replica)}
     metadata = _metadata(workload, name, labels, owned_by("PodCliqueSet", workload.name, workload.uid))
-    metadata["annotations"] = {**template.annotations, TEMPLATE_REPLICAS: str(template.replicas)}
+    metadata["annotations"] = {**_annotations_of_group(template), TEMPLATE_REPLICAS: str(template.replicas)}
     return {
         "apiVersion": GROVE_API,
         "kind": "PodCliqueScalingGroup",
@@ -134,8 +138,40 @@ def _annotations_of(template: CliqueTemplate) -> dict[str, str]:
     keys = [
         *(f"labels.{name}" for name in sorted(_labels_of(template))),
         *(f"annotations.{name}" for name in sorted(told)),
+        *scaling_note(template),
     ]
     return {**told, TEMPLATE_KEYS: ",".join(keys)} if keys else told
+
+
+def scaling_note(template: CliqueTemplate) -> tuple[str, ...]:
+    """Return what is noted on a PodClique of the autoscaling settings of its template; nothing if there are none."""
+    if template.auto_scaling is None:
+        return ()
+    return (f"{_SCALING}{compute_settings_hash(template.auto_scaling)}",)
+
+
+def find_scaling_note(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what is noted on a PodClique of autoscaling settings."""
+    return tuple([key for key in keys if key.startswith(_SCALING)]) if keys else ()
+
+
+def group_note(template: GroupTemplate) -> tuple[str, ...]:
+    """Return what is noted on a scaling group of its template; nothing where it has nothing but numbers from there."""
+    told = _annotations_of_template(template)
+    if not told:
+        return ()
+    return (*(f"annotations.{name}" for name in sorted(told)), f"{_SETTINGS}{compute_settings_hash(told)}")
+
+
+def _annotations_of_template(template: GroupTemplate) -> dict[str, str]:
+    return {name: value for name, value in template.annotations.items() if name not in _OUR_ANNOTATIONS}
+
+
+def _annotations_of_group(template: GroupTemplate) -> dict[str, str]:
+    """Return the annotations that a scaling group has from its template, and the note of what it has from there."""
+    note = group_note(template)
+    told = _annotations_of_template(template)
+    return {**told, TEMPLATE_KEYS: ",".join(note)} if note else told
 
 
 def member_labels(workload: Workload, group: GroupView, replica: int, index: int) -> dict[str, str]:
@@ -157,24 +193,58 @@ def patch_clique_template(workload: Workload, view: CliqueView, noted: tuple[str
     for field, _, name in (key.partition(".") for key in noted):
         if field in gone and name not in _OUR_LABELS and name not in _OUR_ANNOTATIONS:
             gone[field][name] = None
+    spec: Manifest = {"podSpec": effective_pod_spec(view.template, workload.priority_class)}
+    if find_scaling_note(noted) != scaling_note(view.template):
+        spec["autoScalingConfig"] = view.template.auto_scaling
     return {
         "metadata": {
             "labels": {**gone["labels"], **_labels_of(view.template), names.TEMPLATE_HASH: view.template_hash},
             "annotations": {**gone["annotations"], **_annotations_of(view.template)},
         },
-        "spec": {"podSpec": effective_pod_spec(view.template, workload.priority_class)},
+        "spec": spec,
     }
+
+
+def patch_auto_scaling(clique: Clique, template: CliqueTemplate) -> Manifest | None:
+    """Return the change that gives a PodClique the autoscaling settings of its template; None while it has them."""
+    note = scaling_note(template)
+    former = find_scaling_note(clique.template_keys)
+    if former == note:
+        return None
+    keys = [*(key for key in clique.template_keys if key not in former), *note]
+    noted: Manifest = {"metadata": {"annotations": {TEMPLATE_KEYS: ",".join(keys) or None}}}
+    return {**noted, "spec": {"autoScalingConfig": template.auto_scaling}}
+
+
+def patch_group(group: Group, template: GroupTemplate) -> Manifest | None:
+    """Return the change that brings a scaling group up to date with its template; None while it is."""
+    change = patch_replicas(group, template.replicas)
+    note = group_note(template)
+    if group.template_keys == note:
+        return change
+    known = (key.partition(".") for key in group.template_keys)
+    gone = {name: None for field, _, name in known if field == "annotations" and name not in _OUR_ANNOTATIONS}
+    noted = {TEMPLATE_KEYS: None, **gone, **_annotations_of_group(template)}
+    if change is None:
+        return {"metadata": {"annotations": noted}}
+    return {**change, "metadata": {"annotations": {**noted, **change["metadata"]["annotations"]}}}
 
 
 def patch_replicas(observed: Clique | Group, template_replicas: int) -> Manifest | None:
     """Return the change that puts the template's replicas in force; None while they are as last noted.
 
-    What nobody has noted yet was made by someone else: its replicas stay, and the note is made.
+    What nobody has noted yet was made by someone else: its replicas stay, and the note is made. The minimum of a
+    PodClique that has none in its template goes down with its replicas, and never up.
     """
     if observed.template_replicas == template_replicas:
         return None
     noted: Manifest = {"metadata": {"annotations": {TEMPLATE_REPLICAS: str(template_replicas)}}}
-    return noted if observed.template_replicas is None else {**noted, "spec": {"replicas": template_replicas}}
+    if observed.template_replicas is None:
+        return noted
+    spec = {"replicas": template_replicas}
+    if isinstance(observed, Clique) and observed.min_available > template_replicas:
+        spec["minAvailable"] = template_replicas
+    return {**noted, "spec": spec}
 
 
 def pod_name(view: CliqueView, clique: Clique, index: int) -> str:

@@ -1,9 +1,10 @@
 """Why it is not moving: for everything that waits a code, a sentence with names and numbers, and what would help.
 
 Reads the steps of the pass (DESIGN 6.12), so what is told is what was decided; `remedies` says what would help. A wait
-is no fault: pods take time. It is called a problem once it has lasted longer than such things do. One code of a pass is
-told to be the cause. The invariant: while a pass has nothing to do and something wanted is not there, a wait names what
-it is waiting for.
+is no fault: pods take time. It is called a problem once it has lasted longer than such things do, by the measured times
+(`ready_times`), and at once where waiting does not help: a container that fails (`faults`), or fewer available replicas
+than the budget allows. One code of a pass is told to be the cause. The invariant: while a pass has nothing to do and
+something wanted is not there, a wait names what it is waiting for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,15 +16,18 @@ from typing import Final
 from rollouts.engine import remedies
 from rollouts.engine.actions import Wait
 from rollouts.engine.budget import Budget
+from rollouts.engine.conditions import SCALED_BELOW
+from rollouts.engine.faults import SENTENCES, Fault
 from rollouts.engine.gangs import WantedGang
 from rollouts.engine.observed import Group, Pod, Service
+from rollouts.engine.ready_times import ReadyTimes
 from rollouts.engine.remedies import NO_SURGE, Remedies, Remedy, Surge
 from rollouts.engine.roller import Unit
 from rollouts.engine.shape import Shape
 from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.update import Update
 from rollouts.engine.values import value
-from rollouts.engine.views import CliqueView, Replica, Tree
+from rollouts.engine.views import CliqueView, GroupView, Replica, Tree
 from rollouts.engine.workload import Strategy
 
 
@@ -39,6 +43,13 @@ class Code(StrEnum):
     REPLICA_UNSCHEDULABLE = "ReplicaUnschedulable"
     WAITING_FOR_REPLICA = "WaitingForReplica"
     AWAITING_DELETION = "AwaitingDeletion"
+    SCALED_BELOW_MIN_AVAILABLE = SCALED_BELOW
+    # What a container fails with, and what is missing of the replicas: problems as soon as they are seen.
+    IMAGE_NOT_PULLED = str(Fault.IMAGE)
+    CONTAINER_NOT_CREATED = str(Fault.CONFIG)
+    OUT_OF_MEMORY = str(Fault.MEMORY)
+    CRASH_LOOP = str(Fault.CRASH)
+    TOO_FEW_AVAILABLE = "TooFewAvailable"
 
 
 CAUSES: Final[Mapping[str, str]] = {
@@ -53,15 +64,30 @@ CAUSES: Final[Mapping[str, str]] = {
 }
 """What an update can wait for, said of all of it: what explains most comes first, what follows from others last."""
 
+NOT_READY: Final = frozenset({Code.WAITING_FOR_READY, Code.SURGE_NOT_READY, *(Code(str(fault)) for fault in Fault)})
+"""Pods that have a node and are not Ready, told by what is known of it."""
+
+UNPLACED: Final = frozenset({Code.SURGE_UNSCHEDULABLE, Code.SURGE_GATED, Code.REPLICA_UNSCHEDULABLE})
+"""Pods without a node."""
+
+CONSEQUENCES: Final = (Code.TOO_FEW_AVAILABLE, Code.WAITING_FOR_REPLICA, Code.BUDGET_EXHAUSTED)
+"""What only follows from something else, from the least to the most."""
+
 # Of a pod of which no scheduler has said anything, it is not yet worth telling that it has no node.
 _UNSAID: Final[Mapping[str, str]] = {
     Code.SURGE_UNSCHEDULABLE: Code.SURGE_NOT_READY,
     Code.REPLICA_UNSCHEDULABLE: Code.WAITING_FOR_READY,
 }
 
-# Seconds after which a pod should have a node, and should be Ready.
+# Seconds after which a pod should have a node.
 SCHEDULED_WITHIN: Final = 60.0
+# A pod should be Ready in so many times the usual time, and is given so many seconds where that is little.
+LATE_FACTOR: Final = 3.0
+LATE_AFTER: Final = 30.0
+# Seconds that a pod is given where no pod like it has been measured.
 READY_WITHIN: Final = 600.0
+# The kubelet says soon after a pod got its node that it is not Ready. Where it says so later, the pod was Ready before.
+FIRST_WORD_WITHIN: Final = 10.0
 # Seconds that a pod may take to go beyond those it asked for.
 GONE_WITHIN: Final = 60.0
 
@@ -108,8 +134,9 @@ class _Remains:
 class Examiner:
     """Collects the waits of one pass."""
 
-    def __init__(self, shape: Shape, update: Update, now: float) -> None:
+    def __init__(self, shape: Shape, update: Update, now: float, ready_times: ReadyTimes) -> None:
         """Look at things as they are now."""
+        self._ready_times = ready_times
         self._shape = shape
         self._workload = shape.workload
         self._update = update
@@ -123,7 +150,7 @@ class Examiner:
         inside = {
             step.replica.index: self._replica_waits(step, bases[step.replica.index], surge)
             for step in steps.replicas
-            if step.is_at_work or not step.replica.is_complete
+            if step.is_at_work or not (step.replica.is_complete and step.replica.is_available)
         }
         waits = [*self._set_waits(tree, steps, inside), *chain.from_iterable(inside.values())]
         return Diagnosis(tuple(waits), self._find_cause(waits), min(self._due, default=None))
@@ -150,6 +177,7 @@ class Examiner:
         if steps.is_rolling:
             waits += self._budget_wait(self._workload.name, "replica", steps.units, steps, self._workload.replicas)
         waits += self._turn_wait(tree, inside)
+        waits += self._shortage_wait(tree, steps, inside)
         for unit in steps.units:
             if unit.leaving:
                 waits += self._termination_wait(unit.key, _leftovers(tree.replicas[unit.index]))
@@ -169,7 +197,7 @@ class Examiner:
         name, held_by = self._workload.name, self._update.held_by
         down = [f"{name}-{index}" for index in held_by]
         # What is the matter with them: the first problem says more than the first wait.
-        told = next((wait.text for wait in sorted(theirs, key=lambda wait: not wait.is_problem)), "")
+        told = next((wait.text for wait in sorted(theirs, key=pressure)), "")
         text = (
             f"{_names(others)} {_wait(others)} until {_names(down)} {_are(down)} available: no second replica is taken"
             f" down meanwhile{f'; {told}' if told else '.'}"
@@ -180,6 +208,26 @@ class Examiner:
             helps[Remedy.SCALE_IN] = None
         problem = any(wait.is_problem for wait in theirs)
         return Wait(Code.WAITING_FOR_REPLICA, name, others, text, tuple(helps), is_problem=problem)
+
+    def _shortage_wait(self, tree: Tree, steps: SetStep, inside: Mapping[int, list[Wait]]) -> list[Wait]:
+        """Say that fewer replicas are available than the budget allows; those that never were up do not count.
+
+        Where a wait in one of them is a problem, that is the cause and this would only repeat it.
+        """
+        if self._shape.is_on_delete or not tree.unavailable:
+            return []
+        wanted = self._workload.replicas
+        down = [
+            index for index in sorted(tree.unavailable) if index < wanted and _was_complete_once(tree.replicas[index])
+        ]
+        most = steps.budget.max_unavailable if self._shape.replaces_whole else 1
+        surge = len(tree.beyond(wanted) - tree.unavailable)
+        if len(down) - surge <= most or any(wait.is_problem for index in down for wait in inside.get(index, ())):
+            return []
+        names = [self._shape.prefixes[index] for index in down]
+        missing = f"{len(down)} of {wanted} replicas are not available, and maxUnavailable is {most}"
+        text = f"{_names(names)} {_are(names)} down: {missing}."
+        return [Wait(Code.TOO_FEW_AVAILABLE, self._workload.name, tuple(names), text, (), is_problem=True)]
 
     # A replica of the set
 
@@ -194,7 +242,7 @@ class Examiner:
 
     def _clique_waits(self, step: CliqueStep, stand: _Stand) -> list[Wait]:
         view = step.view
-        waits: list[Wait] = []
+        waits = _scale_wait(view, "pod")
         if self._shape.is_on_delete:
             waits += _deletion_wait(view)
         elif step.is_rolling and view.outdated:
@@ -211,7 +259,7 @@ class Examiner:
 
     def _group_waits(self, step: GroupStep, stand: _Stand) -> list[Wait]:
         view = step.view
-        waits: list[Wait] = []
+        waits = _scale_wait(view, "replica")
         if step.is_rolling:
             stand = stand.beside(_find_group_surge(step))
             if any(unit.outdated for unit in step.units):
@@ -231,7 +279,7 @@ class Examiner:
 
     def _member_waits(self, step: CliqueStep, stand: _Stand) -> list[Wait]:
         view = step.view
-        waits: list[Wait] = []
+        waits = _scale_wait(view, "pod")
         if self._shape.is_on_delete:
             waits += _deletion_wait(view)
         if not view.is_live:
@@ -244,33 +292,54 @@ class Examiner:
 
     def _pod_waits(self, view: CliqueView, stand: _Stand, first_surge: int | None) -> list[Wait]:
         """Say which pods are waited for, those of a kind together; from `first_surge` on they are surge."""
-        by_code: dict[Code, list[Pod]] = {}
+        found: dict[tuple[Code, bool], list[Pod]] = {}
         for pod in view.live:
             if not pod.ready:
                 is_surge = stand.is_surge or (first_surge is not None and pod.index >= first_surge)
-                by_code.setdefault(_pod_code(pod, stand, is_surge=is_surge), []).append(pod)
-        return [self._pod_wait(code, view, pods, stand) for code, pods in by_code.items()]
+                code = Code(pod.fault) if pod.fault in SENTENCES else _pod_code(pod, stand, is_surge=is_surge)
+                found.setdefault((code, is_surge), []).append(pod)
+        waits = [self._pod_wait(code, view, pods, stand, is_surge=is_surge) for (code, is_surge), pods in found.items()]
+        return sorted(waits, key=pressure) if len(waits) > 1 else waits
 
-    def _pod_wait(self, code: Code, view: CliqueView, pods: list[Pod], stand: _Stand) -> Wait:
-        limit = READY_WITHIN if code in (Code.WAITING_FOR_READY, Code.SURGE_NOT_READY) else SCHEDULED_WITHIN
-        problem = self._is_overdue([pod.created for pod in pods], limit)
-        # Of a pod that we hold back ourselves, a scheduler has only to say that it is held back.
-        told = next((pod.message for pod in pods if pod.message and not pod.gated), "")
-        if told:
-            self._said.add(code)
-        text = f"{_pod_sentence(code, view, pods, stand)}{f': {told}' if told else '.'}"
-        helps = self._pod_remedies(code, stand.surge)
-        return Wait(code, view.name, _keys(pods), text, helps, is_problem=problem)
+    def _pod_wait(self, code: Code, view: CliqueView, pods: list[Pod], stand: _Stand, *, is_surge: bool) -> Wait:
+        if code in SENTENCES:
+            text, problem = _fault_sentence(code, view, pods, is_surge=is_surge), True
+        else:
+            problem = self._is_overdue([self._find_due(code, view, pod) for pod in pods])
+            # Of a pod that we hold back ourselves, a scheduler has only to say that it is held back.
+            told = next((pod.message for pod in pods if pod.message and not pod.gated), "")
+            if told:
+                self._said.add(code)
+            text = f"{_pod_sentence(code, view, pods, stand)}{f': {told}' if told else '.'}"
+        longest = min(pods, key=_waiting_since)
+        return Wait(
+            *(code, view.name, _keys(pods), text, self._pod_remedies(code, stand.surge, is_surge=is_surge)),
+            is_problem=problem,
+            waited_seconds=round(max(0.0, self._now - _waiting_since(longest)), 1),
+            usual_seconds=self._find_usual(view, longest),
+        )
 
-    def _pod_remedies(self, code: Code, surge: Surge) -> Remedies:
+    def _find_due(self, code: Code, view: CliqueView, pod: Pod) -> float:
+        """Return when it is a problem that a pod has no node, or is not Ready."""
+        if code not in (Code.WAITING_FOR_READY, Code.SURGE_NOT_READY):
+            return pod.created + SCHEDULED_WITHIN
+        usual = self._find_usual(view, pod)
+        if usual is None:
+            return _waiting_since(pod) + (LATE_AFTER if _was_ready(pod) else READY_WITHIN)
+        return _waiting_since(pod) + max(LATE_AFTER, LATE_FACTOR * usual)
+
+    def _find_usual(self, view: CliqueView, pod: Pod) -> float | None:
+        return self._ready_times.find(view.template.name, pod.template_hash) if pod.node else None
+
+    def _pod_remedies(self, code: Code, surge: Surge, *, is_surge: bool) -> Remedies:
         is_updating = self._update.is_under_way
         if code is Code.REPLICA_UNSCHEDULABLE:
             return remedies.against_unschedulable(surge)
-        if code is Code.WAITING_FOR_READY:
-            return remedies.against_not_ready(is_updating=is_updating)
-        if code is Code.SURGE_NOT_READY:
+        if code in (Code.SURGE_UNSCHEDULABLE, Code.SURGE_GATED):
+            return remedies.against_unschedulable_surge(surge)
+        if is_surge:
             return remedies.against_surge_not_ready(is_updating=is_updating)
-        return remedies.against_unschedulable_surge(surge)
+        return remedies.against_not_ready(is_updating=is_updating)
 
     def _termination_wait(self, component: str, remains: _Remains) -> list[Wait]:
         names = remains.names
@@ -278,8 +347,8 @@ class Examiner:
             return []
         text = f"{component} waits until {_names(names)} {_are(names)} gone."
         helps = (Remedy.FORCE_DELETE_PODS,) if remains.pods else ()
-        told = [pod.gone_by for pod in remains.pods if pod.gone_by is not None]
-        problem = bool(told) and self._is_overdue(told, GONE_WITHIN)
+        told = [pod.gone_by + GONE_WITHIN for pod in remains.pods if pod.gone_by is not None]
+        problem = bool(told) and self._is_overdue(told)
         return [Wait(Code.WAITING_FOR_TERMINATION, component, names, text, helps, is_problem=problem)]
 
     def _budget_wait(
@@ -304,13 +373,29 @@ class Examiner:
         helps = remedies.against_spent_budget(budget, wanted, is_ours_to_set=is_ours_to_set)
         return [Wait(Code.BUDGET_EXHAUSTED, component, keys, text, helps, is_problem=False)]
 
-    def _is_overdue(self, since: list[float], limit: float) -> bool:
-        """Whether the longest wait is over its limit; if not, note when it will be."""
-        due = min(since) + limit
+    def _is_overdue(self, dues: list[float]) -> bool:
+        """Whether the first of these moments has passed; if not, note when it will have."""
+        due = min(dues)
         if due <= self._now:
             return True
         self._due.append(due)
         return False
+
+
+def pressure(wait: Wait) -> tuple[bool, int]:
+    """Order waits: problems first, causes before what only follows from them."""
+    rank = CONSEQUENCES.index(Code(wait.code)) + 1 if wait.code in CONSEQUENCES else 0
+    return not wait.is_problem, rank
+
+
+def find_cause(code: str) -> str:
+    """Return one code for all that mean the same: a pod that is not Ready may be told to crash, or not."""
+    return next((str(min(alike)) for alike in (NOT_READY, UNPLACED) if code in alike), code)
+
+
+def find_problem(waits: Iterable[Wait]) -> Wait | None:
+    """Return the problem that explains most; None: no wait is a problem."""
+    return min((wait for wait in waits if wait.is_problem), key=pressure, default=None)
 
 
 def _deletion_wait(view: CliqueView) -> list[Wait]:
@@ -324,6 +409,17 @@ def _deletion_wait(view: CliqueView) -> list[Wait]:
     )
     helps = (Remedy.DELETE_OUTDATED_PODS,)
     return [Wait(Code.AWAITING_DELETION, view.name, _keys(outdated), text, helps, is_problem=False)]
+
+
+def _scale_wait(view: CliqueView | GroupView, what: str) -> list[Wait]:
+    """Say that somebody has scaled a component below its minimum: nothing else makes it available again."""
+    if not view.is_live or not view.is_scaled_below:
+        return []
+    text = (
+        f"{view.name} is scaled to {view.wanted} {what if view.wanted == 1 else f'{what}s'} and its minAvailable is"
+        f" {view.needed}: scale it to {view.needed} or more."
+    )
+    return [Wait(Code.SCALED_BELOW_MIN_AVAILABLE, view.name, (), text, (), is_problem=True)]
 
 
 def _find_pod_surge(step: CliqueStep) -> Surge:
@@ -351,15 +447,41 @@ def _pod_code(pod: Pod, stand: _Stand, *, is_surge: bool) -> Code:
     return Code.SURGE_NOT_READY if is_surge else Code.WAITING_FOR_READY
 
 
+def _was_ready(pod: Pod) -> bool:
+    """Whether a pod that is not Ready was so before."""
+    return pod.ready_since is not None and pod.ready_since > pod.started + FIRST_WORD_WITHIN
+
+
+def _waiting_since(pod: Pod) -> float:
+    """Return since when a pod is waited for."""
+    if pod.ready_since is not None and _was_ready(pod):
+        return pod.ready_since
+    return pod.started if pod.node else pod.created
+
+
+def _was_complete_once(replica: Replica) -> bool:
+    """Whether all of a set replica was there and available at some time: each component has noted it since then."""
+    components = (*(view.clique for view in replica.cliques), *(view.group for view in replica.groups))
+    return all(one is not None and "currentPodCliqueSetGenerationHash" in one.status for one in components)
+
+
+def _fault_sentence(code: Code, view: CliqueView, pods: list[Pod], *, is_surge: bool) -> str:
+    keys = _keys(pods)
+    one, several = SENTENCES[code]
+    detail = next((pod.fault_detail for pod in pods if pod.fault_detail), "")
+    who = f"{'Surge ' if is_surge else ''}{_names(keys)} of {view.name}"
+    return f"{who} {one if len(keys) == 1 else several}{f': {detail}' if detail else ''}."
+
+
 def _pod_sentence(code: Code, view: CliqueView, pods: list[Pod], stand: _Stand) -> str:
     surge = "Surge " if code in (Code.SURGE_GATED, Code.SURGE_UNSCHEDULABLE, Code.SURGE_NOT_READY) else ""
     keys = _keys(pods)
     who, is_one = f"{surge}{_names(keys)} of {view.name}", len(keys) == 1
     if stand.is_scaled and not stand.base.is_scheduled and any(pod.gated for pod in pods):
-        short = next(clique for clique in stand.base.cliques if clique.scheduled < clique.needed)
+        short = next(clique for clique in stand.base.cliques if clique.scheduled < clique.least)
         return (
             f"{who} {_are(keys)} held back until the base gang {stand.base.name} is scheduled, of which"
-            f" {short.name} has {short.scheduled} of {short.needed} pods on nodes"
+            f" {short.name} has {short.scheduled} of {short.least} pods on nodes"
         )
     if all(pod.gated for pod in pods):
         return f"{who} {_are(keys)} held back until {'its PodGang lists it' if is_one else 'their PodGang lists them'}"

@@ -146,11 +146,8 @@ def _put_image(clique: Obj, asked: Image) -> Obj | Finding:
 def _scaled(kind: str, entry: Obj, replicas: Any) -> Obj:
     if kind == _GROUPS:
         return {**entry, "replicas": replicas}
-    # Left out, minAvailable is replicas, and may not change: what it was until now is written down.
-    spec = _dict(entry.get("spec"))
-    minimum = spec.get("minAvailable")
-    kept = spec.get("replicas", 1) if minimum is None else minimum
-    return {**entry, "spec": {**spec, "replicas": replicas, "minAvailable": kept}}
+    # A minimum that was left out stays left out: it was never asked for, and running PodCliques keep theirs.
+    return {**entry, "spec": {**_dict(entry.get("spec")), "replicas": replicas}}
 
 
 # ---- strategy

@@ -16,23 +16,27 @@ from rollouts.engine.desired import (
     build_member_clique,
     build_pod,
     build_service,
+    patch_auto_scaling,
     patch_clique_template,
+    patch_group,
     patch_replicas,
 )
 from rollouts.engine.gangs import GANG_NOT_NEEDED
 from rollouts.engine.names import service_name
-from rollouts.engine.observed import Clique, Group
+from rollouts.engine.observed import ENDED, Clique, Group
 from rollouts.engine.roller import Removal
 from rollouts.engine.shape import Shape
 from rollouts.engine.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.termination import Termination
 from rollouts.engine.values import value
-from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Replica, Tree
+from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Replica, Tree, is_minimum_stale
 from rollouts.engine.workload import Strategy, Workload
 
 GANG_TERMINATED = "GangTerminated"
 POD_ENDED = "PodEnded"
-_POD_SPEC = ("spec.podSpec",)  # is replaced, not merged: a field left out of the template is gone
+# These are replaced, not merged: a field left out of the template is gone.
+_POD_SPEC = ("spec.podSpec",)
+_AUTO_SCALING = ("spec.autoScalingConfig",)
 
 
 @dataclass(slots=True)
@@ -86,13 +90,17 @@ def remove_replicas(workload: Workload, tree: Tree, steps: SetStep, draft: Draft
             draft.add(_delete_gangs(tree.replicas[unit.index], GANG_NOT_NEEDED))
 
 
-def relabel_emptied(workload: Workload, tree: Tree, steps: SetStep, draft: Draft) -> None:
-    """While the last pods leave a replica, let its PodCliques promise the template that is to move in."""
+def prepare_emptied(workload: Workload, tree: Tree, steps: SetStep, draft: Draft) -> None:
+    """While the last pods leave a replica, let its PodCliques promise the template that is to move in.
+
+    A pod that ended before anybody deleted it is none of those that leave: it is deleted here.
+    """
     for unit in steps.units:
         if steps.is_rolling and unit.leaving and unit.index < workload.replicas:
             for view in tree.replicas[unit.index].cliques:
                 if view.clique is not None:
                     _patch_clique(workload, view, view.clique, draft, in_place=True)
+                draft.add(_delete_ended(view))
 
 
 def _delete_all(replica: Replica, reason: str) -> Iterator[Delete]:
@@ -118,13 +126,21 @@ def empty(replica: Replica, reason: str) -> Iterator[Delete]:
     for view in sorted(replica.members, key=_is_outdated):
         yield from _delete_clique(view, reason)
     for view in sorted(replica.cliques, key=_is_outdated):
-        for pod in sorted(view.live, key=lambda pod: pod.template_hash != view.template_hash):
-            yield Delete(Kind.POD, pod.name, pod.uid, reason)
+        for pod in sorted(view.pods, key=lambda pod: pod.template_hash != view.template_hash):
+            if not pod.leaving:
+                yield Delete(Kind.POD, pod.name, pod.uid, reason)
 
 
 def _delete_clique(view: CliqueView, reason: str) -> Iterator[Delete]:
     if view.clique is not None and not view.clique.leaving:
         yield Delete(Kind.CLIQUE, view.name, view.clique.uid, reason)
+
+
+def _delete_ended(view: CliqueView) -> Iterator[Delete]:
+    """Delete the pods that have ended and that nobody has deleted yet: they will never serve again."""
+    for pod in view.pods:
+        if pod.phase in ENDED and not pod.leaving:
+            yield Delete(Kind.POD, pod.name, pod.uid, POD_ENDED)
 
 
 def _is_outdated(view: CliqueView) -> bool:
@@ -169,7 +185,7 @@ def _keep_group(workload: Workload, step: GroupStep, replica: int, termination: 
         return
     if not view.is_live:
         return
-    change = patch_replicas(view.group, view.template.replicas)
+    change = patch_group(view.group, view.template)
     if change is not None:
         group = view.group
         draft.patches.append(Patch(Kind.GROUP, group.name, group.uid, group.resource_version, change))
@@ -233,10 +249,16 @@ def _patch_clique(workload: Workload, view: CliqueView, clique: Clique, draft: D
     if clique.leaving:
         return
     change: Manifest = patch_replicas(clique, view.template.replicas) or {}
+    if is_minimum_stale(view.template, clique):
+        change = _merge(change, {"spec": {"minAvailable": view.template.min_available}})
     whole: tuple[str, ...] = ()
+    scaling = patch_auto_scaling(clique, view.template)
+    settings = () if scaling is None or view.template.auto_scaling is None else _AUTO_SCALING  # null is gone anyway
     if in_place and clique.template_hash != view.template_hash:
         change = _merge(patch_clique_template(workload, view, clique.template_keys), change)
-        whole = _POD_SPEC
+        whole = (*_POD_SPEC, *settings)
+    elif scaling is not None:
+        change, whole = _merge(scaling, change), settings
     if change:
         draft.patches.append(Patch(Kind.CLIQUE, clique.name, clique.uid, clique.resource_version, change, whole))
 
@@ -260,11 +282,8 @@ def _step_pods(builder: _Builder, step: CliqueStep, clique: Clique, draft: Draft
         draft.deletes.append(Delete(Kind.POD, pod.name, pod.uid, removal.reason))
         text = f"Pod {pod.name} (index {pod.index}) of {view.name} is deleted: {_why(removal)}."
         draft.tell(removal.reason, view.name, text)
-    if view.is_live and not step.is_held:
-        live = {pod.name for pod in view.live}
-        for pod in view.pods:
-            if pod.name not in live and not pod.leaving:
-                draft.deletes.append(Delete(Kind.POD, pod.name, pod.uid, POD_ENDED))
+    if view.is_live:
+        draft.add(_delete_ended(view))
     for index in step.step.create:
         draft.creates.append(builder.pod(view, clique, index))
     if step.step.create:

@@ -40,6 +40,7 @@ class Code(StrEnum):
     # Numbers that go together
     MIN_AVAILABLE_OVER_REPLICAS = "MinAvailableOverReplicas"
     MIN_REPLICAS_UNDER_MIN_AVAILABLE = "MinReplicasUnderMinAvailable"
+    MIN_REPLICAS_UNDER_REPLICAS = "MinReplicasUnderReplicas"
     MIN_REPLICAS_OVER_MAX_REPLICAS = "MinReplicasOverMaxReplicas"
     MAX_REPLICAS_UNDER_REPLICAS = "MaxReplicasUnderReplicas"
     TOO_MANY_PODS = "TooManyPods"
@@ -70,12 +71,19 @@ class Code(StrEnum):
     BUDGET_UNUSED = "BudgetUnused"
     # Updates
     IMMUTABLE = "Immutable"
+    # Accepted, and without effect
+    UNSUPPORTED = "Unsupported"
     # What a command names
     UNKNOWN_CONTAINER = "UnknownContainer"
     UNKNOWN_COMPONENT = "UnknownComponent"
     INVALID_IMAGE = "InvalidImage"
     REFUSED_BY_CLUSTER = "RefusedByCluster"
     FIELD_HELD = "FieldHeld"
+    FIELD_NOT_APPLIED = "FieldNotApplied"
+    OUTDATED_PODS = "OutdatedPods"
+    LEFT_ALONE = "LeftAlone"
+    # What a command may not ask of nodes
+    POD_SECURITY = "PodSecurity"
     # Strategy overrides
     SETS_NOTHING = "SetsNothing"
     HITS_NOTHING = "HitsNothing"

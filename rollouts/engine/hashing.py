@@ -12,6 +12,7 @@ person wrote it or a program that writes out every field:
 - so do empty labels and annotations, and the empty texts and objects that are listed below;
 - restartPolicy left out is Always, terminationGracePeriodSeconds left out is 30, as the API server makes them;
 - 30.0 is 30: the API server stores whole numbers without their point;
+- "1000m" is "1" and "1Gi" is "1024Mi", wherever a pod's spec has an amount of a resource (`quantities`);
 - the order of fields does not matter, the order of lists does.
 
 Other empty texts and objects stay as they are: `emptyDir: {}` is a volume, `storageClassName: ""` is not the default
@@ -23,6 +24,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from rollouts.engine.quantities import with_canonical_quantities
 from rollouts.engine.workload import CliqueTemplate, Workload
 
 # Fits a label and the end of a name. No vowels and none of 0, 1 and 3, so that no hash spells a word.
@@ -60,13 +62,18 @@ def compute_name_suffix(*told: Any) -> str:
     return _short_hash(told)[:5]
 
 
+def compute_settings_hash(settings: Mapping[str, Any]) -> str:
+    """Return the hash of settings that are no part of a pod's template: of those the same one is written once."""
+    return _short_hash(_canonical(settings))
+
+
 def effective_pod_spec(clique: CliqueTemplate, priority_class: str) -> dict[str, Any]:
     """Return the spec that the clique's pods get: the priority class of the set, where it has one, goes before."""
     return {**clique.pod_spec, "priorityClassName": priority_class} if priority_class else {**clique.pod_spec}
 
 
 def _template(clique: CliqueTemplate, priority_class: str) -> dict[str, Any]:
-    spec = _canonical(effective_pod_spec(clique, priority_class))
+    spec = with_canonical_quantities(_canonical(effective_pod_spec(clique, priority_class)))
     spec = {name: value for name, value in spec.items() if value != "" or name not in _EMPTY_TEXT_IS_NOTHING}
     return {"labels": {**clique.labels}, "annotations": {**clique.annotations}, "spec": _POD_DEFAULTS | spec}
 

@@ -4,6 +4,7 @@ Comes after `spec` and `budget`; `steps` moves the units of a level by these num
 overrides show them. The invariant: what is shown here is what the roller is given.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -74,3 +75,19 @@ def _levels_of_components(workload: Workload, scaled: Mapping[str, int]) -> Iter
         wanted = scaled.get(component.name, component.replicas)
         budget = budget_of_component(workload, component.budget, wanted) if moves else None
         yield Level(component.name, kind, wanted, component.budget, is_used, budget)
+
+
+def is_part_of(workload: str, waiting: str, component: str) -> bool:
+    """Whether who waits is a component, or one of its parts, by the name in the cluster or in the template.
+
+    >>> names = ("decode", "my-0-decode", "my-0-decode-1", "prefill")
+    >>> [is_part_of("my", "my-0-decode-1-leader", name) for name in names]
+    [True, True, True, False]
+    >>> is_part_of("my", "my", "my"), is_part_of("my", "my-2-frontend", "my")
+    (True, False)
+    """
+    if waiting == component:
+        return True
+    is_inside = component != workload and waiting.startswith(f"{component}-")
+    in_template = re.fullmatch(rf"{re.escape(workload)}-\d+-{re.escape(component)}(-\d+-.+)?", waiting)
+    return is_inside or in_template is not None

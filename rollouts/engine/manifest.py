@@ -50,6 +50,7 @@ class SetManifest:
     """The parts of a PodCliqueSet that rules speak of."""
 
     usable: Mapping[str, Any]
+    without_minimum: frozenset[str] = frozenset()  # the cliques that leave minAvailable out, by name
 
     @cached_property
     def root(self) -> Place:

@@ -19,6 +19,7 @@ OPERATOR: Final = "grove-operator"  # the value of MANAGED_BY
 
 CLIQUE: Final = "grove.io/podclique"
 GANG: Final = "grove.io/podgang"
+SCHEDULER: Final = "grove.io/scheduler-name"  # on a PodGang: who places its pods
 BASE_GANG: Final = "grove.io/base-podgang"  # on what belongs to a scaled gang
 REPLICA_INDEX: Final = "grove.io/podcliqueset-replica-index"
 GROUP: Final = "grove.io/podcliquescalinggroup"

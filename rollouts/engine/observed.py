@@ -9,9 +9,12 @@ as available. *Available* is a pod that is Ready and not leaving, whatever its c
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, Final
 
 from rollouts.engine.values import value
+
+ENDED: Final = frozenset({"Failed", "Succeeded"})
+"""Phases of pods that will never serve again."""
 
 
 @value
@@ -35,6 +38,17 @@ class Pod:
     # When it is to be gone at the latest, its deletionTimestamp; None while nobody has deleted it.
     gone_by: float | None = None
     resource_version: str = ""  # as it was seen; empty where there is no API server to ask
+    scheduled_at: float | None = None  # when it got its node; None while it has none, or where nobody noted it
+    ready_since: float | None = None  # when `ready` last changed; None where nobody noted it
+    restarts: int = 0  # of all its containers
+    # What a container fails with while the pod is not Ready, in Kubernetes' word: CrashLoopBackOff, OOMKilled, ...
+    fault: str = ""
+    fault_detail: str = ""  # the image, the exit code: what stays the same while the fault lasts
+
+    @property
+    def started(self) -> float:
+        """When it began to become Ready: with its node, or else when it was created."""
+        return self.created if self.scheduled_at is None else self.scheduled_at
 
     @property
     def available(self) -> bool:
@@ -44,7 +58,7 @@ class Pod:
     @property
     def scheduled(self) -> bool:
         """Whether it has a node and means to stay."""
-        return bool(self.node) and not self.leaving
+        return bool(self.node) and not self.leaving and self.phase not in ENDED
 
 
 @value
@@ -68,6 +82,7 @@ class Clique:
     status: Mapping[str, Any]
     # What it has from its template as noted on it: `labels.tier`, `annotations.example.com/owner`.
     template_keys: tuple[str, ...] = ()
+    min_available: int = 0  # as it was made with; 0 when it has none
 
 
 @value
@@ -85,6 +100,8 @@ class Group:
     template_replicas: int | None
     leaving: bool
     status: Mapping[str, Any]
+    # What it has from its template as noted on it: `annotations.example.com/owner`, and a hash over all of that.
+    template_keys: tuple[str, ...] = ()
 
 
 @value
@@ -99,6 +116,7 @@ class Gang:
     # For each of its groups, by the name of the PodClique: minReplicas and the names of the pods it refers to.
     pod_groups: Mapping[str, tuple[int, tuple[str, ...]]]
     status: Mapping[str, Any]
+    priority_class: str = ""
 
 
 @value

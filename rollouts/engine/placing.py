@@ -1,133 +1,139 @@
-"""Which waiting pod of a simulated world goes to which node: gangs whole or not at all.
+"""Which waiting pod of a simulated world goes to which node: the rule of `scheduling`, kept over one world's nodes.
 
-`world` hands in the pods that have no gate and no node, and binds what comes back. A gang names groups of pods, each
-with a minimum. While some group has fewer pods on nodes than its minimum, what all groups miss is placed together or
-not at all; pods beyond the minimum follow one by one. So a surge pod without room never blocks a gang that stands.
-
-The invariant: no node holds more than it has room for, and no gang is left between nothing and all of its minimum.
+`world` hands in the pods that have no gate and no node, and binds what comes back. Gangs are placed whole or not at
+all; pods beyond a gang's minimum follow one by one, so a surge pod without room never blocks a gang that stands.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from typing import Any, Final
 
+from rollouts.engine.amounts import PODS, THOUSAND, Amounts, compute_requests, has_devices
+from rollouts.engine.constraints import Taint, parse_constraints
 from rollouts.engine.observed import Gang, Pod
+from rollouts.engine.scheduling import NO_DEMAND, Board, Demand, Room, Waiting, schedule_on
+from rollouts.engine.scheduling import Gang as StandingGang
+from rollouts.engine.scheduling import Group as StandingGroup
 
-Amounts = Mapping[str, float]
-"""How much of each resource: bytes, cores, devices."""
-
-NOTHING: Amounts = MappingProxyType({})
+_UNLISTED: Final = "waits to be listed by its PodGang"
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the simulated world; what is not named here is not limited."""
+    """A node of the simulated world."""
 
     name: str
-    pods: int | None = None  # how many may run here
-    resources: Amounts = field(default_factory=dict)
+    pods: int | None = None  # how many may run here; None: what `resources` says
+    resources: Amounts = field(default_factory=dict)  # in thousandths
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    cordoned: bool = False
+    # Whether it offers only what is named here, as a real node does; else what is not named is not limited.
+    is_closed: bool = False
+    takes_all: bool = False  # whether pods may be here whatever labels they select and taints they tolerate
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether it offers extended resources such as GPUs."""
+        return has_devices(self.resources)
+
+    @property
+    def room(self) -> Room:
+        """What is free on it while no pod of the world runs there."""
+        free = dict(self.resources) if self.pods is None else {**self.resources, PODS: self.pods * THOUSAND}
+        return Room(self, free)
 
 
-@dataclass
 class Rooms:
-    """The nodes and what is taken on them."""
+    """The nodes and what is free on them."""
 
-    nodes: tuple[Node, ...]
-    _pods: dict[str, int] = field(default_factory=dict)
-    _taken: dict[tuple[str, str], float] = field(default_factory=dict)  # by node and resource
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        """Begin with nodes on which nothing of the world runs."""
+        self._board = _make_board(nodes)
+        self._takes_all = any(node.takes_all for node in nodes)
+        self._held: dict[str, tuple[str, Demand]] = {}  # node and demand, by the name of the pod
 
     def fork(self) -> "Rooms":
         """Return the same rooms, to be filled another way."""
-        return Rooms(self.nodes, dict(self._pods), dict(self._taken))
+        other = Rooms(())
+        other._board, other._held, other._takes_all = self._board.fork(), dict(self._held), self._takes_all
+        return other
 
-    def take(self, node: str, requests: Amounts, sign: int = 1) -> None:
-        """Put a pod on a node, or with sign -1 take it off again."""
-        self._pods[node] = self._pods.get(node, 0) + sign
-        for resource, amount in requests.items():
-            key = (node, resource)
-            self._taken[key] = self._taken.get(key, 0.0) + sign * amount
+    def replace(self, nodes: Sequence[Node]) -> None:
+        """Go on with other nodes; pods keep the node that they are on, as far as it is still there."""
+        self._board = _make_board(nodes)
+        self._takes_all = any(node.takes_all for node in nodes)
+        for node, demand in self._held.values():
+            self._board.hold(node, demand)
 
-    def find(self, requests: Amounts) -> str | None:
-        """Return the first node with room for a pod, if there is one."""
-        return next((node.name for node in self.nodes if self._fits(node, requests)), None)
+    def hold(self, pod: str, node: str, demand: Demand) -> None:
+        """Take the room of a pod that is on a node."""
+        self._held[pod] = (node, demand)
+        self._board.hold(node, demand)
 
-    def _fits(self, node: Node, requests: Amounts) -> bool:
-        if node.pods is not None and self._pods.get(node.name, 0) >= node.pods:
-            return False
-        return all(
-            amount <= node.resources.get(resource, amount) - self._taken.get((node.name, resource), 0.0)
-            for resource, amount in requests.items()
-            if resource in node.resources
-        )
+    def release(self, pod: str) -> None:
+        """Free the room of a pod that is gone."""
+        held = self._held.pop(pod, None)
+        if held is not None:
+            self._board.release(*held)
+
+    def place(
+        self, waiting: Sequence[Pod], gangs: Iterable[Gang], pods: Mapping[str, Pod], demands: Mapping[str, Demand]
+    ) -> "Placement":
+        """Choose nodes for the waiting pods and take the room for them.
+
+        `gangs` are those that list a waiting pod; `demands` says by name what a pod requests, nothing where it is
+        silent.
+        """
+        standing = {("", gang.name): _stand(gang, pods) for gang in gangs}
+        gang_of = {
+            member[1]: key for key, gang in standing.items() for group in gang.groups for member in group.members
+        }
+        refused = {pod.name: _UNLISTED for pod in waiting if pod.name not in gang_of}
+        found = [
+            Waiting(("", pod.name), 0, f"{pod.created:017.0f}", self._read(demands, pod.name), gang_of[pod.name])
+            for pod in waiting
+            if pod.name in gang_of
+        ]
+        decision = schedule_on(self._board, found, standing)
+        bound = tuple((binding.pod[1], binding.node) for binding in decision.bindings)
+        for name, node in bound:
+            self._held[name] = (node, self._read(demands, name))
+        refused.update((key[1], why) for key, why in decision.refusals.items())
+        return Placement(bound, tuple(refused.items()))
+
+    def _read(self, demands: Mapping[str, Demand], pod: str) -> Demand:
+        demand = demands.get(pod, NO_DEMAND)
+        return Demand(demand.requests) if self._takes_all else demand
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
     """What one look decided."""
 
-    bound: tuple[tuple[str, str], ...]  # pod and node, in the order decided; `rooms` holds them already
+    bound: tuple[tuple[str, str], ...]  # pod and node, in the order decided; `Rooms` holds them already
     refused: tuple[tuple[str, str], ...]  # pod and why it stays without a node
 
 
-def place(
-    waiting: Sequence[Pod],
-    gangs: Iterable[Gang],
-    pods: Mapping[str, Pod],
-    rooms: Rooms,
-    requests: Mapping[str, Amounts],
-) -> Placement:
-    """Choose nodes for the waiting pods, gang by gang, and take the room for them.
-
-    `gangs` are those that list a waiting pod; `requests` says by name what a pod asks for, nothing where it is silent.
-    """
-    bound: list[tuple[str, str]] = []
-    refused = {pod.name: "waits to be listed by its PodGang" for pod in waiting}
-    names = frozenset(refused)
-    for gang in gangs:
-        minimum, spare, absent = _cut(gang, names, pods)
-        if absent:
-            refused.update((name, f"PodGang {gang.name} lacks pods: {absent}") for name in (*minimum, *spare))
-            continue
-        placed = _place_all(minimum, rooms, requests)
-        if placed is None:
-            text = f"no room for the {len(minimum)} pods that PodGang {gang.name} needs at once"
-            refused.update((name, text) for name in (*minimum, *spare))
-            continue
-        bound += placed
-        for name in spare:
-            one = _place_all((name,), rooms, requests)
-            bound += one or ()
-            refused[name] = "no room on any node"
-    for name, _ in bound:
-        del refused[name]
-    return Placement(tuple(bound), tuple(refused.items()))
+def read_demand(pod_spec: Mapping[str, Any]) -> Demand:
+    """Return what a pod asks of its node: room, and what kind of node."""
+    return Demand(tuple(sorted(compute_requests(pod_spec).items())), parse_constraints(pod_spec))
 
 
-def _cut(gang: Gang, waiting: frozenset[str], pods: Mapping[str, Pod]) -> tuple[list[str], list[str], str]:
-    """Return the pods that the gang needs to stand, those beyond, and the group that has too few pods, if any."""
-    minimum: list[str] = []
-    spare: list[str] = []
-    absent = ""
-    for group, (min_replicas, listed) in gang.pod_groups.items():
-        standing = sum(name in pods and pods[name].scheduled for name in listed)
-        members = [name for name in listed if name in waiting]
-        needed = max(0, min_replicas - standing)
-        if len(members) < needed:
-            absent = absent or f"{group} has {standing + len(members)} of {min_replicas}"
-        minimum += members[:needed]
-        spare += members[needed:]
-    return minimum, spare, absent
+def _make_board(nodes: Sequence[Node]) -> Board:
+    is_closed = any(node.is_closed for node in nodes)
+    return Board([node.room for node in nodes], unnamed=0 if is_closed else math.inf)
 
 
-def _place_all(names: Sequence[str], rooms: Rooms, requests: Mapping[str, Amounts]) -> list[tuple[str, str]] | None:
-    """Return a node for each pod and take the room, or None and take nothing."""
-    placed: list[tuple[str, str]] = []
-    for name in names:
-        node = rooms.find(requests.get(name, NOTHING))
-        if node is None:
-            for earlier, taken in placed:
-                rooms.take(taken, requests.get(earlier, NOTHING), -1)
-            return None
-        rooms.take(node, requests.get(name, NOTHING))
-        placed.append((name, node))
-    return placed
+def _stand(gang: Gang, pods: Mapping[str, Pod]) -> StandingGang:
+    groups = tuple(
+        StandingGroup(
+            name=name,
+            min_replicas=min_replicas,
+            members=frozenset(("", pod) for pod in listed),
+            scheduled=sum(pod in pods and pods[pod].scheduled for pod in listed),
+        )
+        for name, (min_replicas, listed) in gang.pod_groups.items()
+    )
+    return StandingGang(("", gang.name), groups)

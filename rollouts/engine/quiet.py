@@ -13,13 +13,24 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from rollouts.engine.conditions import BREACHED, SCHEDULED, TERMINATING, find_condition
+from rollouts.engine.conditions import (
+    ALL_CREATED,
+    BREACHED,
+    INITIALIZED,
+    PHASE_OF_SCHEDULER,
+    SCHEDULED,
+    TERMINATING,
+    find_condition,
+    is_phase_of_scheduler,
+    render_phase,
+)
+from rollouts.engine.desired import find_scaling_note
 from rollouts.engine.names import scaled_gang_name
-from rollouts.engine.observed import Clique, Gang, Pod
+from rollouts.engine.observed import ENDED, Clique, Gang, Pod
 from rollouts.engine.references import MOST_PODS
 from rollouts.engine.shape import Found, Shape
 from rollouts.engine.update import Update
-from rollouts.engine.views import ENDED, CliqueView, GroupView, Replica, Tree
+from rollouts.engine.views import CliqueView, GroupView, Replica, Tree, is_minimum_stale, minimum_of
 from rollouts.engine.workload import CliqueTemplate
 
 _clique_counts = itemgetter(
@@ -33,6 +44,11 @@ _clique_facts = itemgetter(
     "scheduleGatedReplicas",
     "currentPodTemplateHash",
 )
+# Of a progress, what names something that is being replaced now.
+_SELECTION = frozenset({"readyPodsSelectedToUpdate", "readyReplicaIndicesSelectedToUpdate"})
+# What Initialized says of a PodGang that is all there.
+_RUNNING = f"{ALL_CREATED} {render_phase('Running')}"
+_REPORTED = f"{ALL_CREATED} {PHASE_OF_SCHEDULER}"
 _pod_state = attrgetter("template_hash", "ready", "leaving", "gated")
 
 
@@ -57,12 +73,12 @@ def is_quiet(shape: Shape, replica: Replica) -> bool:
     keeps_label = shape.replaces_whole
     current = shape.generation_hash
     for view in replica.cliques:
-        if not _is_clique_quiet(view, current, keeps_label=keeps_label):
+        if not _is_clique_quiet(shape, view, current, keeps_label=keeps_label):
             return False
     for group in replica.groups:
-        if not _is_group_quiet(group, current):
+        if not _is_group_quiet(shape, group, current):
             return False
-    return _are_gangs_quiet(replica)
+    return _are_gangs_quiet(shape, replica)
 
 
 def is_settled(shape: Shape, index: int, found: Found) -> bool:
@@ -71,7 +87,7 @@ def is_settled(shape: Shape, index: int, found: Found) -> bool:
     Said only where that is quick: what has scaling groups, or pods beyond the wanted ones, is looked at in full.
     """
     service, gang = found.services.get(index), found.base_gangs.get(index)
-    if service is None or service.leaving or gang is None or gang.leaving or shape.groups:
+    if service is None or service.leaving or gang is None or shape.groups:
         return False
     if service.publish_not_ready_addresses != shape.workload.publish_not_ready_addresses:
         return False
@@ -83,10 +99,9 @@ def is_settled(shape: Shape, index: int, found: Found) -> bool:
         clique, pods = found.cliques.get(name), found.pods.get(name, ())
         if clique is None or not _is_clique_settled(shape, template, clique, pods):
             return False
-        needed = template.min_available if template.min_available < clique.replicas else clique.replicas
-        if gang.pod_groups.get(name) != (needed, tuple([pod.name for pod in pods])):
+        if gang.pod_groups.get(name) != (minimum_of(template, clique), tuple([pod.name for pod in pods])):
             return False
-    return True
+    return _is_gang_current(gang, shape.workload.priority_class)
 
 
 def _is_clique_settled(shape: Shape, template: CliqueTemplate, clique: Clique, pods: Sequence[Pod]) -> bool:
@@ -95,6 +110,8 @@ def _is_clique_settled(shape: Shape, template: CliqueTemplate, clique: Clique, p
     if len(pods) != count or count > MOST_PODS or clique.leaving or clique.template_hash != current:
         return False
     if clique.template_replicas != template.replicas or (count and pods[-1].index >= count):
+        return False
+    if is_minimum_stale(template, clique):
         return False
     expected = (current, True, False, False)
     for pod in pods:
@@ -106,19 +123,23 @@ def _is_clique_settled(shape: Shape, template: CliqueTemplate, clique: Clique, p
         return False
     return (
         told == (count, count, count, count, 0, current)
+        and count >= minimum_of(template, clique)
+        and find_scaling_note(clique.template_keys) == shape.scaling_notes[template.name]
         and _is_status_quiet(status, clique.generation, shape.generation_hash, complete=True)
         and _is_clique_fine(status)
     )
 
 
-def _is_clique_quiet(view: CliqueView, current: str, *, keeps_label: bool) -> bool:
+def _is_clique_quiet(shape: Shape, view: CliqueView, current: str, *, keeps_label: bool) -> bool:
     """Whether a clique has what it wants, be it outdated, and its status says so."""
     clique, count = view.clique, view.wanted
     if clique is None or not len(view.pods) == len(view.live) == view.available == count or view.gated:
         return False
-    if clique.leaving or clique.template_replicas != view.template.replicas:
+    if clique.leaving or clique.template_replicas != view.template.replicas or is_minimum_stale(view.template, clique):
         return False
     if not keeps_label and clique.template_hash != view.template_hash:
+        return False
+    if find_scaling_note(clique.template_keys) != shape.scaling_notes[view.template.name]:
         return False
     status = clique.status
     try:
@@ -134,10 +155,12 @@ def _is_clique_quiet(view: CliqueView, current: str, *, keeps_label: bool) -> bo
     )
 
 
-def _is_group_quiet(view: GroupView, current: str) -> bool:
+def _is_group_quiet(shape: Shape, view: GroupView, current: str) -> bool:
     """Whether a scaling group has what it wants, be it outdated, and its status says so."""
     group, wanted = view.group, view.wanted
-    if group is None or group.leaving or group.template_replicas != view.template.replicas:
+    if group is None or group.leaving or wanted < view.needed or group.template_replicas != view.template.replicas:
+        return False
+    if group.template_keys != shape.group_notes[view.template.name]:
         return False
     updated = 0
     for index, part in view.replicas.items():
@@ -145,7 +168,7 @@ def _is_group_quiet(view: GroupView, current: str) -> bool:
             return False
         updated += not part.is_outdated
         for clique in part.cliques:
-            if not _is_clique_quiet(clique, current, keeps_label=part.is_outdated):
+            if not _is_clique_quiet(shape, clique, current, keeps_label=part.is_outdated):
                 return False
     status = group.status
     progress = status.get("updateProgress") or {}
@@ -167,21 +190,21 @@ def _count_cliques(view: GroupView) -> int:
 
 def _is_status_quiet(status: Mapping[str, Any], generation: int, current: str, *, complete: bool) -> bool:
     """Whether a status is of the current generation, and of the current templates once they are in force."""
-    if status.get("observedGeneration") != generation:
+    if status.get("observedGeneration") != generation or "surgeReplicas" in status:
         return False
     progress = status.get("updateProgress")
     if status.get("rollingUpdateProgress") != progress:
         return False
     is_current = progress is not None and progress.get("podCliqueSetGenerationHash") == current
     if not complete:
-        return not is_current
+        return not is_current and (progress is None or bool(progress.get("updateEndedAt")))
     if status.get("currentPodCliqueSetGenerationHash") != current:
         return False
     return progress is None or (is_current and _is_closed(progress))
 
 
 def _is_closed(progress: Mapping[str, Any]) -> bool:
-    return bool(progress.get("updateEndedAt")) and not (progress.get("readyPodsSelectedToUpdate") or {}).get("current")
+    return bool(progress.get("updateEndedAt")) and _SELECTION.isdisjoint(progress)
 
 
 def _is_clique_fine(status: Mapping[str, Any]) -> bool:
@@ -201,10 +224,27 @@ def _is_group_fine(status: Mapping[str, Any]) -> bool:
     return find_condition(status, BREACHED).get("status") == "False" and not find_condition(status, TERMINATING)
 
 
-def _are_gangs_quiet(replica: Replica) -> bool:
+def _is_gang_current(gang: Gang, priority_class: str) -> bool:
+    """Whether a PodGang is there to stay, with the priority of its set and a status that says that it is all there."""
+    return not gang.leaving and gang.priority_class == priority_class and _is_gang_fine(gang.status)
+
+
+def _is_gang_fine(status: Mapping[str, Any]) -> bool:
+    """Whether the status of a PodGang is that of one that is all there; how far it is a scheduler may say otherwise."""
+    created = find_condition(status, INITIALIZED)
+    if created.get("status") != "True":
+        return False
+    message = created.get("message")
+    if is_phase_of_scheduler(status):
+        return message == _REPORTED
+    return status.get("phase") == "Running" and message == _RUNNING
+
+
+def _are_gangs_quiet(shape: Shape, replica: Replica) -> bool:
     """Whether the stored gangs are just those that should be."""
+    priority_class = shape.workload.priority_class
     if not replica.groups:
-        return not replica.scaled_gangs and _is_gang_quiet(replica.base_gang, replica.cliques)
+        return not replica.scaled_gangs and _is_gang_quiet(replica.base_gang, replica.cliques, priority_class)
     base = [*replica.cliques]
     scaled = 0
     for group in replica.groups:
@@ -213,14 +253,14 @@ def _are_gangs_quiet(replica: Replica) -> bool:
                 base.extend(part.cliques)
                 continue
             name = scaled_gang_name(group.name, index, group.template.min_available)
-            if not _is_gang_quiet(replica.scaled_gangs.get(name), part.cliques):
+            if not _is_gang_quiet(replica.scaled_gangs.get(name), part.cliques, priority_class):
                 return False
             scaled += 1
-    return len(replica.scaled_gangs) == scaled and _is_gang_quiet(replica.base_gang, base)
+    return len(replica.scaled_gangs) == scaled and _is_gang_quiet(replica.base_gang, base, priority_class)
 
 
-def _is_gang_quiet(gang: Gang | None, cliques: Iterable[CliqueView]) -> bool:
-    if gang is None or gang.leaving:
+def _is_gang_quiet(gang: Gang | None, cliques: Iterable[CliqueView], priority_class: str) -> bool:
+    if gang is None or not _is_gang_current(gang, priority_class):
         return False
     groups = gang.pod_groups
     count = 0

@@ -5,27 +5,14 @@ labels are those of `names`. Only what decisions look at is read, so a patch tha
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from rollouts.engine import names
 from rollouts.engine.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
-from rollouts.engine.placing import Amounts
 from rollouts.engine.values import altered
 
 Obj = Mapping[str, Any]
-
-_SUFFIXES: Final = {
-    "m": 1e-3,
-    "k": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "Ki": 2.0**10,
-    "Mi": 2.0**20,
-    "Gi": 2.0**30,
-    "Ti": 2.0**40,
-}
 
 
 def read_clique(manifest: Obj, uid: str, version: str, now: float) -> Clique:
@@ -51,6 +38,7 @@ def read_clique(manifest: Obj, uid: str, version: str, now: float) -> Clique:
         leaving=False,
         status={},
         template_keys=_template_keys(metadata),
+        min_available=spec.get("minAvailable") or 0,
     )
 
 
@@ -71,6 +59,7 @@ def read_group(manifest: Obj, uid: str, version: str, now: float) -> Group:
         template_replicas=_template_replicas(metadata),
         leaving=False,
         status={},
+        template_keys=_template_keys(metadata),
     )
 
 
@@ -85,6 +74,7 @@ def read_gang(manifest: Obj, uid: str, version: str) -> Gang:
         leaving=False,
         pod_groups=_pod_groups(manifest["spec"]),
         status={},
+        priority_class=manifest["spec"].get("priorityClassName") or "",
     )
 
 
@@ -130,6 +120,7 @@ def patch_clique(clique: Clique, patch: Obj, version: str) -> Clique:
         replicas=spec.get("replicas", clique.replicas),
         template_replicas=_template_replicas(metadata, clique.template_replicas),
         template_keys=_template_keys(metadata, clique.template_keys),
+        min_available=spec.get("minAvailable", clique.min_available),
     )
 
 
@@ -142,6 +133,7 @@ def patch_group(group: Group, patch: Obj, version: str) -> Group:
         generation=group.generation + bool(spec),
         replicas=spec.get("replicas", group.replicas),
         template_replicas=_template_replicas(metadata, group.template_replicas),
+        template_keys=_template_keys(metadata, group.template_keys),
     )
 
 
@@ -149,44 +141,14 @@ def patch_gang(gang: Gang, patch: Obj, version: str) -> Gang:
     """Return a PodGang after a merge patch; a list is replaced whole."""
     spec = patch.get("spec", {})
     pod_groups = _pod_groups(spec) if "podgroups" in spec else gang.pod_groups
-    return altered(gang, resource_version=version, pod_groups=pod_groups)
+    priority_class = spec.get("priorityClassName", gang.priority_class) or ""
+    return altered(gang, resource_version=version, pod_groups=pod_groups, priority_class=priority_class)
 
 
 def patch_service(service: Service, patch: Obj) -> Service:
     """Return a service after a merge patch."""
     publish = patch.get("spec", {}).get("publishNotReadyAddresses", service.publish_not_ready_addresses)
     return altered(service, publish_not_ready_addresses=publish)
-
-
-def read_requests(pod_spec: Obj) -> Amounts:
-    """Return what a pod asks of its node: the requests, else the limits, of its containers; what is no amount, nothing.
-
-    The cluster will not have such a pod; a simulation is not the place to say so.
-    """
-    total: dict[str, float] = {}
-    for container in pod_spec.get("containers") or ():
-        resources = _mapping(container.get("resources"))
-        for resource, amount in {**_mapping(resources.get("limits")), **_mapping(resources.get("requests"))}.items():
-            total[resource] = total.get(resource, 0.0) + (parse_quantity(amount) or 0.0)
-    return total
-
-
-def _mapping(value: Any) -> Obj:
-    return value if isinstance(value, Mapping) else {}
-
-
-def parse_quantity(value: object) -> float | None:
-    """Return the number that a quantity stands for; None for anything that is not one.
-
-    >>> [parse_quantity(value) for value in ("2", "500m", "80Mi", 3, "much", None)]
-    [2.0, 0.5, 83886080.0, 3.0, None, None]
-    """
-    text = str(value)
-    suffix = text.lstrip("+-.0123456789")
-    try:
-        return float(text.removesuffix(suffix)) * _SUFFIXES[suffix] if suffix in _SUFFIXES else float(text)
-    except ValueError:
-        return None
 
 
 def _template_replicas(metadata: Obj, former: int | None = None) -> int | None:

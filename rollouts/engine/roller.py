@@ -8,7 +8,8 @@ the current template. `planner` builds the units and carries the step into actio
 With R wanted, U allowed to be unavailable and S to surge, the invariants of every step are:
 
     available units never fall below R - U because of an update
-    there are never more than R + S units that are not leaving
+    there are never more than R + S units that are not leaving, save for surplus that may not be deleted yet: surge
+    beyond what is allowed now, and what scaling in left beyond R
 
 Worked example, R 3, U 0, S 1 (`*` outdated, `s` surge):
 
@@ -86,28 +87,48 @@ PODS = Level(index_is_free_when_leaving=True, indices_stay_contiguous=False)
 REPLICAS = Level(index_is_free_when_leaving=False, indices_stay_contiguous=True)
 
 
-def choose_step(units: Sequence[Unit], wanted: int, budget: Budget, level: Level, *, rolling: bool) -> Step:
-    """Return the next step: of the update when `rolling`, else only towards the wanted number of units."""
+def choose_step(
+    units: Sequence[Unit], wanted: int, budget: Budget, level: Level, *, rolling: bool, freeing: bool = False
+) -> Step:
+    """Return the next step: of the update when `rolling`, else only towards the wanted number of units.
+
+    One that is only `freeing` waits for its turn to roll, and meanwhile gives up what is outdated and serves nobody.
+    """
     live = [unit for unit in units if not unit.leaving]
     if not rolling:
-        return _settle(units, live, wanted, level)
+        step = _settle(units, live, wanted, level)
+        return _free(step, live) if freeing else step
     delete = _choose_deletions(live, wanted, budget)
     gone = {removal.unit.key for removal in delete}
     staying = [unit for unit in live if unit.key not in gone]
     return Step(tuple(delete), tuple(_choose_indices(staying, _taken_indices(units, level), wanted, budget)))
 
 
-def is_complete(units: Sequence[Unit], wanted: int, level: Level) -> bool:
-    """Whether nothing is outdated, every wanted unit is available, and no surge is left."""
-    live = [unit for unit in units if not unit.leaving]
-    if len(live) != wanted or any(unit.outdated or not unit.available for unit in live):
-        return False
-    return not level.indices_stay_contiguous or all(unit.index < wanted for unit in live)
+def _free(step: Step, live: Sequence[Unit]) -> Step:
+    """Return a step that also deletes what is outdated and not available; what takes its place comes later."""
+    going = {removal.unit.key for removal in step.delete}
+    return Step(
+        (*step.delete, *[removal for removal in _find_freed(live) if removal.unit.key not in going]), step.create
+    )
+
+
+def _find_freed(live: Sequence[Unit]) -> list[Removal]:
+    """Return what is outdated and not available: it serves nobody, so it costs no budget."""
+    return [Removal(unit, Reason.OUTDATED_UNAVAILABLE) for unit in live if unit.outdated and not unit.available]
+
+
+def is_complete(live: int, available: int, outdated: int, wanted: int, highest: int = -1) -> bool:
+    """Whether just the wanted units are there, all of them available and none outdated.
+
+    `highest` is their highest index where they end with 0 ... R-1: replicas do always, and pods while they roll. Pods
+    that do not roll may keep a gap since they were scaled in, and nothing closes it.
+    """
+    return live == available == wanted and not outdated and highest < wanted
 
 
 def _choose_deletions(live: Sequence[Unit], wanted: int, budget: Budget) -> list[Removal]:
     """Free, then spend the budget: on surge nobody wants, then on the outdated in their order."""
-    freed = [Removal(unit, Reason.OUTDATED_UNAVAILABLE) for unit in live if unit.outdated and not unit.available]
+    freed = _find_freed(live)
     rest = [unit for unit in live if unit.available or not unit.outdated]
     if _is_finished(rest, wanted) and not freed:
         extra = sorted((unit for unit in rest if unit.index >= wanted), key=lambda unit: -unit.index)
@@ -158,8 +179,8 @@ def _outdated_in_order(live: Sequence[Unit], wanted: int, already: Sequence[Remo
 
 
 def _choose_indices(staying: Sequence[Unit], taken: set[int], wanted: int, budget: Budget) -> Iterable[int]:
-    """Refill missing originals, and surge while an original is outdated, within R + S in all."""
-    room = wanted + budget.max_surge - len(staying)
+    """Refill missing originals, and surge while an original is outdated, within R + S and what is surplus."""
+    room = wanted + budget.max_surge + count_surplus(staying, wanted, budget) - len(staying)
     refill = [index for index in range(wanted) if index not in taken][: max(0, room)]
     if not budget.max_surge:
         return refill
@@ -168,6 +189,16 @@ def _choose_indices(staying: Sequence[Unit], taken: set[int], wanted: int, budge
     surge = max(0, min(budget.max_surge, outdated) - surging)
     free = (index for index in count(wanted) if index not in taken)
     return [*refill, *islice(free, max(0, min(surge, room - len(refill))))]
+
+
+def count_surplus(staying: Iterable[Unit], wanted: int, budget: Budget) -> int:
+    """Count the units beyond R + S that may not be deleted yet; they take no room from an original that is missing.
+
+    Else both could wait for each other. Example, R 3, U 1, S 0, all in one gang: `0 1? 3s` with 3s left of a surge that
+    is no longer allowed. 3s may go once 1 is available, 1 waits for its gang and so for 2, and 2 for the room of 3s.
+    """
+    surge = sum(not unit.leaving and unit.index >= wanted for unit in staying)
+    return max(0, surge - budget.max_surge)
 
 
 def _taken_indices(units: Sequence[Unit], level: Level) -> set[int]:

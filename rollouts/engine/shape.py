@@ -12,15 +12,17 @@ from functools import cached_property
 from typing import Final
 
 from rollouts.engine import names
+from rollouts.engine.desired import group_note, scaling_note
 from rollouts.engine.hashing import compute_generation_hash, compute_template_hash
-from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
+from rollouts.engine.observed import ENDED, Clique, Gang, Group, Pod, Service
 from rollouts.engine.references import MOST_PODS
+from rollouts.engine.roller import is_complete
 from rollouts.engine.views import (
-    ENDED,
     CliqueView,
     GroupReplica,
     GroupView,
     Replica,
+    minimum_of,
     view_group,
     view_group_replica,
     view_replica,
@@ -90,6 +92,9 @@ class Shape:
         # Asked many times in a pass, and in Python 3.11 it takes a while to look up a member of an enumeration.
         self.replaces_whole = workload.strategy is Strategy.REPLICA_RECREATE
         self.is_on_delete = workload.strategy is Strategy.ON_DELETE
+        # What is noted on a PodClique and on a scaling group of its template, beside the numbers and the template hash.
+        self.scaling_notes = {clique.name: scaling_note(clique) for clique in workload.cliques}
+        self.group_notes = {group.name: group_note(group) for group in workload.groups}
 
     @cached_property
     def _clique_pattern(self) -> re.Pattern[str]:
@@ -179,32 +184,37 @@ class Shape:
             # A slip of somebody who scales it must not cost us more than a cluster can hold.
             wanted = clique.replicas if clique.replicas < MOST_PODS else MOST_PODS
             is_live, is_updating = not clique.leaving, self.is_updating(clique)
-        needed = template.min_available if template.min_available < wanted else wanted
+        needed = minimum_of(template, clique)
         is_available = is_live and available >= needed
-        is_complete = (
+        highest = -1
+        if live and live[-1].index >= wanted and clique is not None and self._is_rolled(clique, current, is_updating):
+            highest = live[-1].index
+        is_done = (
             clique is not None
             and is_live
-            and len(live) == available == wanted
-            and not outdated
             and clique.template_hash == current
-            and not (wanted > 0 and live[-1].index >= wanted and (is_updating or self._is_behind(clique, current)))
+            and is_complete(len(live), available, outdated, wanted, highest)
         )
         # By position, in the order of the fields: by name it takes more than twice as long.
         # fmt: off
         return CliqueView(
             name, template, current, clique, is_live, wanted, needed,
             pods, live, available, scheduled, gated, outdated,
-            is_updating, is_available, is_complete,
+            is_updating, is_available, is_done,
         )
         # fmt: on
 
-    def _is_behind(self, clique: Clique, current: str) -> bool:
-        """Whether the last template that was complete here is another one, so that what has surged has still to go.
+    def _is_rolled(self, clique: Clique, current: str, is_updating: bool) -> bool:
+        """Whether the pods of a clique are updated one by one, so that those that have surged have still to go.
 
-        Its progress alone would not do: it may have been lost with the pass that was to write it.
+        They are when its own update is open, or when the last template that was complete here is another one: its
+        progress may have been lost with the pass that was to write it. While no update of the set is under way, nothing
+        closes a gap, and `status` writes that the clique is complete. What is replaced whole has no surge inside, and
+        OnDelete rolls nothing.
         """
-        complete = clique.status.get("currentPodTemplateHash")
-        return complete not in (None, current) and not self.is_on_delete
+        if self.replaces_whole or self.is_on_delete:
+            return False
+        return is_updating or clique.status.get("currentPodTemplateHash") not in (None, current)
 
     def is_updating(self, component: Clique | Group) -> bool:
         """Whether the update of a component to the current templates has begun and not ended."""

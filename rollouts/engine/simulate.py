@@ -14,11 +14,12 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from rollouts.engine.actions import Action, Create, Delete, Kind, Moment, Plan, Wait
+from rollouts.engine.amounts import Amounts
 from rollouts.engine.observed import Observed
-from rollouts.engine.placing import NOTHING, Amounts
+from rollouts.engine.placing import read_demand
 from rollouts.engine.planner import plan_tree
-from rollouts.engine.reading import read_requests
 from rollouts.engine.roller import Unit
+from rollouts.engine.scheduling import NO_DEMAND, Demand
 from rollouts.engine.shape import make_shape
 from rollouts.engine.sight import Sight
 from rollouts.engine.units import group_units, set_units
@@ -119,15 +120,17 @@ def simulate(
     now: float = 0.0,
     *,
     first: tuple[Delete, ...] = (),
+    requests: Mapping[str, Amounts] | None = None,
     is_enough: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Return what happens when a workload that is observed so becomes the changed one.
 
     A pod that is not Ready now becomes so if it is of the template that its PodClique promises, and stays as it is if
     it is not: the change may well be the repair. `first` is what somebody deletes by hand, before the plan has a say.
-    `is_enough` is asked after each pass whether to leave it at that.
+    `requests` says what the pods that are there request, by name, where that is known; of others it is what their
+    template requests now. `is_enough` is asked after each pass whether to leave it at that.
     """
-    world = World(observed, behaviour or Behaviour(), now, requests=_requests(workload, observed))
+    world = World(observed, behaviour or Behaviour(), now, demands=_demands(workload, observed, requests or {}))
     sight = Sight(make_shape(changed), world)
     counter = Counter(sight)
     record = _Record(now, dict(counter.tallies), _count_live(world), [Pods(0.0, *counter.pods)])
@@ -320,10 +323,12 @@ class _Record:
             self.pods_over_time.append(Pods(at, *now))
 
     def close(self, last: Pass, end: End, pods: int) -> Outcome:
+        # What was replaced may still be going when all that is wanted is there.
+        is_replaced = end is End.DONE and self.pods_created > 0
         return Outcome(
             end=end,
             waits=last.plan.waits,
-            seconds=last.at - self.began,
+            seconds=self.steps[-1].at if is_replaced else last.at - self.began,
             passes=self.passes,
             start=self.start,
             steps=tuple(self.steps),
@@ -347,8 +352,10 @@ def _count_live(world: World) -> int:
     return sum(not pod.leaving for pod in world.pods.values())
 
 
-def _requests(workload: Workload, observed: Observed) -> dict[str, Amounts]:
-    """Return what the pods that run already ask of their nodes, by name."""
-    asked = {clique.name: read_requests(clique.pod_spec) for clique in workload.cliques}
+def _demands(workload: Workload, observed: Observed, requests: Mapping[str, Amounts]) -> dict[str, Demand]:
+    """Return what the pods that are there ask of a node, by name."""
+    asked = {clique.name: read_demand(clique.pod_spec) for clique in workload.cliques}
     template = {clique.name: clique.template for clique in observed.cliques}
-    return {pod.name: asked.get(template.get(pod.clique, ""), NOTHING) for pod in observed.pods}
+    found = {pod.name: asked.get(template.get(pod.clique, ""), NO_DEMAND) for pod in observed.pods}
+    known = {name: tuple(sorted(requests[name].items())) for name in found if requests.get(name)}
+    return found | {name: Demand(amounts, found[name].constraints) for name, amounts in known.items()}

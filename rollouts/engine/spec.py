@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rollouts.engine.defaults import with_defaults
+from rollouts.engine.defaults import cliques_without_minimum, with_defaults
 from rollouts.engine.durations import parse_duration, render_duration
 from rollouts.engine.findings import Finding, Report
 from rollouts.engine.manifest import SetManifest
@@ -39,7 +39,7 @@ def parse_workload(manifest: object) -> Workload | Unreadable:
     found += look_at_references(SetManifest(usable))
     if found:
         return Unreadable(Report.of(found).errors)
-    return _workload(usable)
+    return _workload(usable, cliques_without_minimum(manifest))
 
 
 def render_manifest(workload: Workload) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def render_manifest(workload: Workload) -> dict[str, Any]:
     return _overlay(former, metadata=metadata, spec=spec)
 
 
-def _workload(manifest: Obj) -> Workload:
+def _workload(manifest: Obj, without_minimum: frozenset[str]) -> Workload:
     metadata, spec = manifest["metadata"], manifest["spec"]
     template, strategy = spec["template"], spec["updateStrategy"]
     groups = tuple(_group(group) for group in template.get("podCliqueScalingGroups") or ())
@@ -72,7 +72,7 @@ def _workload(manifest: Obj) -> Workload:
         replicas=spec["replicas"],
         strategy=Strategy(strategy["type"]),
         budget=_budget(strategy.get("rollingUpdate")) or BudgetSpec(),
-        cliques=tuple(_clique(clique, members) for clique in template["cliques"]),
+        cliques=tuple(_clique(clique, members, without_minimum) for clique in template["cliques"]),
         groups=groups,
         startup=Startup(template["cliqueStartupType"]),
         priority_class=template.get("priorityClassName") or "",
@@ -82,7 +82,7 @@ def _workload(manifest: Obj) -> Workload:
     )
 
 
-def _clique(clique: Obj, members: set[str]) -> CliqueTemplate:
+def _clique(clique: Obj, members: set[str], without_minimum: frozenset[str]) -> CliqueTemplate:
     spec = clique["spec"]
     return CliqueTemplate(
         name=clique["name"],
@@ -96,6 +96,7 @@ def _clique(clique: Obj, members: set[str]) -> CliqueTemplate:
         auto_scaling=spec.get("autoScalingConfig"),
         # Refused at admission for the member of a group; what got past it must not be acted on.
         budget=None if clique["name"] in members else _budget(clique.get("updateStrategy")),
+        has_minimum=clique["name"] not in without_minimum,
     )
 
 

@@ -9,10 +9,11 @@ Between `update`, which says whether and where an update is at work, and `planne
     OnDelete                         nothing rolls
 
 What is replaced whole and outdated gets no new pods meanwhile: they would be of the current template, and two versions
-never meet inside it.
+never meet inside it. What is outdated and serves nobody is replaced at once, also where the turn has not come.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
 
 from rollouts.engine.budget import Budget
 from rollouts.engine.levels import ONE_AT_A_TIME, budget_of_component, budget_of_set
@@ -29,6 +30,15 @@ from rollouts.engine.units import (
 from rollouts.engine.update import Update
 from rollouts.engine.values import value
 from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Replica, Tree
+
+
+class Mode(Enum):
+    """What is done inside a replica of the set."""
+
+    KEEP = "Keep"  # it gets what is missing, and loses what is too much
+    ROLL = "Roll"  # its components are updated
+    FREE = "Free"  # the same as KEEP, and what is outdated and serves nobody goes: its turn has not come
+    HOLD = "Hold"  # it is replaced whole: nothing new comes until then
 
 
 @value
@@ -89,6 +99,25 @@ def no_steps() -> SetStep:
     return SetStep(ONE_AT_A_TIME, is_rolling=False, units=(), step=NO_STEP, replicas=())
 
 
+def idle_step(replica: Replica, *, at_work: bool) -> ReplicaStep:
+    """Return that nothing is next inside a replica of the set: it is leaving, or its update only begins."""
+    return ReplicaStep(
+        replica,
+        at_work,
+        cliques=tuple([idle_clique(view) for view in replica.cliques]),
+        groups=tuple([_idle_group(view) for view in replica.groups]),
+    )
+
+
+def _idle_group(view: GroupView) -> GroupStep:
+    return GroupStep(view, ONE_AT_A_TIME, is_rolling=False, units=(), step=NO_STEP, parts=())
+
+
+def idle_clique(view: CliqueView) -> CliqueStep:
+    """Return that nothing is next for the pods of a clique."""
+    return CliqueStep(view, ONE_AT_A_TIME, is_rolling=False, is_held=False, units=(), step=NO_STEP)
+
+
 def choose_steps(shape: Shape, tree: Tree, update: Update) -> SetStep:
     """Return what is next at every level."""
     rolling = shape.replaces_whole and update.is_under_way
@@ -127,16 +156,24 @@ def _is_settled(shape: Shape, tree: Tree) -> bool:
 def _choose_replica_parts(shape: Shape, replica: Replica, update: Update) -> ReplicaStep:
     whole = shape.replaces_whole
     held = whole and (replica.is_outdated or replica.has_former_pods)
-    rolling = update.is_rolling(replica.index)
-    at_work = rolling or (whole and update.is_under_way and replica.index in update.former.updating)
+    mode = _choose_mode(replica, update, whole=whole, held=held)
+    at_work = mode is Mode.ROLL or (whole and update.is_under_way and replica.index in update.former.updating)
     if whole and not held and any(view.is_label_outdated for view in replica.cliques):
         return _relabel(shape, replica, at_work=at_work)
     return ReplicaStep(
         replica,
         is_at_work=at_work,
-        cliques=tuple([_choose_clique(shape, view, rolling=rolling, held=held) for view in replica.cliques]),
-        groups=tuple([_choose_group(shape, view, rolling=rolling, held=held) for view in replica.groups]),
+        cliques=tuple([_choose_clique(shape, view, mode) for view in replica.cliques]),
+        groups=tuple([_choose_group(shape, view, mode) for view in replica.groups]),
     )
+
+
+def _choose_mode(replica: Replica, update: Update, *, whole: bool, held: bool) -> Mode:
+    if held:
+        return Mode.HOLD
+    if whole or not update.is_under_way:
+        return Mode.KEEP
+    return Mode.ROLL if update.is_rolling(replica.index) else Mode.FREE
 
 
 def _relabel(shape: Shape, replica: Replica, *, at_work: bool) -> ReplicaStep:
@@ -148,39 +185,44 @@ def _relabel(shape: Shape, replica: Replica, *, at_work: bool) -> ReplicaStep:
         CliqueStep(view, ONE_AT_A_TIME, is_rolling=False, is_held=False, units=(), step=NO_STEP)
         for view in replica.cliques
     )
-    groups = (_choose_group(shape, view, rolling=False, held=True) for view in replica.groups)
+    groups = (_choose_group(shape, view, Mode.HOLD) for view in replica.groups)
     return ReplicaStep(replica, at_work, tuple(cliques), tuple(groups))
 
 
-def _choose_clique(shape: Shape, view: CliqueView, *, rolling: bool, held: bool) -> CliqueStep:
+def _choose_clique(shape: Shape, view: CliqueView, mode: Mode) -> CliqueStep:
     # One that the new templates do not concern is left alone, and so are the indices that scaling in has left it.
-    rolling = rolling and (view.outdated > 0 or view.is_updating)
-    budget = budget_of_component(shape.workload, view.template.budget, view.wanted) if rolling else ONE_AT_A_TIME
-    return _keep_up(view, budget, rolling=rolling, held=held)
+    if mode is Mode.ROLL and not (view.outdated or view.is_updating):
+        mode = Mode.KEEP
+    is_rolling = mode is Mode.ROLL
+    budget = budget_of_component(shape.workload, view.template.budget, view.wanted) if is_rolling else ONE_AT_A_TIME
+    return _keep_up(view, budget, mode)
 
 
-def _keep_up(view: CliqueView, budget: Budget, *, rolling: bool, held: bool) -> CliqueStep:
+def _keep_up(view: CliqueView, budget: Budget, mode: Mode) -> CliqueStep:
+    is_rolling, is_held = mode is Mode.ROLL, mode is Mode.HOLD
     if not view.is_live:
-        return CliqueStep(view, budget, rolling, held, (), NO_STEP)  # pods come after their PodClique
-    units, step = choose_pod_step(view, budget, rolling=rolling)
-    return CliqueStep(view, budget, rolling, held, units, Step(step.delete, ()) if held else step)
+        return CliqueStep(view, budget, is_rolling, is_held, (), NO_STEP)  # pods come after their PodClique
+    units, step = choose_pod_step(view, budget, rolling=is_rolling, freeing=mode is Mode.FREE)
+    return CliqueStep(view, budget, is_rolling, is_held, units, Step(step.delete, ()) if is_held else step)
 
 
-def _choose_group(shape: Shape, view: GroupView, *, rolling: bool, held: bool) -> GroupStep:
+def _choose_group(shape: Shape, view: GroupView, mode: Mode) -> GroupStep:
     budget = budget_of_component(shape.workload, view.template.budget, view.wanted)
+    is_rolling = mode is Mode.ROLL
     if not view.is_live:
-        return GroupStep(view, budget, rolling, (), NO_STEP, ())  # PodCliques come after their scaling group
+        return GroupStep(view, budget, is_rolling, (), NO_STEP, ())  # PodCliques come after their scaling group
     units = group_units(view)
-    step = choose_replica_step(units, view.wanted, budget, rolling=rolling)
-    if held:
+    step = choose_replica_step(units, view.wanted, budget, rolling=is_rolling, freeing=mode is Mode.FREE)
+    if mode is Mode.HOLD:
         step = Step(step.delete, ())
     staying = sorted((view.replicas.keys() - _find_leaving(units, step)).union(step.create))
     parts = (view.replicas.get(index) or shape.group_replica(view.name, view.template, index) for index in staying)
-    steps = tuple((part, tuple(_part_steps(shape, part, held=held))) for part in parts)
-    return GroupStep(view, budget, rolling, tuple(units), step, steps)
+    steps = tuple((part, tuple(_part_steps(shape, part, mode))) for part in parts)
+    return GroupStep(view, budget, is_rolling, tuple(units), step, steps)
 
 
-def _part_steps(shape: Shape, part: GroupReplica, *, held: bool) -> Iterator[CliqueStep]:
-    replaced_whole = not shape.is_on_delete and part.is_outdated
+def _part_steps(shape: Shape, part: GroupReplica, mode: Mode) -> Iterator[CliqueStep]:
+    """Keep up what is inside a replica of a group; one that is outdated is replaced whole, unless by hand."""
+    is_held = mode is Mode.HOLD or (not shape.is_on_delete and part.is_outdated)
     for view in part.cliques:
-        yield _keep_up(view, ONE_AT_A_TIME, rolling=False, held=held or replaced_whole)
+        yield _keep_up(view, ONE_AT_A_TIME, Mode.HOLD if is_held else Mode.KEEP)

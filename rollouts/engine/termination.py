@@ -9,16 +9,13 @@ in.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rollouts.engine.conditions import BREACHED, SCHEDULED, TERMINATING, find_condition
+from rollouts.engine.conditions import BREACHED, SCALED_BELOW, SCHEDULED, TERMINATING, find_condition
 from rollouts.engine.observed import Group
 from rollouts.engine.steps import ReplicaStep, SetStep
 from rollouts.engine.times import parse_time
 from rollouts.engine.values import value
 from rollouts.engine.views import CliqueView, GroupView
 from rollouts.engine.workload import Workload
-
-# A condition that changed this soon after the object was made says how it began, not that it was ever different.
-GRACE: Final = 5.0
 
 
 @value
@@ -54,10 +51,14 @@ def decide_termination(workload: Workload, steps: SetStep, now: float) -> Termin
 
 
 def is_breached(view: CliqueView) -> bool:
-    """Whether a clique has fewer pods that are scheduled and not failing than its minimum."""
-    if view.scheduled < view.needed:
+    """Whether a clique has fewer pods that are scheduled and not failing than its minimum, as far as its scale allows.
+
+    To recreate what somebody scaled below its minimum would not help.
+    """
+    least = view.least
+    if view.scheduled < least:
         return True
-    return view.available < view.needed and count_fine(view) < view.needed
+    return view.available < least and count_fine(view) < least
 
 
 def count_fine(view: CliqueView) -> int:
@@ -71,7 +72,7 @@ def is_group_breached(view: GroupView) -> bool:
     for index in range(view.wanted):
         part = view.replicas.get(index)
         fine += part is not None and (part.is_available or not any(map(is_breached, part.cliques)))
-    return fine < view.needed
+    return fine < view.least
 
 
 def _breaches(step: ReplicaStep) -> Iterator[tuple[str, float, str | None]]:
@@ -84,7 +85,7 @@ def _breaches(step: ReplicaStep) -> Iterator[tuple[str, float, str | None]]:
         if group.group is None or not group.is_live or all(one.is_available for one in group.replicas.values()):
             continue
         if is_group_breached(group):
-            since = _group_breached_since(group.group)
+            since = _group_breached_since(group, group.group)
             if since is not None:
                 yield group.name, since, None
         else:
@@ -100,26 +101,34 @@ def _part_breaches(group: GroupView) -> Iterator[tuple[str, float, str | None]]:
 
 
 def _breached_since(view: CliqueView) -> float | None:
-    """Return since when a PodClique that was scheduled once is below its minimum."""
+    """Return since when a PodClique that was scheduled once is below its minimum.
+
+    A pod with a node says that it was, since a gang is scheduled whole; another may be lost before any status says so.
+    A condition with the time of the creation says how it began (`status`); a later one, that it was different before.
+    """
     clique = view.clique
     if clique is None or clique.leaving or not is_breached(view):
         return None
     scheduled = find_condition(clique.status, SCHEDULED)
     changed = parse_time(scheduled.get("lastTransitionTime"))
-    was_scheduled = scheduled.get("status") == "True" or (changed is not None and changed > clique.created + GRACE)
+    has_changed = changed is not None and changed > clique.created
+    was_scheduled = view.scheduled > 0 or scheduled.get("status") == "True" or has_changed
     return _true_since(find_condition(clique.status, BREACHED)) if was_scheduled else None
 
 
-def _group_breached_since(group: Group) -> float | None:
-    """Return since when a scaling group that was fine once is below its minimum.
+def _group_breached_since(view: GroupView, group: Group) -> float | None:
+    """Return since when a scaling group that was scheduled or fine once is below its minimum.
 
     One that was terminated keeps its flag until it has its minimum again, and is not terminated again before that.
     """
     if find_condition(group.status, TERMINATING):
         return None
     since = _true_since(find_condition(group.status, BREACHED))
-    return since if since is not None and since > group.created + GRACE else None
+    was_scheduled = view.is_anything_scheduled or (since is not None and since > group.created)
+    return since if was_scheduled else None
 
 
 def _true_since(condition: Mapping[str, Any]) -> float | None:
-    return parse_time(condition.get("lastTransitionTime")) if condition.get("status") == "True" else None
+    """Return since when a condition holds; that a scale made it hold is no breach of ours to mend."""
+    is_breach = condition.get("status") == "True" and condition.get("reason") != SCALED_BELOW
+    return parse_time(condition.get("lastTransitionTime")) if is_breach else None

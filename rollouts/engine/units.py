@@ -1,19 +1,20 @@
 """The units of each level: pods, replicas of a scaling group and replicas of the set, as the roller looks at them.
 
 Between `views`, which says what is outdated and available, and `steps`, which asks what is next. The invariant: however
-the actions of a step are cut short, there are never more than R + S units that are not leaving.
+the actions of a step are cut short, there are never more than R + S units that are not leaving, save for surplus.
 """
 
 from collections.abc import Iterable, Sequence
 
 from rollouts.engine.budget import Budget
+from rollouts.engine.observed import ENDED
 from rollouts.engine.order import (
     group_replica_update_order,
     pod_scale_in_order,
     pod_update_order,
 )
-from rollouts.engine.roller import PODS, REPLICAS, Step, Unit, choose_step
-from rollouts.engine.views import ENDED, CliqueView, GroupView, Replica
+from rollouts.engine.roller import PODS, REPLICAS, Step, Unit, choose_step, count_surplus
+from rollouts.engine.views import CliqueView, GroupView, Replica
 
 NO_STEP = Step((), ())
 
@@ -39,7 +40,8 @@ def group_units(view: GroupView) -> list[Unit]:
             key=replica.name,
             index=replica.index,
             outdated=replica.is_outdated,
-            available=replica.is_available,
+            # What somebody scaled below its minimum does not serve; that neither stops an update nor is mended by it.
+            available=replica.is_up,
             leaving=replica.is_leaving,
             update_order=group_replica_update_order(replica.index),
             scale_in_order=(),
@@ -49,8 +51,15 @@ def group_units(view: GroupView) -> list[Unit]:
 
 
 def set_units(replicas: Iterable[Replica], *, whole: bool, wanted: int) -> list[Unit]:
-    """Return the replicas of the set as units, replaced whole or part by part."""
-    return [_set_unit(replica, whole=whole, is_surge=replica.index >= wanted) for replica in replicas]
+    """Return the replicas of the set as units, replaced whole or part by part.
+
+    A wanted one of which only PodGangs are left is none: its index is free, and it is built anew around them.
+    """
+    return [
+        _set_unit(replica, whole=whole, is_surge=replica.index >= wanted)
+        for replica in replicas
+        if replica.index >= wanted or not replica.is_gone
+    ]
 
 
 def _set_unit(replica: Replica, *, whole: bool, is_surge: bool) -> Unit:
@@ -60,32 +69,35 @@ def _set_unit(replica: Replica, *, whole: bool, is_surge: bool) -> Unit:
         index=replica.index,
         # Surge that was emptied was on its way out when somebody was stopped: it goes, frame and all.
         outdated=replica.is_outdated or (emptied and is_surge),
-        available=replica.is_available,
+        available=replica.is_up,
         leaving=not replica.has_live_frame or (emptied and not is_surge),
         update_order=replica.update_order,
         scale_in_order=(),
     )
 
 
-def choose_pod_step(view: CliqueView, budget: Budget, *, rolling: bool) -> tuple[Sequence[Unit], Step]:
+def choose_pod_step(
+    view: CliqueView, budget: Budget, *, rolling: bool, freeing: bool = False
+) -> tuple[Sequence[Unit], Step]:
     """Return the pods of a clique as units, and what is next for them; no units where all is settled."""
-    if not rolling and len(view.pods) == len(view.live) == view.wanted:
+    freeing = freeing and view.outdated > 0 and view.available < len(view.live)
+    if not rolling and not freeing and len(view.pods) == len(view.live) == view.wanted:
         return (), NO_STEP  # as it is with most, most of the time
     units = pod_units(view, rolling=rolling)
-    step = choose_step(units, view.wanted, budget, PODS, rolling=rolling)
+    step = choose_step(units, view.wanted, budget, PODS, rolling=rolling, freeing=freeing)
     return units, _within_room(step, units, view.wanted, budget)
 
 
 def choose_replica_step(
-    units: Sequence[Unit], wanted: int, budget: Budget, *, rolling: bool, lingering: int = 0
+    units: Sequence[Unit], wanted: int, budget: Budget, *, rolling: bool, freeing: bool = False, lingering: int = 0
 ) -> Step:
-    """Return what is next for replicas of a group or of the set.
+    """Return what is next for replicas of a group or of the set; `freeing` as in `choose_step`.
 
     Not rolling, those beyond the wanted number go, but an available one only as the budget allows: it may be the surge
     of an update that was interrupted, or scaled in while others are down. Those `lingering` are leaving and still take
     room.
     """
-    step = choose_step(units, wanted, budget, REPLICAS, rolling=rolling)
+    step = choose_step(units, wanted, budget, REPLICAS, rolling=rolling, freeing=freeing)
     if not rolling and step.delete:
         allowed = choose_step(units, wanted, Budget(budget.max_unavailable, 0), REPLICAS, rolling=True)
         going = {removal.unit.key for removal in allowed.delete}
@@ -100,5 +112,7 @@ def _within_room(step: Step, units: Sequence[Unit], wanted: int, budget: Budget,
     """
     if not step.create:
         return step
-    room = wanted + budget.max_surge - sum(not unit.leaving for unit in units) - lingering
+    going = {removal.unit.key for removal in step.delete}
+    surplus = count_surplus([unit for unit in units if unit.key not in going], wanted, budget)
+    room = wanted + budget.max_surge + surplus - sum(not unit.leaving for unit in units) - lingering
     return step if len(step.create) <= room else Step(step.delete, step.create[: max(0, room)])

@@ -2,8 +2,8 @@
 
 Read from the status of the set, where progress lives, and from what is observed. `planner` asks first of all; `status`
 writes the answer back. The invariants: an update is recorded before anything is replaced for it; a new generation hash
-forgets all progress (DESIGN 6.7); a selected replica stays selected until it is complete, and no other is taken down
-meanwhile.
+forgets all progress (DESIGN 6.7); a selected replica stays selected until it is complete, and from no other that
+serves anything is taken meanwhile.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ class Update:
     former: Progress
     supersedes: bool  # another update was still open when this one began
     selected: int | None  # the replica being updated; None under ReplicaRecreate and OnDelete
-    # Replicas that are down and have nothing to be updated: until they are up nothing is taken from one that serves.
+    # Other replicas that are down: until they are up nothing is taken from one that serves.
     held_by: tuple[int, ...] = ()
 
     def is_rolling(self, index: int) -> bool:
@@ -99,29 +99,39 @@ def _decide_turn(shape: Shape, tree: Tree, former: Progress) -> Turn:
 def _select(shape: Shape, tree: Tree, former: Progress) -> tuple[int | None, tuple[int, ...]]:
     """Return the replica whose turn it is, and those that it has to wait for.
 
-    It is the one that was begun, until it is complete, then the next. One that is down goes before: it serves nobody,
-    so it costs nothing, and the update is perhaps its repair. From one that serves nothing is taken while another is
-    down that no update will bring back: that would be a second one down.
+    It is the one that was begun, until it is complete, whatever becomes of the others; then the next. Of several that
+    were begun, as ReplicaRecreate leaves them behind, it is the one that the status names. What serves
+    nobody elsewhere is replaced meanwhile (`steps`), which begins nothing. From one that serves nothing is taken while
+    another is down: that would be a second one down.
     """
     wanted = shape.workload.replicas
     missing, beyond = tree.missing(wanted), tree.beyond(wanted)
     touched = tree.begun | former.updating.keys()
     begun = ((touched & tree.incomplete) - beyond) | (touched & missing)
-    down = ((tree.unavailable & tree.incomplete) - beyond) | missing
-    # Hundreds may be outdated and serve: they are looked at only when one of them is next.
-    due = begun | (down & tree.outdated)
-    due |= {index for index in tree.unfinished - beyond - begun if _is_due(tree.replicas[index], shape)}
-    candidates = (due & down) or begun or due | ((tree.outdated & tree.incomplete) - beyond)
+    candidates = (begun & former.updating.keys()) or begun or _find_due(shape, tree, beyond)
     if not candidates:
         return None, ()
-    nearest = (candidates & begun) or candidates
-    replicas = [tree.replicas[index] for index in nearest - missing]
-    replicas += [shape.replica(index) for index in nearest & missing]
+    replicas = [tree.replicas[index] for index in candidates - missing]
+    replicas += [shape.replica(index) for index in candidates & missing]
     first = min([replica.update_order for replica in replicas])[-1]  # which is its index
+    # What somebody scaled below its minimum is not waited for: no update brings it back.
+    down = missing.union([i for i in (tree.unavailable & tree.incomplete) - beyond if not tree.replicas[i].is_up])
     if first in down:
         return first, ()
-    held_by = tuple(sorted(down - due))
-    return (None if held_by and first not in begun else first), held_by
+    held_by = tuple(sorted(down))
+    return (None if held_by and not begun else first), held_by
+
+
+def _find_due(shape: Shape, tree: Tree, beyond: frozenset[int]) -> frozenset[int]:
+    """Return the replicas that are to be updated and were not begun.
+
+    Hundreds may be outdated and serve. They are looked at only when none of those that are down is next: the order of
+    the design would put them behind.
+    """
+    due = (tree.unavailable & tree.outdated & tree.incomplete) - beyond
+    due |= {index for index in tree.unfinished - beyond if _is_due(tree.replicas[index], shape)}
+    down = due & tree.unavailable
+    return down or due | ((tree.outdated & tree.incomplete) - beyond)
 
 
 def _is_due(replica: Replica, shape: Shape) -> bool:

@@ -3,7 +3,8 @@
 `arrange` builds these from what is observed; everything after it reads them. Counting is done once, so that a settled
 workload of a thousand pods costs little more than looking at each pod.
 
-    clique          available with its minimum of available pods; outdated by its pods
+    clique          available with its minimum of available pods, up with what its scale lets it have of them; outdated
+                    by its pods
     group replica   available when each of its cliques is; outdated when a PodClique or pod in it is; leaving once none
                     of its PodCliques is there to stay, until the last pod is gone
     set replica     available when each clique in no group and each group is; outdated by what is in it, its pods and
@@ -19,16 +20,35 @@ from typing import Final
 from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
 from rollouts.engine.order import replica_update_order
 from rollouts.engine.references import MOST_PODS
+from rollouts.engine.roller import is_complete
 from rollouts.engine.values import value
 from rollouts.engine.workload import CliqueTemplate, GroupTemplate
-
-ENDED = frozenset({"Failed", "Succeeded"})
-"""Phases of pods that will never serve again."""
 
 Names = tuple[list[str], list[str]]
 """Of a replica of the set: PodCliques in no scaling group, and PodCliqueScalingGroups."""
 
 _NONE: Final[frozenset[int]] = frozenset()
+
+
+def minimum_of(template: CliqueTemplate, clique: Clique | None) -> int:
+    """Return how many pods a PodClique must have.
+
+    Left out of the template it is all of its replicas. A PodClique that was made while they were fewer keeps the
+    minimum that it was made with: else every replica would be unavailable from the moment at which replicas are raised.
+    """
+    return template.min_available if clique is None else keep_minimum(template, clique.min_available)
+
+
+def keep_minimum(template: CliqueTemplate, made_with: int) -> int:
+    """Return how many pods a PodClique must have that was made with this minimum, 0 for none."""
+    if template.has_minimum or not 0 < made_with < template.min_available:
+        return template.min_available
+    return made_with
+
+
+def is_minimum_stale(template: CliqueTemplate, clique: Clique) -> bool:
+    """Whether a PodClique says another minimum than the one that is written; one that has none says nothing."""
+    return template.has_minimum and clique.min_available not in (0, template.min_available)
 
 
 @value
@@ -41,8 +61,7 @@ class CliqueView:
     clique: Clique | None  # None: not there
     is_live: bool  # its PodClique is there to stay
     wanted: int  # how many pods it is to have
-    # How many available pods make it available; one that was scaled below its minimum needs only what it has.
-    needed: int
+    needed: int  # how many available pods make it available: the minimum of its template, whatever it is scaled to
     pods: Sequence[Pod]  # all of them, by index
     live: Sequence[Pod]  # those that are neither leaving nor ended
     available: int
@@ -56,6 +75,12 @@ class CliqueView:
     is_complete: bool
 
     @property
+    def is_settled(self) -> bool:
+        """Whether it is complete but for a gap in the indices of its pods."""
+        counts = (len(self.live), self.available, self.outdated, self.wanted)
+        return self.is_live and not self.is_label_outdated and is_complete(*counts)
+
+    @property
     def is_outdated(self) -> bool:
         """Whether a pod of it is of another template than the current one."""
         return self.outdated > 0
@@ -64,6 +89,21 @@ class CliqueView:
     def is_label_outdated(self) -> bool:
         """Whether a PodClique that is there to stay promises its pods another template than the current one."""
         return self.is_live and self.clique is not None and self.clique.template_hash != self.template_hash
+
+    @property
+    def least(self) -> int:
+        """How much of its minimum it can have: one that was scaled below it has no more pods to wait for."""
+        return min(self.needed, self.wanted)
+
+    @property
+    def is_scaled_below(self) -> bool:
+        """Whether it is scaled to fewer pods than its minimum, so that it cannot be available."""
+        return self.wanted < self.needed
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is available, or would be if its scale let it: an update has nothing to wait for."""
+        return self.is_live and self.available >= self.least
 
     @property
     def is_empty(self) -> bool:
@@ -110,6 +150,11 @@ class GroupReplica:
     is_anything_scheduled: bool
 
     @property
+    def is_up(self) -> bool:
+        """Whether it is available, or would be if the scale of its cliques let it."""
+        return self.is_available or all(view.is_up for view in self.cliques)
+
+    @property
     def is_scheduled(self) -> bool:
         """Whether each of its cliques is there with enough scheduled pods."""
         return all(view.is_live and view.scheduled >= view.needed for view in self.cliques)
@@ -135,14 +180,30 @@ class GroupView:
     group: Group | None
     is_live: bool  # its PodCliqueScalingGroup is there to stay
     wanted: int  # how many replicas it is to have
-    # How many available replicas make it available; one that was scaled below its minimum needs only what it has.
-    needed: int
+    needed: int  # how many available replicas make it available: the minimum of its template
     replicas: Mapping[int, GroupReplica]
     is_updating: bool  # its own status says that its update to the current templates has begun and not ended
     is_available: bool  # there with enough available replicas, extra ones as well
     is_outdated: bool  # any of its replicas is
-    is_complete: bool  # it has just its wanted replicas, all of them available and of the current template
+    # It has just its wanted replicas, all of them up and of the current template, and nothing outdated is left
+    # of others: an update that ended before its last pods had gone would begin again because of them.
+    is_complete: bool
     is_anything_scheduled: bool
+
+    @property
+    def least(self) -> int:
+        """How much of its minimum it can have: one that was scaled below it has no more replicas to wait for."""
+        return min(self.needed, self.wanted)
+
+    @property
+    def is_scaled_below(self) -> bool:
+        """Whether it is scaled to fewer replicas than its minimum, so that it cannot be available."""
+        return self.wanted < self.needed
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is available, or would be if its scale and that of its cliques let it."""
+        return self.is_available or (self.is_live and sum(one.is_up for one in self.replicas.values()) >= self.least)
 
 
 def view_group(
@@ -155,20 +216,23 @@ def view_group(
 ) -> GroupView:
     """Return a scaling group."""
     wanted = template.replicas if group is None else min(group.replicas, MOST_PODS)
-    needed = min(template.min_available, wanted)
+    needed = template.min_available
     is_live = group is not None and not group.leaving
-    available = complete = there = 0
-    outdated = scheduled = False
+    available = up = outdated = there = 0
+    highest = -1
+    scheduled = False
     for index, part in replicas.items():
         available += part.is_available
         scheduled = scheduled or part.is_anything_scheduled
-        outdated = outdated or part.is_outdated
-        there += not part.is_leaving
-        complete += part.is_available and not part.is_outdated and not part.is_leaving and index < wanted
+        outdated += part.is_outdated
+        if not part.is_leaving:
+            there += 1
+            up += part.is_up
+            highest = max(highest, index)
     # fmt: off
     return GroupView(
-        name, template, group, is_live, wanted, needed, replicas, is_updating,
-        is_live and available >= needed, outdated, is_live and complete == there == wanted, scheduled,
+        name, template, group, is_live, wanted, needed, replicas, is_updating, is_live and available >= needed,
+        outdated > 0, is_live and is_complete(there, up, outdated, wanted, highest), scheduled,
     )
     # fmt: on
 
@@ -192,6 +256,13 @@ class Replica:
     is_begun: bool  # the update of a component has begun and not ended
     has_live_frame: bool  # anything that holds its contents is there to stay: service, groups, cliques in no group
     update_order: tuple[bool, bool, int]  # its turn among those to be updated
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is available, or would be if the scale of its components let it."""
+        return self.is_available or (
+            all(view.is_up for view in self.cliques) and all(view.is_up for view in self.groups)
+        )
 
     @property
     def gangs(self) -> list[Gang]:
@@ -238,6 +309,12 @@ class Replica:
     def has_former_pods(self) -> bool:
         """Whether a pod of another template is there, be it on its way out."""
         return any(pod.template_hash != view.template_hash for view in self.all_cliques for pod in view.pods)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing is left of it but PodGangs, which nothing else holds."""
+        frame = (self.service, *(view.group for view in self.groups))
+        return all(part is None for part in frame) and all(view.is_empty for view in self.all_cliques)
 
     @property
     def is_lingering(self) -> bool:

@@ -6,7 +6,7 @@ that is acted on.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -56,6 +56,9 @@ class CliqueTemplate:
     auto_scaling: Mapping[str, Any] | None
     # None: the defaults. Only a clique in no scaling group has one.
     budget: BudgetSpec | None
+    # Whether minAvailable is written; left out it is replicas, and a PodClique keeps the one that it was made with.
+    # Two templates that ask for the same pods are the same template, whichever of them writes its default out.
+    has_minimum: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

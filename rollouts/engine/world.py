@@ -15,15 +15,19 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from rollouts.engine import names, reading
 from rollouts.engine.actions import Action, Create, Delete, Kind, Patch, RemoveGate, WriteStatus
-from rollouts.engine.observed import Clique, Gang, Group, Observed, Pod, Service
-from rollouts.engine.placing import NOTHING, Amounts, Node, Rooms, place
+from rollouts.engine.observed import ENDED, Clique, Gang, Group, Observed, Pod, Service
+from rollouts.engine.placing import Node, Rooms, read_demand
+from rollouts.engine.scheduling import NO_DEMAND, Demand
 from rollouts.engine.values import altered
 
-ENDLESS_ROOM: Final = (Node("node"),)
+ENDLESS_ROOM: Final = (Node("node", takes_all=True),)
+
+TemplateKey: TypeAlias = tuple[str, str]
+"""Name of a clique of the template, and a template hash: cliques with equal templates have equal hashes."""
 
 # The replica of a pod whose PodClique was gone before anybody looked.
 NOWHERE: Final = -1
@@ -37,11 +41,15 @@ class Behaviour:
     """How a simulated cluster behaves."""
 
     nodes: tuple[Node, ...] = ENDLESS_ROOM
-    # From the node to Ready; `ready_seconds_of` says otherwise for some cliques of the template, by name.
+    # From the node to Ready; `ready_seconds_of` says otherwise for some cliques of the template, template hashes, or
+    # both together.
     ready_seconds: float = 30.0
-    ready_seconds_of: Mapping[str, float] = field(default_factory=dict)
-    # Template hashes, or hostnames of single pods, whose pods never become Ready.
-    never_ready: frozenset[str] = frozenset()
+    ready_seconds_of: Mapping[str | TemplateKey, float] = field(default_factory=dict)
+    # How long pods that are there already have been on their node, by name; of others that is not known.
+    on_node_for: Mapping[str, float] = field(default_factory=dict)
+    # Template hashes, alone or of one clique, names of single pods, or hostnames of those and their successors, that
+    # never become Ready.
+    never_ready: frozenset[str | TemplateKey] = frozenset()
     # From the deletion of a pod on a node until it is gone; one on no node goes at once.
     gone_seconds: float = 5.0
     # From the end of an owner until what it owned is deleted.
@@ -83,9 +91,9 @@ class World:
         observed: Observed,
         behaviour: Behaviour,
         now: float = 0.0,
-        requests: Mapping[str, Amounts] | None = None,
+        demands: Mapping[str, Demand] | None = None,
     ) -> None:
-        """Start from what is observed; `requests` says by name what the pods that run already ask for."""
+        """Start from what is observed; `demands` says by name what the pods that are there ask of a node."""
         self.now = now
         self.status: Mapping[str, Any] = observed.status
         self._behaviour = behaviour
@@ -97,7 +105,7 @@ class World:
             Kind.POD: {pod.name: pod for pod in observed.pods},
         }
         self._rooms = Rooms(behaviour.nodes)
-        self._requests: dict[str, Amounts] = dict(requests or {})
+        self._demands: dict[str, Demand] = dict(demands or {})
         self._agenda: list[tuple[float, int, _Event, str, str]] = []
         self._born = _highest_uid(observed)  # objects are counted on from there, which gives uids,
         self._writes = 0  # and writes from the beginning, which gives resourceVersions and the order of events
@@ -192,6 +200,10 @@ class World:
         self._delete(kind, name)
         self._schedule()
 
+    def has(self, kind: Kind, name: str) -> bool:
+        """Whether there is an object of this kind and name."""
+        return name in self._tables[kind]
+
     def remove(self, pod: str) -> None:
         """Take a pod out at once, as a forced deletion does."""
         self._remove(Kind.POD, self.pods[pod])
@@ -205,12 +217,25 @@ class World:
 
     def set_ready(self, pod: str, ready: bool) -> None:
         """Make a pod on a node fail or recover."""
-        self._put(Kind.POD, altered(self.pods[pod], ready=ready, failing=not ready))
+        known = self.pods[pod]
+        since = known.ready_since if known.ready == ready else self.now
+        healed = {"fault": "", "fault_detail": ""} if ready else {}
+        self._put(Kind.POD, altered(known, ready=ready, failing=not ready, ready_since=since, **healed))
+
+    def set_fault(self, pod: str, fault: str, detail: str = "") -> None:
+        """Make a container of a pod that is not Ready fail."""
+        self._put(Kind.POD, altered(self.pods[pod], failing=True, fault=fault, fault_detail=detail))
+
+    def end(self, pod: str) -> None:
+        """Let a pod end for good, as an eviction or the shutdown of its node does: it stays, and its room is free."""
+        thing = self.pods[pod]
+        self._rooms.release(pod)
+        self._put(Kind.POD, altered(thing, phase="Failed", ready=False))
 
     def change(self, behaviour: Behaviour) -> None:
         """Make the cluster behave otherwise from now on: nodes come and go, images break."""
         self._behaviour = behaviour
-        self._rooms.nodes = behaviour.nodes
+        self._rooms.replace(behaviour.nodes)
         self._schedule()
 
     # Writes, each returning why it was refused, or nothing.
@@ -236,7 +261,7 @@ class World:
         thing = self._read(action.kind, action.manifest)
         self._own(owner["uid"] if owner["kind"] != Kind.SET else "", action.kind, thing)
         if isinstance(thing, Pod):
-            self._requests[name] = reading.read_requests(action.manifest["spec"])
+            self._demands[name] = read_demand(action.manifest["spec"])
         self._put(action.kind, thing)
         if owner["uid"] in self._going:
             # Whoever made it did not know that its owner is leaving; it goes too, or the owner would stay for ever.
@@ -320,7 +345,7 @@ class World:
         return self._of_replica.setdefault(replica, {})
 
     def _note_waiting(self, pod: Pod) -> None:
-        if pod.gated or pod.node or pod.leaving:
+        if pod.gated or pod.node or pod.leaving or pod.phase in ENDED:
             self._waiting.pop(pod.name, None)
         else:
             self._waiting[pod.name] = None
@@ -352,15 +377,11 @@ class World:
         if isinstance(thing, Pod):
             self._waiting.pop(thing.name, None)
             self._home.pop(thing.name)
-            self._free_room(thing)
+            self._demands.pop(thing.name, None)
+            self._rooms.release(thing.name)
         else:
             self._expect(_Event.COLLECT, thing.name, thing.uid, self._behaviour.collect_seconds)
         self._leave_owner(thing)
-
-    def _free_room(self, pod: Pod) -> None:
-        requests = self._requests.pop(pod.name, NOTHING)
-        if pod.node:
-            self._rooms.take(pod.node, requests, -1)
 
     def _leave_owner(self, thing: Thing) -> None:
         owner = self._owner.pop(thing.uid, "")
@@ -390,9 +411,13 @@ class World:
             pod = self.pods[name]
             if event is _Event.GONE:
                 self._remove(Kind.POD, pod)
-            elif not pod.leaving:
-                keys = {pod.template_hash, names.pod_hostname(pod.clique, pod.index)}
+            elif not pod.leaving and pod.phase not in ENDED:
+                keys = {pod.template_hash, self._key_of(pod), pod.name, names.pod_hostname(pod.clique, pod.index)}
                 self.set_ready(name, not keys & self._behaviour.never_ready)
+
+    def _key_of(self, pod: Pod) -> TemplateKey:
+        clique = self._tables[Kind.CLIQUE].get(pod.clique)
+        return clique.template if clique else "", pod.template_hash
 
     def _schedule(self) -> None:
         if not self._waiting:
@@ -400,22 +425,21 @@ class World:
         waiting = [self.pods[name] for name in self._waiting]
         listing = dict.fromkeys(self._gang_of.get(pod.name, "") for pod in waiting)
         gangs = self._tables[Kind.GANG]
-        placement = place(
-            waiting, [gangs[name] for name in listing if name in gangs], self.pods, self._rooms, self._requests
-        )
+        listed = [gangs[name] for name in listing if name in gangs]
+        placement = self._rooms.place(waiting, listed, self.pods, self._demands)
         for name, why in placement.refused:
             if self.pods[name].message != why:
                 self._put(Kind.POD, altered(self.pods[name], message=why))
         for name, node in placement.bound:
-            self._start(altered(self.pods[name], node=node, phase="Running", message=""))
+            self._start(altered(self.pods[name], node=node, phase="Running", message="", scheduled_at=self.now))
 
     def _start(self, pod: Pod) -> None:
         """Let a pod that has a node become Ready in its time, or fail then."""
         self._put(Kind.POD, pod)
-        clique = self._tables[Kind.CLIQUE].get(pod.clique)
-        template = clique.template if clique else ""
-        seconds = self._behaviour.ready_seconds_of.get(template, self._behaviour.ready_seconds)
-        self._expect(_Event.STARTED, pod.name, pod.uid, seconds)
+        behaviour, key = self._behaviour, self._key_of(pod)
+        found = (behaviour.ready_seconds_of.get(one) for one in (key, pod.template_hash, key[0]))
+        seconds = next((one for one in found if one is not None), behaviour.ready_seconds)
+        self._expect(_Event.STARTED, pod.name, pod.uid, max(0.0, seconds - behaviour.on_node_for.get(pod.name, 0.0)))
 
     # The beginning.
 
@@ -443,11 +467,11 @@ class World:
         clique = self._tables[Kind.CLIQUE].get(pod.clique)
         self._own(clique.uid if clique else "", Kind.POD, pod)
         self._put(Kind.POD, pod)
-        if pod.node:
-            self._rooms.take(pod.node, self._requests.get(pod.name, NOTHING))
+        if pod.node and pod.phase not in ENDED:
+            self._rooms.hold(pod.name, pod.node, self._demands.get(pod.name, NO_DEMAND))
         if pod.leaving or clique is None:
             self._expect(_Event.GONE, pod.name, pod.uid, self._behaviour.gone_seconds)
-        elif pod.node and not pod.ready and pod.template_hash == clique.template_hash:
+        elif pod.node and not pod.ready and pod.phase not in ENDED and pod.template_hash == clique.template_hash:
             self._start(pod)
 
 

@@ -7,6 +7,7 @@ answered to its own writes. After it: the engine, which is handed one workload a
     writing    how rows move: forward only, whoever writes and in whatever order
     telling    what pages are told of it
     reading    one workload as the engine wants it, and whose object is whose
+    surroundings   what surrounds a workload: nodes, other pods, how its own have behaved
 
 The invariant: a row ends as what the cluster said last about that name, however often, late or interleaved the news
 arrives. Two watchers and any number of workers may therefore write at the same time.
@@ -14,6 +15,7 @@ arrives. Two watchers and any number of workers may therefore write at the same 
 
 from rollouts.mirror.reading import Seen, read
 from rollouts.mirror.rows import MIRRORED
+from rollouts.mirror.surroundings import Surroundings, read_surroundings, store_foreign_requests
 from rollouts.mirror.telling import changes_of
 from rollouts.mirror.writing import (
     Changes,
@@ -33,14 +35,17 @@ __all__ = [
     "Changes",
     "News",
     "Seen",
+    "Surroundings",
     "changes_of",
     "end_all_but",
     "ensure_cluster",
     "forget",
     "purge",
     "read",
+    "read_surroundings",
     "replace",
     "store",
     "store_all",
+    "store_foreign_requests",
     "workload_keys",
 ]

@@ -13,7 +13,7 @@ at the next look, and never a child that seems to have lost its owner.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
@@ -42,8 +42,12 @@ class Seen:
     resource_version: str
     labels: Mapping[str, str]
     in_doubt: tuple[tuple[str, str, str], ...] = ()  # deletes whose answers were not stored: kind, name, uid
+    refused: Mapping[str, Any] = field(default_factory=dict)  # as `refused_writes` stores them
+    written_by_grove: str = ""  # an object of it that Grove's own operator wrote last: kind and name
     # Objects that carry the workload's labels and are not its own: name and why.
     strangers: tuple[Stranger, ...] = ()
+    # Of these, what nothing of Grove's controls, as if the set did, without pods. None: there is no such thing.
+    ownerless: Observed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,9 @@ def read(cluster: models.Cluster, namespace: str, name: str) -> Seen | None:
     groups = _fetch(models.ScalingGroup, GROUP, whose)
     gangs = _fetch(models.Gang, GANG, whose)
     services = _fetch(models.Service, SERVICE, whose)
-    for number, uid, leaving, version, text, in_doubt in _fetch(models.Workload, _SET, whose, belongs="name"):
+    for number, uid, leaving, version, text, in_doubt, refused, is_theirs in _fetch(
+        models.Workload, _SET, whose, belongs="name"
+    ):
         manifest = orjson.loads(text)
         manifest["metadata"]["resourceVersion"] = str(version)
         owners = _find_owners(uid, groups, cliques)
@@ -86,7 +92,12 @@ def read(cluster: models.Cluster, namespace: str, name: str) -> Seen | None:
             resource_version=str(version),
             labels=manifest["metadata"].get("labels") or {},
             in_doubt=tuple((kind, name, uid) for kind, name, uid in orjson.loads(in_doubt)),
+            refused=orjson.loads(refused),
+            written_by_grove=f"PodCliqueSet {name}"
+            if is_theirs
+            else _find_written_by_grove(owners, groups, cliques, gangs),
             strangers=tuple(strangers),
+            ownerless=_read_ownerless(owners, cliques, groups, gangs, services),
         )
     return None
 
@@ -94,20 +105,33 @@ def read(cluster: models.Cluster, namespace: str, name: str) -> Seen | None:
 _Rows = Sequence[tuple[Any, ...]]
 
 # Each query names its columns in the order in which the functions below unpack them.
-_SET: Final = ("id", "uid", "leaving", "resource_version", "manifest", "in_doubt")
+_SET: Final = ("id", "uid", "leaving", "resource_version", "manifest", "in_doubt", "refused", "written_by_grove")
 GROUP: Final = (
     *("owner_uid", "name", "uid", "resource_version", "generation", "created", "template", "replica", "replicas"),
-    *("template_replicas", "leaving", "status"),
+    *("template_replicas", "leaving", "status", "template_keys", "written_by_grove"),
 )
 CLIQUE: Final = (
     *("owner_uid", "name", "uid", "resource_version", "generation", "created", "template", "replica", "group"),
     *("group_replica", "template_hash", "replicas", "template_replicas", "leaving", "status", "template_keys"),
+    *("min_available", "written_by_grove"),
 )
 POD: Final = (
     *("owner_uid", "name", "uid", "clique", "index", "template_hash", "created", "node", "phase", "ready", "leaving"),
     *("gated", "message", "failing", "gone_by", "resource_version"),
+    *("scheduled_at", "ready_since", "restarts", "fault"),
 )
-GANG: Final = ("owner_uid", "name", "uid", "resource_version", "replica", "leaving", "pod_groups", "status")
+GANG: Final = (
+    "owner_uid",
+    "name",
+    "uid",
+    "resource_version",
+    "replica",
+    "leaving",
+    "pod_groups",
+    "status",
+    "priority_class",
+    "written_by_grove",
+)
 SERVICE: Final = ("owner_uid", "name", "uid", "replica", "leaving", "publish_not_ready_addresses")
 
 
@@ -147,16 +171,41 @@ def _find_owners(set_uid: str, groups: _Rows, cliques: _Rows) -> Owners:
     return Owners(set_uid, group_uids, clique_uids, frozenset(doomed))
 
 
+def _read_ownerless(owners: Owners, cliques: _Rows, groups: _Rows, gangs: _Rows, services: _Rows) -> Observed | None:
+    """Return what nothing of Grove's controls, as if the set did; None if there is no such thing."""
+    lost = [[(owners.set_uid, *row[1:]) for row in rows if not row[0]] for rows in (cliques, groups, gangs, services)]
+    if not any(lost):
+        return None
+    return Observed(
+        cliques=tuple(read_cliques(lost[0], owners, [])),
+        groups=tuple(read_groups(lost[1], owners, [])),
+        gangs=tuple(read_gangs(lost[2], owners, [])),
+        services=tuple(read_services(lost[3], owners, [])),
+    )
+
+
+def _find_written_by_grove(owners: Owners, groups: _Rows, cliques: _Rows, gangs: _Rows) -> str:
+    """Return an object that Grove's own operator wrote last; it stays, or a set of this name has left it behind."""
+    left_behind = {"", *(uid for owner, _, uid, *_ in groups if not owner)}
+    kinds = (("PodCliqueScalingGroup", groups), ("PodClique", cliques), ("PodGang", gangs))
+    theirs = ((kind, row) for kind, rows in kinds for row in rows if row[-1])
+    for kind, (owner, name, uid, *_) in theirs:
+        if owner in left_behind or (uid not in owners.doomed and (kind != "PodGang" or owner == owners.set_uid)):
+            return f"{kind} {name}"
+    return ""
+
+
 def read_groups(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Group]:
     """Yield the scaling groups of the workload among these rows."""
     for owner, name, uid, version, generation, created, template, replica, *rest in rows:
         if _is_ours(name, owner, replica, strangers):
-            replicas, noted, leaving, status = rest
+            replicas, noted, leaving, status, keys, _ = rest
             leaves = leaving == 1 or uid in owners.doomed
             yield Group(
                 *(name, uid, str(version), generation, created, template, replica, replicas, noted),
                 leaving=leaves,
                 status=orjson.loads(status),
+                template_keys=_split_keys(keys),
             )
 
 
@@ -165,11 +214,12 @@ def read_cliques(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iter
     doomed, parse = owners.doomed, orjson.loads
     for owner, name, uid, version, generation, created, template, replica, group, part, *rest in rows:
         if _is_ours(name, owner, min(replica, part) if group else replica, strangers):
-            template_hash, replicas, noted, leaving, status, keys = rest
+            template_hash, replicas, noted, leaving, status, keys, minimum, _ = rest
             yield Clique(
                 *(name, uid, str(version), generation, created, template, replica, group, part, template_hash),
                 *(replicas, noted, leaving == 1 or uid in doomed, parse(status)),
-                tuple(filter(None, keys.split(","))) if keys else (),
+                _split_keys(keys),
+                minimum,
             )
 
 
@@ -179,21 +229,32 @@ def read_pods(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterato
     for owner, name, uid, clique, index, template_hash, created, node, phase, ready, leaving, *rest in rows:
         if not _is_ours(name, owner, index if clique else -1, strangers):
             continue
-        gated, message, failing, gone_by, version = rest
+        gated, message, failing, gone_by, version, scheduled_at, ready_since, restarts, fault = rest
         leaves = leaving == 1 or cliques.get(clique) != owner or owner in doomed
         yield Pod(
             *(name, uid, clique, index, template_hash, created, node, phase),
             *(ready == 1, leaves, gated == 1, message, failing == 1, gone_by, str(version)),
+            *(scheduled_at, ready_since, restarts, *_split_fault(fault)),
         )
+
+
+def _split_fault(text: str) -> tuple[str, str]:
+    """Return the word for what a container fails with, and the detail."""
+    fault, _, detail = text.partition(": ")
+    return fault, detail
 
 
 def read_gangs(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Gang]:
     """Yield the gangs of the workload among these rows."""
-    for owner, name, uid, version, replica, leaving, pod_groups, status in rows:
+    for owner, name, uid, version, replica, leaving, pod_groups, status, priority_class, _ in rows:
         if _is_ours(name, owner, replica, strangers):
             groups = {clique: (least, tuple(pods)) for clique, (least, pods) in orjson.loads(pod_groups).items()}
             leaves = leaving == 1 or owner != owners.set_uid
-            yield Gang(name, uid, str(version), replica, leaves, groups, orjson.loads(status))
+            yield Gang(name, uid, str(version), replica, leaves, groups, orjson.loads(status), priority_class)
+
+
+def _split_keys(keys: str) -> tuple[str, ...]:
+    return tuple(filter(None, keys.split(","))) if keys else ()
 
 
 def read_services(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Service]:

@@ -28,11 +28,15 @@ from rollouts.cluster.resources import (
     SERVICES,
 )
 from rollouts.engine import names
-from rollouts.engine.conditions import NOTHING_IN_THE_WAY, PROGRESSING, STUCK
+from rollouts.engine.amounts import compute_requests
+from rollouts.engine.conditions import AVAILABLE, NOTHING_IN_THE_WAY, PROGRESSING, SCALED_BELOW, STUCK
 from rollouts.engine.defaults import with_defaults
 from rollouts.engine.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
+from rollouts.engine.faults import RESTARTS_OF_A_LOOP, Fault
+from rollouts.engine.outlook import join_images
 from rollouts.engine.times import parse_time
 from rollouts.models import Clique, Gang, Mirrored, Node, Pod, ScalingGroup, Service, Workload
+from rollouts.operators import find_time_of_write, is_written_by_grove
 
 Row = dict[str, Any]
 
@@ -120,9 +124,12 @@ def _workload(obj: Obj) -> Row:
     kept = {key: value for key, value in metadata.items() if key not in ("managedFields", "resourceVersion")}
     progress = _mapping(status.get("updateProgress"))
     conditions = _conditions(status)
+    stuck = _text(_where(conditions, STUCK, "True").get("reason"))
+    unavailable = _text(_where(conditions, AVAILABLE, "False").get("reason"))
     waits_for = _text(_where(conditions, STUCK, "False").get("reason"))
     return {
         "manifest": _json(obj | {"metadata": kept}),
+        **_written_by_grove(obj),
         "labels": _json(metadata.get("labels") or {}),
         "generation": _int(metadata.get("generation")),
         "observed_generation": _int(status.get("observedGeneration")),
@@ -134,10 +141,12 @@ def _workload(obj: Obj) -> Row:
         "update_started_at": parse_time(progress.get("updateStartedAt")),
         "update_ended_at": parse_time(progress.get("updateEndedAt")),
         "progressing_reason": _text(conditions.get(PROGRESSING, {}).get("reason")),
-        "stuck_reason": _text(_where(conditions, STUCK, "True").get("reason")),
+        "stuck_reason": stuck,
         "waits_for": "" if waits_for == NOTHING_IN_THE_WAY else waits_for,
         "fault_reason": _text(_where(conditions, "Valid", "False").get("reason"))
-        or _text(_where(conditions, "WriteDenied", "True").get("reason")),
+        or _text(_where(conditions, "WriteDenied", "True").get("reason"))
+        # Also while an update goes on, which is not stuck for it.
+        or (SCALED_BELOW if unavailable == SCALED_BELOW and not stuck else ""),
     }
 
 
@@ -153,6 +162,7 @@ def _group(obj: Obj) -> Row:
         "template": obj["metadata"]["name"].removeprefix(f"{owned['workload']}-{owned['replica']}-"),
         **_scaled(obj, spec),
         "status": _json(_mapping(obj.get("status"))),
+        **_written_by_grove(obj),
     }
 
 
@@ -167,9 +177,9 @@ def _clique(obj: Obj) -> Row:
         "group": group,
         "group_replica": group_replica if group else -1,
         "template_hash": labels.get(names.TEMPLATE_HASH, ""),
-        "template_keys": _clean(_text(_mapping(obj["metadata"].get("annotations")).get(TEMPLATE_KEYS))),
         **_scaled(obj, spec),
         "status": _json(_mapping(obj.get("status"))),
+        **_written_by_grove(obj),
     }
 
 
@@ -181,11 +191,13 @@ def _scaled(obj: Obj, spec: Mapping[str, Any]) -> Row:
         "replicas": _int(spec.get("replicas")),
         "min_available": _int(spec.get("minAvailable")),
         "template_replicas": None if noted < 0 else noted,
+        "template_keys": _clean(_text(annotations.get(TEMPLATE_KEYS))),
     }
 
 
 def _gang(obj: Obj) -> Row:
-    groups = _mappings(_mapping(obj.get("spec")).get("podgroups"))
+    spec = _mapping(obj.get("spec"))
+    groups = _mappings(spec.get("podgroups"))
     pod_groups = {
         _text(group.get("name")): [
             _int(group.get("minReplicas")),
@@ -196,7 +208,9 @@ def _gang(obj: Obj) -> Row:
     return {
         **_owned(obj, "PodCliqueSet"),
         "pod_groups": _json(pod_groups),
+        "priority_class": _text(spec.get("priorityClassName")),
         "status": _json(_mapping(obj.get("status"))),
+        **_written_by_grove(obj),
     }
 
 
@@ -207,7 +221,8 @@ def _service(obj: Obj) -> Row:
 
 def _pod(obj: Obj) -> Row:
     spec, status, labels = _mapping(obj.get("spec")), _mapping(obj.get("status")), _labels(obj)
-    ready = _conditions(status).get("Ready", {})
+    conditions = _conditions(status)
+    ready = conditions.get("Ready", {})
     is_ready = ready.get("status") == "True"
     containers = [*_mappings(status.get("initContainerStatuses")), *_mappings(status.get("containerStatuses"))]
     reason, message = ("", "") if is_ready else _why_not_ready(status, containers)
@@ -228,7 +243,10 @@ def _pod(obj: Obj) -> Row:
         "reason": reason,
         "message": _clean(message),
         "restarts": sum(_int(container.get("restartCount")) for container in containers),
-        "images": _clean(" ".join(_text(container.get("image")) for container in _mappings(spec.get("containers")))),
+        "scheduled_at": parse_time(_where(conditions, "PodScheduled", "True").get("lastTransitionTime")),
+        "fault": "" if is_ready else _clean(_find_fault(containers, ready)),
+        "images": _clean(join_images(spec)),
+        "requests": _json(dict(sorted(compute_requests(spec).items()))),
     }
 
 
@@ -244,13 +262,13 @@ def _node(obj: Obj) -> Row:
 
 
 MIRRORED: Final[Mapping[Resource, Table]] = {
-    PODCLIQUESETS: Table(Workload, _workload, notes={"in_doubt": "[]"}),
+    PODCLIQUESETS: Table(Workload, _workload, notes={"in_doubt": "[]", "refused": "{}"}),
     PODCLIQUESCALINGGROUPS: Table(ScalingGroup, _group),
     PODCLIQUES: Table(Clique, _clique),
     PODGANGS: Table(Gang, _gang),
     SERVICES: Table(Service, _service),
     PODS: Table(Pod, _pod),
-    NODES: Table(Node, _node),
+    NODES: Table(Node, _node, notes={"foreign_requests": None}),
 }
 """The kinds that are mirrored, owners before what they own."""
 
@@ -292,6 +310,63 @@ def _ended_badly(container: Mapping[str, Any]) -> bool:
     return any(end.get("exitCode") for end in ends)
 
 
+_FAULTS: Final = (*Fault,)
+_WAITING_FAULTS: Final[Mapping[str, Fault]] = {
+    "ErrImagePull": Fault.IMAGE,
+    "ImagePullBackOff": Fault.IMAGE,
+    "InvalidImageName": Fault.IMAGE,
+    "ErrImageNeverPull": Fault.IMAGE,
+    "CreateContainerConfigError": Fault.CONFIG,
+    "CreateContainerError": Fault.CONFIG,
+    "CrashLoopBackOff": Fault.CRASH,
+}
+"""What the kubelet's words for a container that waits stand for; a pull that fails is told in two words by turns."""
+
+
+def _find_fault(containers: Iterable[Mapping[str, Any]], ready: Mapping[str, Any]) -> str:
+    """Return what a container of a pod that is not Ready fails with, and a detail that stays the same meanwhile."""
+    found = [fault for fault in (_container_fault(container, ready) for container in containers) if fault is not None]
+    return ": ".join(filter(None, min(found, key=lambda one: _FAULTS.index(one[0]), default=())))
+
+
+def _container_fault(container: Mapping[str, Any], ready: Mapping[str, Any]) -> tuple[Fault, str] | None:
+    state = _mapping(container.get("state"))
+    waiting = _mapping(state.get("waiting"))
+    waits_for = _WAITING_FAULTS.get(_text(waiting.get("reason")))
+    if waits_for is Fault.IMAGE:
+        return Fault.IMAGE, _text(container.get("image"))
+    if waits_for is Fault.CONFIG:
+        return Fault.CONFIG, _text(waiting.get("message"))
+    end = _mapping(state.get("terminated")) or _mapping(_mapping(container.get("lastState")).get("terminated"))
+    if not end or _has_recovered(state, ready):
+        return (Fault.CRASH, "") if waits_for is Fault.CRASH else None
+    if end.get("reason") == Fault.MEMORY:
+        return Fault.MEMORY, ""
+    is_loop = _int(container.get("restartCount")) >= RESTARTS_OF_A_LOOP or _was_held_back(state, end)
+    if waits_for is Fault.CRASH or is_loop:
+        return Fault.CRASH, f"exit code {_int(end.get('exitCode'))}"
+    return None
+
+
+# The kubelet starts a container again at once for the first time; from then on it waits for 10 s and more. Times are
+# told in whole seconds.
+_BACK_OFF: Final = 9.0
+
+
+def _was_held_back(state: Mapping[str, Any], end: Mapping[str, Any]) -> bool:
+    """Say whether a container that runs was held back before it was started again, as in a crash loop."""
+    started = parse_time(_mapping(state.get("running")).get("startedAt"))
+    ended = parse_time(end.get("finishedAt"))
+    return started is not None and ended is not None and started - ended >= _BACK_OFF
+
+
+def _has_recovered(state: Mapping[str, Any], ready: Mapping[str, Any]) -> bool:
+    """Say whether the pod has been Ready since the container was last started: its earlier ends are over then."""
+    started = parse_time(_mapping(state.get("running")).get("startedAt"))
+    changed = parse_time(ready.get("lastTransitionTime"))
+    return started is not None and changed is not None and changed > started
+
+
 def _why_not_ready(status: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
     """Return the most telling reason and words: of the pod, of its scheduling, of a container, of readiness."""
     if status.get("reason"):
@@ -317,6 +392,11 @@ def _where(conditions: Mapping[str, Mapping[str, Any]], name: str, status: str) 
     """Return a condition if it has this status; else nothing."""
     condition = conditions.get(name, {})
     return condition if condition.get("status") == status else {}
+
+
+def _written_by_grove(obj: Obj) -> Row:
+    told = {"metadata": {"managedFields": _mappings(obj["metadata"].get("managedFields"))}}
+    return {"written_by_grove": is_written_by_grove(told), "grove_wrote_at": find_time_of_write(told)}
 
 
 def _labels(obj: Obj) -> Mapping[str, str]:

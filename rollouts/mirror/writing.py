@@ -181,7 +181,7 @@ def _newest_of_each_name(rows: Iterable[Row]) -> list[Row]:
 
 
 def _write(write: _Write) -> Iterator[News]:
-    width = len(write.table.columns)
+    width = len(write.table.columns) - len(_SAME_FOR_ALL)
     for part in _parts(write.rows, width):
         yield from _execute(write, _news_rule(write.table), part, is_gone=False)
     for part in _parts(write.ends, width):
@@ -205,8 +205,11 @@ def _execute(write: _Write, rule: str, rows: Sequence[Row], *, is_gone: bool) ->
 
 
 def _from_values(table: Table, rows: Sequence[Row]) -> tuple[str, list[Any]]:
-    places = f"({', '.join(['%s'] * len(table.columns))})"
-    return f"VALUES {', '.join([places] * len(rows))}", [row[column] for row in rows for column in table.columns]
+    """Pass each value by itself, but for those that all rows of a statement share: SQLite takes only so many."""
+    same = {column: str(int(rows[0][column])) for column in _SAME_FOR_ALL}
+    places = f"({', '.join(same.get(column, '%s') for column in table.columns)})"
+    own = [column for column in table.columns if column not in same]
+    return f"VALUES {', '.join([places] * len(rows))}", [row[column] for row in rows for column in own]
 
 
 def _from_json(table: Table, rows: Sequence[Row]) -> tuple[str, list[Any]]:
@@ -227,6 +230,7 @@ def _parts(rows: Sequence[Any], width: int) -> Iterator[Sequence[Any]]:
 
 
 _KEY: Final = ("cluster_id", "namespace", "name")
+_SAME_FOR_ALL: Final = ("cluster_id", "batch")  # of the rows of one statement: numbers of our own
 
 
 @cache

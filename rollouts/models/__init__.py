@@ -23,6 +23,7 @@ from rollouts.models.mirror import (
     Workload,
 )
 from rollouts.models.overrides import StrategyOverride
+from rollouts.models.pod_security import NamespacePodSecurity
 
 __all__ = [
     "ApiToken",
@@ -33,6 +34,7 @@ __all__ = [
     "Gang",
     "Mirrored",
     "NamespaceGrant",
+    "NamespacePodSecurity",
     "Node",
     "OidcIdentity",
     "Pod",

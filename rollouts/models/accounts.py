@@ -5,7 +5,8 @@ anything by which somebody could sign in. A password is there as Django's slow h
 single sign-on only the name that the provider has for the person.
 """
 
-from datetime import datetime
+from collections.abc import Iterator
+from hashlib import sha256
 from typing import ClassVar
 
 from django.conf import settings
@@ -22,6 +23,21 @@ PREFIX_LENGTH = 12
 class User(AbstractUser):
     """An account. A model of our own from the first migration on, since it cannot be swapped in later."""
 
+    # Sessions that began before this moment are of no use. None: none was ended.
+    sessions_ended_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    def get_session_auth_hash(self) -> str:
+        """Return what a session has to carry: it changes with the password, and when all sessions are ended."""
+        return self._bind_to_end(super().get_session_auth_hash())
+
+    def get_session_auth_fallback_hash(self) -> Iterator[str]:
+        """Return the same for former secret keys."""
+        return map(self._bind_to_end, super().get_session_auth_fallback_hash())
+
+    def _bind_to_end(self, digest: str) -> str:
+        ended = self.sessions_ended_at
+        return digest if ended is None else sha256(f"{digest} {ended.timestamp()}".encode()).hexdigest()
+
 
 class ApiToken(models.Model):
     """What a program shows instead of signing in.
@@ -35,7 +51,10 @@ class ApiToken(models.Model):
     name = models.CharField(max_length=100)  # what it is for, as its owner calls it
     prefix = models.CharField(max_length=PREFIX_LENGTH)  # its first letters, to tell it from others; no secret
     digest = models.CharField(max_length=DIGEST_LENGTH, unique=True)
+    # Its scope, which `rollouts.scopes` reads: None is no limit.
     read_only = models.BooleanField(default=False)
+    namespaces = models.JSONField(null=True, blank=True)  # [{"cluster": …, "namespace": …}]; an empty name means any
+    commands = models.JSONField(null=True, blank=True)  # names of commands
     # The token that was shown to make it, with which it ends; None: its owner was signed in.
     made_with = models.ForeignKey("self", on_delete=models.CASCADE, null=True, blank=True, related_name="+")
     # Named by the setting GROVE_ADMIN_TOKEN, and replaced or revoked when that says otherwise.
@@ -51,10 +70,6 @@ class ApiToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
-
-    def is_valid(self, now: datetime) -> bool:
-        """Whether it opens anything; that its owner may sign in is another question."""
-        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
 class NamespaceGrant(models.Model):

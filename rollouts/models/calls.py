@@ -25,6 +25,8 @@ class Call(models.Model):
     status = models.PositiveSmallIntegerField(null=True, blank=True)
     headers = models.JSONField(default=dict, blank=True)  # those that belong to the answer, such as ETag
     body = models.TextField(blank=True)
+    # The permissions that it needed, asked for again before it is answered from here: [[command, cluster, namespace]].
+    needs = models.JSONField(default=list, blank=True)
 
     class Meta:
         ordering = ("-started",)

@@ -16,6 +16,7 @@ from rollouts.models.fields import OrjsonField
 NAME_LENGTH = 253
 LABEL_LENGTH = 63
 UID_LENGTH = 64
+OTHER_OPERATOR = "OtherOperator"
 
 
 class Trouble(models.TextChoices):
@@ -49,6 +50,11 @@ class Cluster(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def other_operator_code(self) -> str:
+        """What keeps Grove UI from writing there, in one word; empty: nothing."""
+        return OTHER_OPERATOR if self.other_operator else ""
 
 
 class _Present(models.Manager[Any]):
@@ -114,6 +120,11 @@ class Workload(Mirrored):
     # Ours and not the cluster's: deletes that were sent and whose answers are not stored yet, as [kind, name, uid].
     # Written before they are sent, so that a pass after a crash asks the cluster about them before it spends budget.
     in_doubt = OrjsonField(default=list)
+    # Grove's own operator wrote it after us, as its managed fields tell: nothing may be written to its workload.
+    written_by_grove = models.BooleanField(default=False)
+    grove_wrote_at = models.FloatField(null=True, blank=True)  # when that operator last wrote it, whoever wrote since
+    # Ours as well: writes that the cluster has refused, and until when they are held back (`refused_writes`).
+    refused = OrjsonField(default=dict)
 
 
 class Owned(Mirrored):
@@ -144,7 +155,10 @@ class ScalingGroup(Owned):
     replicas = models.IntegerField(default=0)
     min_available = models.IntegerField(default=0)
     template_replicas = models.IntegerField(null=True, blank=True)
+    template_keys = models.TextField(blank=True)  # annotations that came from the template, by commas, and their hash
     status = OrjsonField(default=dict)
+    written_by_grove = models.BooleanField(default=False)
+    grove_wrote_at = models.FloatField(null=True, blank=True)
 
 
 class Clique(Owned):
@@ -160,6 +174,8 @@ class Clique(Owned):
     template_replicas = models.IntegerField(null=True, blank=True)
     template_keys = models.TextField(blank=True)  # labels and annotations that came from the template, by commas
     status = OrjsonField(default=dict)
+    written_by_grove = models.BooleanField(default=False)
+    grove_wrote_at = models.FloatField(null=True, blank=True)
 
 
 class Pod(Owned):
@@ -180,7 +196,12 @@ class Pod(Owned):
     reason = models.CharField(max_length=200, blank=True)  # CamelCase, why it is not further: Unschedulable, ...
     message = models.TextField(blank=True)  # the same in the scheduler's or kubelet's words
     restarts = models.IntegerField(default=0)
+    scheduled_at = models.FloatField(null=True, blank=True)  # when it got its node
+    # What a container fails with, in one word; after a colon what stays the same meanwhile: the image, the exit code.
+    # One column of both: SQLite takes a thousand pods in one statement only while a row has at most 34 columns.
+    fault = models.TextField(blank=True)
     images = models.TextField(blank=True)  # of its containers, in their order, separated by spaces
+    requests = OrjsonField(default=dict)  # of its node: thousandths by resource, itself as one of the `pods` included
 
     class Meta(Owned.Meta):
         indexes: ClassVar = [
@@ -197,7 +218,10 @@ class Gang(Owned):
     """A PodGang."""
 
     pod_groups = OrjsonField(default=dict)  # by PodClique: minReplicas and names of the pods referred to
+    priority_class = models.CharField(max_length=NAME_LENGTH, blank=True)
     status = OrjsonField(default=dict)
+    written_by_grove = models.BooleanField(default=False)
+    grove_wrote_at = models.FloatField(null=True, blank=True)
 
 
 class Service(Owned):
@@ -214,3 +238,6 @@ class Node(Mirrored):
     labels = OrjsonField(default=dict)
     taints = OrjsonField(default=list)
     allocatable = OrjsonField(default=dict)
+    # What pods that are not Grove's request here, thousandths by resource; the watcher counts them every minute. None:
+    # they have not been counted yet.
+    foreign_requests = OrjsonField(null=True, blank=True)

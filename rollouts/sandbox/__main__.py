@@ -39,13 +39,14 @@ import uvicorn
 import uvloop
 
 from rollouts.collector import settle
+from rollouts.private_folder import UMASK, NotPrivateError, ensure_private
 from rollouts.sandbox.api.http import Application
 from rollouts.sandbox.api.registry import Registry
 from rollouts.sandbox.api.store import Store
 from rollouts.sandbox.api.verbs import Verbs
 from rollouts.sandbox.behaviour.kubelet import Pace
 from rollouts.sandbox.behaviour.simulation import Simulation
-from rollouts.sandbox.reviews import REVIEWS
+from rollouts.sandbox.reviews import ADVICE, REVIEWS
 from rollouts.sandbox.world import NodeCounts, ensure_world, parse_node_counts
 
 log: Final = logging.getLogger("sandbox")
@@ -129,8 +130,10 @@ def _parse_number(variables: Mapping[str, str], name: str, default: float) -> fl
 def lock(data_dir: Path) -> Iterator[None]:
     """Hold the data directory; the lock goes with the process, however it ends."""
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        ensure_private(data_dir)
         file = (data_dir / "sandbox.lock").open("w")
+    except NotPrivateError as error:
+        raise RefusedError(str(error)) from error
     except OSError as error:
         raise RefusedError(f"cannot write to DATA_DIR {data_dir}: {error.strerror}") from error
     with file:
@@ -193,7 +196,7 @@ class Server(uvicorn.Server):
 async def serve(options: Options, store: Store, listener: socket.socket) -> None:
     """Run the API and the simulation until a signal comes."""
     clock = partial(datetime.now, UTC)
-    registry = Registry.load(DEPLOY / "crds", reviews=REVIEWS)
+    registry = Registry.load(DEPLOY / "crds", reviews=REVIEWS, advice=ADVICE)
     verbs = Verbs(store, registry, clock)
     simulation = Simulation(verbs, store, clock, options.pace)
     ensure_world(verbs, options.nodes, options.samples)
@@ -256,6 +259,7 @@ def run(options: Options) -> None:
 def main() -> int:
     """Run until stopped; 0 when that was asked for."""
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
+    os.umask(UMASK)
     try:
         run(parse_options(os.environ, sys.argv[1:]))
     except RefusedError as refusal:

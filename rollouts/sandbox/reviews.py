@@ -6,8 +6,8 @@ and CEL and say what those cannot: budgets that resolve to nothing, start-up cyc
 
 from typing import Any, Final
 
-from rollouts.engine.validation import validate_create, validate_update
-from rollouts.sandbox.api.registry import Review
+from rollouts.engine.validation import Report, validate_create, validate_update
+from rollouts.sandbox.api.registry import Advice, Review
 from rollouts.sandbox.api.status import Cause
 
 Obj = dict[str, Any]
@@ -15,13 +15,21 @@ Obj = dict[str, Any]
 
 def review_set(obj: Obj, old: Obj | None) -> list[Cause]:
     """Return what the engine's rules find wrong with a PodCliqueSet."""
+    return [Cause("FieldValueInvalid", finding.message, finding.field) for finding in _look_at(obj, old).errors]
+
+
+def advise_on_set(obj: Obj, old: Obj | None) -> list[str]:
+    """Return what the engine's rules find odd about a PodCliqueSet: kubectl prints it as warnings."""
+    return [f"{finding.field}: {finding.message}" for finding in _look_at(obj, old).warnings]
+
+
+def _look_at(obj: Obj, old: Obj | None) -> Report:
     if old is None:
-        report = validate_create(obj)
-    elif obj.get("spec") == old.get("spec"):
-        return []  # a status, a label or a finalizer: nothing that the rules are about
-    else:
-        report = validate_update(old, obj)
-    return [Cause("FieldValueInvalid", finding.message, finding.field) for finding in report.errors]
+        return validate_create(obj)
+    if obj.get("spec") == old.get("spec"):
+        return Report(())  # a status, a label or a finalizer: nothing that the rules are about
+    return validate_update(old, obj)
 
 
 REVIEWS: Final[dict[str, Review]] = {"podcliquesets.grove.io": review_set}
+ADVICE: Final[dict[str, Advice]] = {"podcliquesets.grove.io": advise_on_set}

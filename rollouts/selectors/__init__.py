@@ -9,5 +9,5 @@ cluster and never change anything. Only clusters that are configured are shown: 
     paging      a part of a long list
 
 Words like outdated, available, surge and complete are the engine's own (`engine.views`); what a manifest holds leaves
-through `masking`.
+through `masking`: as the reader may see it where a selector is told who reads, else as everybody may.
 """

@@ -17,6 +17,7 @@ from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
 
 from rollouts.commands import Place
+from rollouts.masking import mask_manifest, without_digests
 from rollouts.models import AuditEntry
 from rollouts.selectors.paging import Page, Window
 
@@ -141,7 +142,12 @@ def _item(row: AuditEntry) -> AuditItem:
         namespace=row.namespace,
         name=row.name,
         result=row.result,
-        detail=row.detail,
-        before=row.before if row.before is not None or begun is None else begun.before,
-        after=row.after if row.after is not None or begun is None else begun.after,
+        detail=without_digests(row.detail),
+        before=mask_recorded(row.before if row.before is not None or begun is None else begun.before),
+        after=mask_recorded(row.after if row.after is not None or begun is None else begun.after),
     )
+
+
+def mask_recorded(value: Any) -> Any:
+    """Return what is on record as everybody may read it, whatever hid secrets when it was written."""
+    return without_digests(mask_manifest(value))

@@ -30,6 +30,7 @@ class ClusterDetail:
     trouble_code: str  # empty when all is well
     trouble: str
     trouble_since: datetime | None
+    other_operator_code: str  # OtherOperator, or empty
     other_operator: str  # why nothing is changed there; empty: no other operator runs its workloads
     workloads: Mapping[State, int]
     nodes: int
@@ -142,6 +143,7 @@ def _cluster(entry: ClusterEntry, row: models.Cluster | None, counts: _Counts) -
         trouble_code=told.trouble_code,
         trouble=told.trouble,
         trouble_since=told.trouble_since,
+        other_operator_code=told.other_operator_code,
         other_operator=told.other_operator,
         workloads=counts.workloads(key),
         nodes=nodes,

@@ -9,6 +9,7 @@ from rollouts.commands import Place
 from rollouts.engine.findings import Finding
 from rollouts.engine.spec import Unreadable, parse_workload
 from rollouts.engine.times import parse_time
+from rollouts.engine.validation import find_unsupported
 from rollouts.engine.workload import Workload
 from rollouts.masking import mask_manifest
 from rollouts.selectors.moments import moment_or_none
@@ -77,6 +78,7 @@ class WorkloadDetail(WorkloadSummary):
     components: tuple[Component, ...]
     rollout: RolloutSummary | None  # the newest
     findings: tuple[Finding, ...]  # why it cannot be read
+    unsupported: tuple[Finding, ...]  # fields of its manifest that have no effect
     cluster_trouble: str  # why what is shown may be old; empty when nothing is the matter
 
 
@@ -98,6 +100,7 @@ def workload_detail(place: Place) -> WorkloadDetail:
         components=() if isinstance(parsed, Unreadable) else tuple(_components(parsed)),
         rollout=newest_rollout(place, row.uid, numbers),
         findings=parsed.findings if isinstance(parsed, Unreadable) else (),
+        unsupported=find_unsupported(row.manifest),
         cluster_trouble=row.cluster.trouble,
     )
 

@@ -1,6 +1,7 @@
 """Why a workload is not moving: what the engine would wait for if it looked now, in its own words.
 
-The same plan that the controller makes, over what the mirror has, carried out by nobody.
+The same plan that the controller makes, over what the mirror has, carried out by nobody. Of the remedies for a problem
+only those are told that help in this cluster (`remedies`).
 """
 
 from dataclasses import dataclass
@@ -12,8 +13,11 @@ from rollouts.engine.actions import Kind, Wait, WriteStatus
 from rollouts.engine.conditions import STUCK, find_condition
 from rollouts.engine.findings import Finding
 from rollouts.engine.planner import plan_tree
+from rollouts.engine.ready_times import measure_ready_times
+from rollouts.operators import find_observing, find_other_keeper
 from rollouts.selectors.moments import moment, moment_or_none
 from rollouts.selectors.places import Look, look_at
+from rollouts.selectors.remedies import sift_remedies
 from rollouts.selectors.tree import Stranger
 
 
@@ -51,14 +55,16 @@ def diagnosis_in(place: Place, look: Look) -> Diagnosis:
             strangers=_strangers(look.seen.strangers),
             look_again_at=None,
         )
-    planned = plan_tree(look.arranged.shape, look.arranged.tree, look.seen.observed.status, look.now)
+    observed = look.seen.observed
+    ready_times = measure_ready_times(observed)
+    planned = plan_tree(look.arranged.shape, look.arranged.tree, observed.status, look.now, ready_times)
     statuses = [one for one in planned.actions if isinstance(one, WriteStatus) and one.kind is Kind.SET]
     status = statuses[-1].status if statuses else look.seen.observed.status
     return Diagnosis(
         **_common(place, look),
         is_stuck=find_condition(status, STUCK).get("status") == "True",
         steps=sum(not isinstance(one, WriteStatus) for one in planned.actions),
-        waits=planned.waits,
+        waits=sift_remedies(look, planned.waits),
         strangers=_strangers((*look.seen.strangers, *planned.strangers)),
         look_again_at=moment_or_none(planned.look_again_at),
     )
@@ -81,8 +87,12 @@ def _obstacle(look: Look) -> str:
         return f"{look.seen.manifest['metadata']['name']} is being deleted."
     if look.cluster.trouble_code:
         return look.cluster.trouble
+    if observing := find_observing():
+        return observing
     if look.cluster.other_operator:
         return look.cluster.other_operator
+    if keeper := find_other_keeper(look.seen.manifest, look.seen.written_by_grove):
+        return keeper
     return "" if look.cluster.complete else f"The cluster {look.cluster.name} has not been listed to its end yet."
 
 

@@ -20,7 +20,7 @@ from django.db.models.lookups import GreaterThanOrEqual
 
 from rollouts import models
 from rollouts.engine.names import group_name
-from rollouts.engine.views import ENDED
+from rollouts.engine.observed import ENDED
 from rollouts.headcount import Makeup, Scaled, count_scaled
 from rollouts.selectors.ages import Age
 from rollouts.selectors.makeups import makeups_of

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollouts.commands import Place
-from rollouts.masking import mask_manifest
+from rollouts.masking import Reader, mask_manifest
 from rollouts.selectors.places import find_workload
 from rollouts.versions import version_of
 
@@ -17,9 +17,9 @@ class Manifest:
     version: str
 
 
-def manifest_detail(place: Place) -> Manifest:
-    """Return the masked manifest of a workload; raises NotThere."""
+def manifest_detail(place: Place, reader: Reader) -> Manifest:
+    """Return the manifest of a workload as a reader may see it; raises NotThere."""
     row = find_workload(place)
-    masked = mask_manifest(row.manifest)
+    masked = mask_manifest(row.manifest, reader)
     masked["metadata"]["resourceVersion"] = str(row.resource_version)
     return Manifest(masked, version_of(row.uid, row.generation))

@@ -1,18 +1,21 @@
 """What a workload is doing now, for the card beside its picture: how far it is, what may still go, what it waits for.
 
 Everything is said by others: the numbers by `headcount`, the waits and their remedies by the engine's plan, the state
-by the mirror. Here they are put into the order in which somebody wants to know them.
+by the mirror. Here they are put into the order in which somebody wants to know them: a card for each cause of a
+problem, with what would help; of everything that is waited for calmly one line, without anything to press.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from rollouts.commands import Place
 from rollouts.engine.actions import Wait
-from rollouts.engine.diagnosis import Code
+from rollouts.engine.diagnosis import CONSEQUENCES, Code, pressure
 from rollouts.engine.remedies import Remedy
 from rollouts.headcount import Counts, count_pods
+from rollouts.operators import find_other_keeper
 from rollouts.selectors.details import WorkloadDetail
 from rollouts.selectors.diagnosis import Diagnosis, diagnosis_in
 from rollouts.selectors.picture import Meter, measure
@@ -37,8 +40,22 @@ TITLES: Final[Mapping[str, str]] = {
     Code.REPLICA_UNSCHEDULABLE: "Pods cannot be scheduled",
     Code.WAITING_FOR_REPLICA: "Another replica goes first",
     Code.AWAITING_DELETION: "Outdated pods wait for you",
+    Code.SCALED_BELOW_MIN_AVAILABLE: "Scaled below minAvailable",
+    Code.IMAGE_NOT_PULLED: "An image cannot be pulled",
+    Code.CONTAINER_NOT_CREATED: "A container cannot be created",
+    Code.OUT_OF_MEMORY: "A container runs out of memory",
+    Code.CRASH_LOOP: "A container crashes again and again",
+    Code.TOO_FEW_AVAILABLE: "Too few replicas are available",
 }
 """What is waited for, in few words."""
+
+PROBLEMS: Final[Mapping[str, str]] = {
+    **TITLES,
+    Code.WAITING_FOR_READY: "Pods do not become ready",
+    Code.WAITING_FOR_TERMINATION: "Pods do not go",
+    Code.SURGE_NOT_READY: "Surge does not become ready",
+}
+"""The same once it is a problem."""
 
 REMEDIES: Final[Mapping[str, str]] = {
     Remedy.ADD_CAPACITY: "Look at the nodes",
@@ -53,9 +70,6 @@ REMEDIES: Final[Mapping[str, str]] = {
 }
 """What would help, as buttons say it."""
 
-# These look the same whichever component waits.
-_ELSEWHERE: Final = frozenset({Remedy.ADD_CAPACITY, Remedy.LOOK_AT_PODS, Remedy.ROLL_BACK, Remedy.DELETE_OUTDATED_PODS})
-
 
 @dataclass(frozen=True, slots=True)
 class WaitNote:
@@ -68,7 +82,16 @@ class WaitNote:
     component: str  # empty when several wait alike
     unit: str  # the first of what is waited for; empty when nothing has a name
     is_problem: bool
-    remedies: tuple[tuple[str, str], ...]  # code and label
+    # Code, label, and the component that it is about: empty when several wait alike. Only for problems and for what
+    # waits until somebody does it.
+    remedies: tuple[tuple[str, str, str], ...]
+    since: datetime | None = None  # since when the longest of them has waited; None: not known
+    usual_seconds: float | None = None  # how long such pods take to become Ready; None: not measured
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nobody has to do anything about it."""
+        return not self.is_problem and self.code != Code.AWAITING_DELETION
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +104,11 @@ class Now:
     diagnosis: Diagnosis
     counts: Counts | None  # in pods; None when it cannot be read
     meters: tuple[Meter, ...]
-    waits: tuple[WaitNote, ...]  # the most pressing ones
-    more: tuple[WaitNote, ...]
+    waits: tuple[WaitNote, ...]  # a card each
+    calm: WaitNote | None  # what one line says where there is no card; told in full among `more`
+    more: tuple[WaitNote, ...]  # behind a fold
     untold: int  # how many there are besides
+    is_kept_by_grove: bool = False  # so it can be taken over
 
     @property
     def margin(self) -> int:
@@ -95,7 +120,8 @@ def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree,
     """Return what a workload that was looked at is doing."""
     diagnosis = diagnosis_in(place, look)
     counts = None if look.workload is None else count_pods(look.workload, look.seen.observed)
-    notes = note_waits(diagnosis.waits)
+    notes = note_waits(diagnosis.waits, diagnosis.at)
+    told = min(NOTES_TOLD, sum(not note.is_calm for note in notes))
     return Now(
         state=detail.state,
         sentence=_sentence(detail, diagnosis, counts, tree.pods.outdated),
@@ -103,20 +129,30 @@ def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree,
         diagnosis=diagnosis,
         counts=counts,
         meters=measure(tree),
-        waits=notes[:NOTES_TOLD],
-        more=notes[NOTES_TOLD:MOST_NOTES],
+        waits=notes[:told],
+        calm=notes[0] if notes and not told else None,
+        more=notes[told:MOST_NOTES],
         untold=max(0, len(notes) - MOST_NOTES),
+        is_kept_by_grove=bool(find_other_keeper(look.seen.manifest, look.seen.written_by_grove)),
     )
 
 
-def note_waits(waits: Iterable[Wait]) -> tuple[WaitNote, ...]:
-    """Return what is waited for, the most pressing first, with what is alike told once."""
-    return tuple(map(_note, _alike(sorted(waits, key=_pressure))))
+def note_waits(waits: Iterable[Wait], at: datetime | None = None) -> tuple[WaitNote, ...]:
+    """Return what is waited for, the most pressing first, with what is alike told once; `at` is when it was seen."""
+    notes = [_note(alike, at) for alike in _alike(sorted(waits, key=pressure))]
+    causes = [note for note in notes if note.is_problem and note.code not in CONSEQUENCES]
+    return _put_under(causes, notes) if causes else tuple(sorted(notes, key=lambda note: note.is_calm))
 
 
-def _pressure(wait: Wait) -> tuple[bool, bool, bool]:
-    """Put problems first, and what follows from another wait last."""
-    return not wait.is_problem, wait.code == Code.WAITING_FOR_REPLICA, wait.code == Code.BUDGET_EXHAUSTED
+def _put_under(causes: Sequence[WaitNote], notes: Iterable[WaitNote]) -> tuple[WaitNote, ...]:
+    """Put what would help those who wait for a cause on its card; they themselves are told after all causes."""
+    others = [note for note in notes if note not in causes]
+    followers = [note for note in others if note.is_problem]
+    known = {code for note in causes for code, _, _ in note.remedies}
+    more = [remedy for note in followers for remedy in note.remedies if remedy[0] not in known]
+    first = replace(causes[0], remedies=(*causes[0].remedies, *dict.fromkeys(more)))
+    calm = [replace(note, is_problem=False, remedies=()) if note.is_problem else note for note in others]
+    return (first, *causes[1:], *sorted(calm, key=lambda note: note.is_calm))
 
 
 def title_of(detail: WorkloadDetail) -> str:
@@ -124,7 +160,7 @@ def title_of(detail: WorkloadDetail) -> str:
     if detail.leaving:
         return "Being deleted"
     if detail.state is State.NEEDS_ATTENTION:
-        return TITLES.get(detail.reason, "Needs attention")
+        return PROBLEMS.get(detail.reason, "Needs attention")
     if detail.state is State.PROGRESSING:
         return "Rolling" if detail.rollout is not None and detail.rollout.from_hash else "Deploying"
     return "Waiting for you" if detail.state is State.WAITING else "Settled"
@@ -144,24 +180,44 @@ def _sentence(detail: WorkloadDetail, diagnosis: Diagnosis, counts: Counts | Non
 
 
 def _alike(waits: Iterable[Wait]) -> Iterable[Sequence[Wait]]:
-    """Put waits for the same thing together, but for problems with a remedy that is the component's own."""
-    found: dict[tuple[str, bool, str], list[Wait]] = {}
+    """Put waits for the same thing together."""
+    found: dict[tuple[str, bool], list[Wait]] = {}
     for wait in waits:
-        is_own = wait.is_problem and not _ELSEWHERE.issuperset(wait.remedies)
-        found.setdefault((wait.code, wait.is_problem, wait.component if is_own else ""), []).append(wait)
+        found.setdefault((wait.code, wait.is_problem), []).append(wait)
     return found.values()
 
 
-def _note(waits: Sequence[Wait]) -> WaitNote:
+def _list_remedies(waits: Sequence[Wait]) -> tuple[tuple[str, str, str], ...]:
+    """Return what would help, each for the one component that it is offered for, or for all of them."""
+    found: dict[str, list[str]] = {}
+    for wait in waits:
+        for code in wait.remedies:
+            found.setdefault(code, []).append(wait.component)
+    components = {wait.component for wait in waits}
+    is_for_all = {code: len(components) > 1 and components == {*theirs} for code, theirs in found.items()}
+    return tuple((code, REMEDIES.get(code, code), "" if is_for_all[code] else found[code][0]) for code in found)
+
+
+def _note(waits: Sequence[Wait], at: datetime | None) -> WaitNote:
     first = waits[0]
-    remedies = dict.fromkeys(code for wait in waits for code in wait.remedies)
-    return WaitNote(
+    component = first.component if len({wait.component for wait in waits}) == 1 else ""
+    longest = max(waits, key=lambda wait: wait.waited_seconds or 0.0)
+    note = WaitNote(
         code=first.code,
-        title=TITLES.get(first.code, first.code),
+        title=(PROBLEMS if first.is_problem else TITLES).get(first.code, first.code),
         sentences=tuple(wait.text for wait in waits[:SENTENCES_TOLD]),
         untold=max(0, len(waits) - SENTENCES_TOLD),
-        component=first.component if len({wait.component for wait in waits}) == 1 else "",
+        component=component,
         unit=next((unit for wait in waits for unit in wait.units), ""),
         is_problem=first.is_problem,
-        remedies=tuple((code, REMEDIES.get(code, code)) for code in remedies),
+        remedies=_list_remedies(waits),
+        since=_since(longest, at),
+        usual_seconds=longest.usual_seconds,
     )
+    return replace(note, sentences=note.sentences[:1], untold=len(waits) - 1, remedies=()) if note.is_calm else note
+
+
+def _since(wait: Wait, at: datetime | None) -> datetime | None:
+    if at is None or wait.waited_seconds is None:
+        return None
+    return at - timedelta(seconds=wait.waited_seconds)

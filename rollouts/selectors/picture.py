@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from rollouts.engine.observed import ENDED
 from rollouts.engine.values import value
-from rollouts.engine.views import ENDED
 from rollouts.engine.workload import GroupTemplate, Workload
 from rollouts.models import Revision
 from rollouts.selectors.tree import (

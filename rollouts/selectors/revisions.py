@@ -10,12 +10,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 import yaml
+from django.db.models import Exists, OuterRef
 
 from rollouts.commands import Place
 from rollouts.engine.hashing import compute_template_hash
 from rollouts.engine.spec import Unreadable, parse_workload
-from rollouts.masking import mask_manifest, mask_text
-from rollouts.models import Revision
+from rollouts.masking import Reader, mask_manifest, mask_text
+from rollouts.models import Revision, Rollout
 from rollouts.refusals import NotThere
 from rollouts.selectors.differences import render_diff
 from rollouts.selectors.places import find_workload
@@ -60,6 +61,7 @@ class RevisionDiff:
     changed_cliques: tuple[str, ...]  # whose pods an update from one to the other replaces
     text: str  # a unified diff of both templates as YAML, masked; each hunk names the cliques that it is in
     is_cut: bool  # there is more of it than is shown
+    is_hidden: bool  # they differ, and all that differs is hidden from this reader
 
 
 def revision_list(place: Place) -> list[RevisionSummary]:
@@ -69,8 +71,8 @@ def revision_list(place: Place) -> list[RevisionSummary]:
     return [_summary(one, row.generation_hash) for one in rows]
 
 
-def revision_detail(place: Place, number: int) -> RevisionDetail:
-    """Return one revision; raises NotThere."""
+def revision_detail(place: Place, number: int, reader: Reader) -> RevisionDetail:
+    """Return one revision as a reader may see it; raises NotThere."""
     row = find_workload(place)
     (found,) = _find(place, row.uid, [number])
     summary = _summary(found, row.generation_hash)
@@ -80,12 +82,12 @@ def revision_detail(place: Place, number: int) -> RevisionDetail:
         summary.created,
         summary.is_current,
         summary.cliques,
-        mask_manifest(found.template),
+        mask_manifest(found.template, reader),
     )
 
 
-def revision_diff(place: Place, before: int | None, after: int) -> RevisionDiff:
-    """Return what differs between two revisions; raises NotThere.
+def revision_diff(place: Place, before: int | None, after: int, reader: Reader) -> RevisionDiff:
+    """Return what differs between two revisions as a reader may see it; raises NotThere.
 
     Without a first one it is the newest other: what rolling back would change, or for the newest what it has changed.
     """
@@ -97,9 +99,23 @@ def revision_diff(place: Place, before: int | None, after: int) -> RevisionDiff:
     old_hashes, new_hashes = _hashes_of(one), _hashes_of(other)
     names = {**old_hashes, **new_hashes}
     changed = [name for name in names if old_hashes.get(name) != new_hashes.get(name)]
-    old, new = (_render(revision.template).splitlines() for revision in (one, other))
+    old, new = (_render(revision.template, reader).splitlines() for revision in (one, other))
     shown = list(render_diff(old, new, (f"revision {before}", f"revision {after}")))
-    return RevisionDiff(before, after, tuple(changed), "\n".join(shown[:LINES_SHOWN]), len(shown) > LINES_SHOWN)
+    text, is_cut = "\n".join(shown[:LINES_SHOWN]), len(shown) > LINES_SHOWN
+    return RevisionDiff(
+        before, after, tuple(changed), text, is_cut, is_hidden=not shown and one.template != other.template
+    )
+
+
+def find_former(cluster: str, uid: str, current: str) -> Revision | None:
+    """Return the revision to go back to from the current generation hash: the newest other one.
+
+    One that a rollout to it has completed comes first: what was superseded on its way may fail as the current one does.
+    """
+    done = Rollout.objects.filter(cluster=cluster, workload_uid=uid, outcome=Rollout.Outcome.COMPLETE)
+    others = Revision.objects.filter(cluster=cluster, workload_uid=uid).exclude(generation_hash=current)
+    is_proven = Exists(done.filter(to_hash=OuterRef("generation_hash")))
+    return others.annotate(is_proven=is_proven).order_by("-is_proven", "-number").first()
 
 
 def _find(place: Place, uid: str, numbers: Sequence[int]) -> list[Revision]:
@@ -111,8 +127,8 @@ def _find(place: Place, uid: str, numbers: Sequence[int]) -> list[Revision]:
     return [found[number] for number in numbers]
 
 
-def _render(template: Any) -> str:
-    text: str = yaml.safe_dump(mask_manifest(template), sort_keys=True, allow_unicode=True, width=1000)
+def _render(template: Any, reader: Reader) -> str:
+    text: str = yaml.safe_dump(mask_manifest(template, reader), sort_keys=True, allow_unicode=True, width=1000)
     return text
 
 

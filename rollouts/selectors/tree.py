@@ -14,10 +14,10 @@ from typing import Any, Final
 from rollouts import models
 from rollouts.commands import Place
 from rollouts.engine.findings import Finding
-from rollouts.engine.observed import Pod
+from rollouts.engine.observed import ENDED, Pod
 from rollouts.engine.update import read_progress
 from rollouts.engine.values import value
-from rollouts.engine.views import ENDED, CliqueView, GroupReplica, GroupView, Replica
+from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Replica
 from rollouts.masking import mask_text
 from rollouts.selectors.moments import moment
 from rollouts.selectors.places import Look, look_at

@@ -8,7 +8,7 @@ somebody who comes by single sign-on with the same name or address.
 import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from django.contrib.auth.models import Group
@@ -17,15 +17,20 @@ from django.utils import timezone
 
 from rollouts.access import ROLES
 from rollouts.audit import Caller, Result, Via, deed, record, require
+from rollouts.cluster import Misconfigured
 from rollouts.commands import Command, Place
+from rollouts.connections import cluster_names
 from rollouts.engine.findings import Code, Finding
 from rollouts.models import ApiToken, OidcIdentity, User
 from rollouts.refusals import Contradiction, Invalid, NotAllowed, NotThere
-from rollouts.tokens import digest_of, make_secret, prefix_of
+from rollouts.scopes import NO_WISH, Scope, ScopeWish, parse_scope, store_scope
+from rollouts.services.passwords import require_reach, tokens_revoke_all
+from rollouts.tokens import digest_of, end_of, longest_life, make_secret, prefix_of
 
 DAYS_TO_LIVE: Final = 90  # of a token, unless its owner says otherwise
 MOST_TOKENS: Final = 50  # of one person, that are of use
 _NAME_LENGTH: Final = 100
+_LEEWAY: Final = timedelta(minutes=5)  # of clocks that go fast: of callers that compute the longest life
 _USERNAME_LENGTH: Final = 150
 _SETTING: Final = "GROVE_ADMIN_TOKEN"
 _START: Final = Caller(user=None, name="product start", source_ip=None, request_id="", via=Via.START)
@@ -57,7 +62,8 @@ def account_ensure_first(username: str, password: str | None, token: str | None 
     elif password and not user.check_password(password):
         user.set_password(password)
         user.save(update_fields=["password"])
-        _record_start(user, "Changed the password to the one that is set.")
+        tokens_revoke_all(user)
+        _record_start(user, "Changed the password to the one that is set, and revoked the tokens.")
     _ensure_token(user, token)
     return FirstAccount(username, made_up)
 
@@ -82,7 +88,7 @@ def _ensure_token(user: User, text: str | None) -> None:
                 "name": _SETTING,
                 "prefix": prefix_of(text),
                 "is_from_settings": True,
-                "read_only": False,
+                **store_scope(Scope()),
                 "expires_at": None,
                 "revoked_at": None,
             },
@@ -110,16 +116,19 @@ def token_create(
     name: str,
     expires_at: datetime | None,
     *,
-    read_only: bool = False,
+    wish: ScopeWish = NO_WISH,
     made_with: ApiToken | None = None,
 ) -> NewToken:
-    """Make a token for the caller. None: it never expires, unless the token that they show does (`made_with`)."""
+    """Make a token for the caller. None: it never expires, if that is allowed.
+
+    One that is made with another token (`made_with`) ends with that at the latest, and has its scope or a narrower one.
+    """
     with deed(caller, Command.CREATE_TOKEN, Place(name=caller.name)) as it:
         user = _account_of(caller)
-        _check_token(user, name, expires_at)
-        if made_with is not None and made_with.expires_at is not None:
+        scope = _check_token(user, name, expires_at, wish, caller.scope)
+        if made_with is not None and (end := end_of(made_with)) is not None:
             # Otherwise somebody who found a token could keep what it opens for longer than its owner meant.
-            expires_at = min(expires_at or made_with.expires_at, made_with.expires_at)
+            expires_at = min(expires_at or end, end)
         text = make_secret()
         with transaction.atomic():
             token = ApiToken.objects.create(
@@ -128,7 +137,7 @@ def token_create(
                 prefix=prefix_of(text),
                 digest=digest_of(text),
                 expires_at=expires_at,
-                read_only=read_only,
+                **store_scope(scope),
                 made_with=made_with,
             )
             if made_with is not None and not _hold_valid(made_with):
@@ -146,6 +155,8 @@ def token_revoke(caller: Caller, number: int) -> None:
         token = ApiToken.objects.select_related("user").filter(pk=number).first()
         if token is None or (token.user != caller.user and not _may_change_accounts(caller)):
             raise NotThere(f"You have no token with the number {number}.")
+        if token.user != caller.user:
+            require_reach(caller, token.user)
         with transaction.atomic():
             if ApiToken.objects.filter(pk=number, revoked_at=None).update(revoked_at=timezone.now()):
                 others = _revoke_made_with([number])
@@ -168,21 +179,44 @@ def _hold_valid(token: ApiToken) -> bool:
     return ApiToken.objects.select_for_update().filter(pk=token.pk, revoked_at=None).first() is not None
 
 
-def _check_token(user: User, name: str, expires_at: datetime | None) -> None:
+def usual_end() -> datetime:
+    """Return when a token ends unless the caller says."""
+    usual, longest = timedelta(days=DAYS_TO_LIVE), longest_life()
+    return timezone.now() + (usual if longest is None else min(usual, longest))
+
+
+def _check_token(user: User, name: str, expires_at: datetime | None, wish: ScopeWish, outer: Scope) -> Scope:
+    """Return the scope of a token that is asked for; raise what is in its way."""
     now = timezone.now()
-    findings = []
+    scope, found = parse_scope(wish, _known_clusters() if wish.namespaces else ())
+    findings = [*found, *scope.find_excess(outer), *_check_end(expires_at, now)]
     if not name.strip() or len(name) > _NAME_LENGTH or not name.isprintable():
         message = f"Say in 1 to {_NAME_LENGTH} letters what the token is for."
         findings.append(Finding("name", Code.INVALID_NAME, message))
-    if expires_at is not None and expires_at <= now:
-        findings.append(
-            Finding("expires_at", Code.OUT_OF_RANGE, "The token would have expired already; name a later time.")
-        )
     if findings:
         raise Invalid("The token cannot be made like that.", findings)
     alive = user.tokens.filter(revoked_at=None).exclude(expires_at__lte=now)
     if alive.count() >= MOST_TOKENS:
         raise Contradiction(f"You have {MOST_TOKENS} tokens; revoke those that you no longer use first.")
+    return scope.within(outer)
+
+
+def _known_clusters() -> Collection[str]:
+    try:
+        return cluster_names()
+    except Misconfigured:
+        return ()
+
+
+def _check_end(end: datetime | None, now: datetime) -> list[Finding]:
+    longest = longest_life()
+    if end is not None and end <= now:
+        sentence = "The token would have expired already; name a later time."
+    elif longest is not None and (end is None or end > now + longest + _LEEWAY):
+        sentence = f"A token lives at most {longest.days} days here (TOKEN_MAX_DAYS); name an earlier time."
+    else:
+        return []
+    return [Finding("expires_at", Code.OUT_OF_RANGE, sentence)]
 
 
 def _may_change_accounts(caller: Caller) -> bool:
@@ -206,6 +240,8 @@ def _shown(token: ApiToken) -> dict[str, object]:
         "begins_with": token.prefix,
         "expires_at": token.expires_at.isoformat() if token.expires_at else None,
         "read_only": token.read_only,
+        "namespaces": token.namespaces,
+        "commands": token.commands,
     }
 
 

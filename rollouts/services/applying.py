@@ -8,6 +8,10 @@ The cluster is asked twice. First without effect: that tells what the workload w
 look at and the audit keeps; then in earnest, for the very object and state that was read. Writes of a status change
 that state too, so the second call is repeated on what is there then, as long as nobody has written what people write.
 
+Of metadata only labels and annotations are applied. Finalizers and ownerReferences decide when the cluster deletes the
+workload, which is another command: they may stand in a manifest as the cluster has them, and are refused otherwise. No
+manifest changes them, be they written there or left out.
+
 An API server cannot be told that what is applied must not be there yet. So manifests are applied to one workload one
 after the other: of two that would create it, the second finds it there.
 """
@@ -20,7 +24,7 @@ from typing import Any, Final
 from redis import RedisError
 from redis.lock import Lock
 
-from rollouts.audit import Caller, Deed, deed
+from rollouts.audit import Caller, Deed, deed, reader_for
 from rollouts.cluster import Conflict, NotFound, Obj, Unavailable
 from rollouts.cluster.client import FIELD_MANAGER
 from rollouts.cluster.resources import PODCLIQUESETS
@@ -30,17 +34,21 @@ from rollouts.engine.findings import Code, Finding, Report
 from rollouts.engine.validation import validate_create, validate_update
 from rollouts.masking import unmask_manifest
 from rollouts.refusals import Contradiction, NotThere, RaceLost
-from rollouts.services.changing import TRIES, Changed, conclude, describe, on_record, require_expected
+from rollouts.services.changing import METADATA, TRIES, Changed, conclude, describe, on_record, require_expected
+from rollouts.services.pod_security import find_pod_security
 from rollouts.services.sites import Site, cluster_words, find_schema_fault, open_site, refuse
 from rollouts.versions import version_of
-
-WRITTEN: Final = ("labels", "annotations", "finalizers", "ownerReferences")
-"""What of metadata people write; the rest is the API server's, and comes along when what was read is sent back."""
 
 _NOTHING: Final[Obj] = {"metadata": {}}
 # Longer than applying takes; so long a workload is held by a process that was killed meanwhile.
 _SECONDS_HELD: Final = 60
 _SECONDS_TO_WAIT: Final = 10
+_NOT_APPLIED: Final = {
+    "finalizers": "finalizers keep a workload from being deleted, so they cannot be applied; leave them out",
+    "ownerReferences": (
+        "a workload whose owner is gone is deleted by the cluster, so ownerReferences cannot be applied; leave them out"
+    ),
+}
 _HOLDER: Final = re.compile(r'conflict with "([^"]*)"')
 
 
@@ -57,8 +65,7 @@ def workload_apply(
     """Apply a manifest; what is hidden in it, as it was shown, is put back from what the cluster has."""
     with deed(caller, Command.APPLY_WORKLOAD, place, dry_run=dry_run) as it:
         wanted = _prepare(manifest, place)
-        site = open_site(place)
-        application = _Application(site, wanted, force=force, must_be_new=must_be_new)
+        application = _Application(caller, open_site(place), wanted, force=force, must_be_new=must_be_new)
         with contextlib.nullcontext() if dry_run else _one_after_the_other(place):
             return application.carry_out(it, expected or _version_named(manifest), dry_run=dry_run)
 
@@ -83,17 +90,19 @@ def _acquire(lock: Lock) -> bool:
         return True
 
 
-def preview_apply(site: Site, manifest: Any) -> tuple[Obj | None, Obj]:
-    """Return the workload as it is, if it is, and as it would be with a manifest applied; nothing is changed."""
-    application = _Application(site, _prepare(manifest, site.place), force=True, must_be_new=False)
+def preview_apply(caller: Caller, site: Site, manifest: Any) -> tuple[Obj | None, Obj, Report]:
+    """Return the workload as it is, if it is, as a manifest would make it, and the warnings; nothing is changed."""
+    application = _Application(caller, site, _prepare(manifest, site.place), force=True, must_be_new=False)
     live = application.fetch(None)
-    return live, application.try_out(live)
+    tried = application.try_out(live)
+    return live, tried, application.validate(live, tried)
 
 
 class _Application:
-    """A manifest on its way."""
+    """A manifest on its way; what it says of metadata that is not applied is only compared."""
 
-    def __init__(self, site: Site, wanted: Obj, *, force: bool, must_be_new: bool) -> None:
+    def __init__(self, caller: Caller, site: Site, wanted: Obj, *, force: bool, must_be_new: bool) -> None:
+        self._caller = caller
         self._site = site
         self._wanted = wanted
         self._force = force
@@ -104,12 +113,12 @@ class _Application:
         for attempt in range(TRIES):
             live = self.fetch(expected)
             tried = self.try_out(live)
-            report = _validate(live, tried)
+            report = self.validate(live, tried)
             before = live or _NOTHING
             if dry_run:
                 return conclude(self._site, it, before, tried, report.warnings, dry_run=True, is_new=live is None)
             if attempt == 0:
-                changes = describe(before, tried)
+                changes = describe(self._site.place, before, tried, reader_for(it.caller, self._site.place))
                 it.begin(before=on_record(live, changes, "before"), after=on_record(None, changes, "after"))
             stored = self._send(live, dry_run=False)
             if stored is not None:
@@ -136,9 +145,10 @@ class _Application:
         """Return the workload as it would be."""
         if live is None:
             # A whole manifest, so everything that is wrong with it can be said at once.
-            report = validate_create(self._restored(live))
-            if not report.is_accepted:
-                raise refuse(report.errors)
+            obj, findings = self._restore(live)
+            security = find_pod_security(self._caller, self._site.place, None, obj)
+            if errors := (*findings, *validate_create(obj).errors, *security):
+                raise refuse(errors)
         for _ in range(TRIES):
             tried = self._send(live, dry_run=True)
             if tried is not None:
@@ -146,16 +156,30 @@ class _Application:
             live = self._site.fetch()
         raise RaceLost(f"{self._site.place.name} changes so often that this found no moment for its own; try again.")
 
-    def _restored(self, live: Obj | None) -> Obj:
-        restored, findings = unmask_manifest(self._wanted, live or {})
-        if findings:
-            raise refuse(findings)
-        obj: Obj = restored
-        return obj
+    def validate(self, live: Obj | None, tried: Obj) -> Report:
+        """Return what there is to say about the workload as it would be; raises what the rules refuse."""
+        report = validate_create(tried) if live is None else validate_update(live, tried)
+        if errors := (*report.errors, *find_pod_security(self._caller, self._site.place, live, tried)):
+            raise refuse(errors)
+        return report
+
+    def _restore(self, live: Obj | None) -> tuple[Obj, list[Finding]]:
+        """Return what is sent, with what was hidden put back, and what keeps it from being sent."""
+        restored, findings = unmask_manifest(self._wanted, live or {}, self._site.place.key)
+        metadata, known = restored["metadata"], (live or _NOTHING)["metadata"]
+        not_applied = [
+            Finding(f"metadata.{name}", Code.FIELD_NOT_APPLIED, sentence)
+            for name, sentence in _NOT_APPLIED.items()
+            if metadata.get(name) and metadata[name] != known.get(name)
+        ]
+        sent = {name: value for name, value in metadata.items() if name not in _NOT_APPLIED}
+        return {**restored, "metadata": {**sent, **_applied_before(live)}}, [*findings, *not_applied]
 
     def _send(self, live: Obj | None, *, dry_run: bool) -> Obj | None:
         """Apply it to the workload as it was read; None when that is not as it was any more."""
-        obj = self._restored(live)
+        obj, findings = self._restore(live)
+        if findings:
+            raise refuse(findings)
         if live is not None:
             # Both: a server looks at the resourceVersion alone only where there is an object.
             known = {name: live["metadata"][name] for name in ("uid", "resourceVersion")}
@@ -165,8 +189,8 @@ class _Application:
             try:
                 return self._apply(obj, dry_run=dry_run)
             except Unavailable as error:
-                if findings := find_schema_fault(error, hiding):
-                    raise refuse(findings) from error
+                if faults := find_schema_fault(error, hiding):
+                    raise refuse(faults) from error
                 raise
             except Conflict as error:
                 if any(cause.reason == "FieldManagerConflict" for cause in error.causes):
@@ -187,7 +211,7 @@ class _Application:
 
 
 def _prepare(manifest: Any, place: Place) -> Obj:
-    """Return what people write of a manifest, named as its address says; raises where the two differ."""
+    """Return what a manifest says of a workload, named as its address says; raises where the two differ."""
     if not isinstance(manifest, dict):
         raise refuse([Finding("", Code.WRONG_TYPE, "the body must be one PodCliqueSet")])
     metadata = manifest.get("metadata") or {}
@@ -209,7 +233,7 @@ def _prepare(manifest: Any, place: Place) -> Obj:
         wrong.append(Finding("spec", Code.FIELD_MISSING, "spec is missing; add it"))
     if wrong:
         raise refuse(wrong)
-    written = {name: metadata[name] for name in WRITTEN if metadata.get(name) is not None}
+    written = {name: metadata[name] for name in (*METADATA, *_NOT_APPLIED) if metadata.get(name) is not None}
     return {
         **{name: value for name, value in manifest.items() if name != "status"},
         "apiVersion": PODCLIQUESETS.api_version,
@@ -227,11 +251,17 @@ def _version_named(manifest: Any) -> str | None:
     return None
 
 
-def _validate(live: Obj | None, tried: Obj) -> Report:
-    report = validate_create(tried) if live is None else validate_update(live, tried)
-    if not report.is_accepted:
-        raise refuse(report.errors)
-    return report
+def _applied_before(live: Obj | None) -> Obj:
+    """Return what was applied here before it was refused, as it is now: left out, the server would take it out."""
+    metadata = (live or _NOTHING)["metadata"]
+    fields = [
+        (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+        for entry in metadata.get("managedFields") or ()
+        if (entry.get("manager"), entry.get("operation")) == (FIELD_MANAGER, "Apply")
+    ]
+    return {
+        name: metadata[name] for name in _NOT_APPLIED if name in metadata and any(f"f:{name}" in one for one in fields)
+    }
 
 
 def _held_by_others(error: Conflict) -> Contradiction:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rollouts import models
-from rollouts.audit import Caller, Deed, deed
+from rollouts.audit import Caller, Deed, deed, reader_for
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.commands import Command, Place
@@ -24,10 +24,11 @@ from rollouts.engine.difference import ABSENT, Difference, find_differences
 from rollouts.engine.edits import Unfit
 from rollouts.engine.findings import Finding
 from rollouts.engine.validation import validate_update
-from rollouts.masking import mask_manifest
+from rollouts.masking import Reader, mask_manifest, reader_of, without_digests
 from rollouts.mirror import Changes
 from rollouts.models import AuditEntry
 from rollouts.refusals import Contradiction, RaceLost
+from rollouts.services.pod_security import find_pod_security
 from rollouts.services.sites import Site, is_expected, open_site, refuse, version_in
 from rollouts.versions import names_version
 
@@ -35,6 +36,12 @@ Edit = Callable[[Obj], Obj | Unfit]
 
 TRIES: Final = 5
 """How often an edit is made anew because somebody else was quicker."""
+
+METADATA: Final = ("labels", "annotations")
+"""What of metadata people write; a command sends nothing else of it."""
+
+_KEPT_BY_OTHERS: Final = ("finalizers", "ownerReferences")
+"""What of metadata no command sends; it is compared all the same, so that no answer leaves out that it was changed."""
 
 _ENTRIES_LOOKED_AT: Final = 50
 _MOST_FIELDS: Final = 100
@@ -73,12 +80,12 @@ def change_workload(
 
 def carry_out(site: Site, it: Deed, edit: Edit, *, expected: str | None, dry_run: bool) -> Changed:
     """Make an edit of what is there now, as often as somebody else is quicker."""
-    live = fetch_expected(site, expected)
+    live, reader = fetch_expected(site, expected), reader_for(it.caller, site.place)
     for attempt in range(TRIES):
-        wanted, warnings = make_edit(live, edit)
-        changes = describe(live, wanted)
+        wanted, warnings = make_edit(it.caller, site.place, live, edit)
+        changes = describe(site.place, live, wanted, reader)
         if not changes:
-            return Changed(site.place, version_in(live), (), warnings, dry_run, manifest=mask_manifest(live))
+            return Changed(site.place, version_in(live), (), warnings, dry_run, manifest=mask_manifest(live, reader))
         if attempt == 0:
             it.begin(before=on_record(live, changes, "before"), after=on_record(None, changes, "after"))
         stored = site.patch(PODCLIQUESETS, live, wanted, dry_run=dry_run)
@@ -88,7 +95,7 @@ def carry_out(site: Site, it: Deed, edit: Edit, *, expected: str | None, dry_run
     raise RaceLost(f"{site.place.name} changes so often that this command found no moment for its own; try again.")
 
 
-def make_edit(live: Obj, edit: Edit) -> tuple[Obj, tuple[Finding, ...]]:
+def make_edit(caller: Caller, place: Place, live: Obj, edit: Edit) -> tuple[Obj, tuple[Finding, ...]]:
     """Return the workload as it is to be, and what there is to say about it; raises what the rules refuse."""
     if live["metadata"].get("deletionTimestamp"):
         raise Contradiction(f"{live['metadata']['name']} is being deleted; nothing about it can be changed any more.")
@@ -96,8 +103,8 @@ def make_edit(live: Obj, edit: Edit) -> tuple[Obj, tuple[Finding, ...]]:
     if isinstance(wanted, Unfit):
         raise refuse(wanted.findings)
     report = validate_update(live, wanted)
-    if not report.is_accepted:
-        raise refuse(report.errors)
+    if errors := (*report.errors, *find_pod_security(caller, place, live, wanted)):
+        raise refuse(errors)
     return wanted, report.warnings
 
 
@@ -105,21 +112,32 @@ def conclude(
     site: Site, it: Deed, live: Obj, stored: Obj, warnings: tuple[Finding, ...], *, dry_run: bool, is_new: bool = False
 ) -> Changed:
     """Let everybody know of a write, and return what it changed."""
-    changes = describe(live, stored)
+    reader = reader_for(it.caller, site.place)
+    changes = describe(site.place, live, stored, reader)
     if not dry_run:
         site.take_in([Changes(PODCLIQUESETS, [stored])])
         it.done(before=on_record(live, changes, "before"), after=on_record(stored, changes, "after"))
     version = version_in(live if dry_run and not is_new else stored)
-    return Changed(site.place, version, changes, warnings, dry_run, is_new, mask_manifest(stored))
+    return Changed(site.place, version, changes, warnings, dry_run, is_new, mask_manifest(stored, reader))
 
 
 # ---- what was changed
 
 
-def describe(before: Obj, after: Obj) -> tuple[Change, ...]:
-    """Return the fields that people write and that differ, with what is secret hidden."""
-    differences = find_differences(_written(mask_manifest(before)), _written(mask_manifest(after)))
-    return tuple(Change(one.field, _shown(one.before), _shown(one.after)) for one in differences)
+def describe(place: Place, before: Obj, after: Obj, reader: Reader) -> tuple[Change, ...]:
+    """Return the fields that people write and that differ, with as much hidden as a reader may not see.
+
+    That a value differs is told by its mark, so the marks of the workload are compared for every reader.
+    """
+    marked = reader_of(place.key)
+    differences = find_differences(_written(mask_manifest(before, marked)), _written(mask_manifest(after, marked)))
+    changes = tuple(Change(one.field, _shown(one.before), _shown(one.after)) for one in differences)
+    return changes if reader == marked else tuple(_hide_from(reader, change) for change in changes)
+
+
+def _hide_from(reader: Reader, change: Change) -> Change:
+    before, after = (mask_manifest({change.field: value}, reader) for value in (change.before, change.after))
+    return Change(change.field, *(without_digests(one[change.field]) for one in (before, after)))
 
 
 def on_record(obj: Obj | None, changes: Iterable[Change], side: str) -> dict[str, Any]:
@@ -131,7 +149,10 @@ def on_record(obj: Obj | None, changes: Iterable[Change], side: str) -> dict[str
 def _written(obj: Obj) -> Obj:
     metadata = obj.get("metadata") or {}
     return {
-        "metadata": {name: metadata.get(name) or {} for name in ("labels", "annotations")},
+        "metadata": {
+            **{name: metadata.get(name) or {} for name in METADATA},
+            **{name: metadata.get(name) or [] for name in _KEPT_BY_OTHERS},
+        },
         "spec": obj.get("spec") or {},
     }
 

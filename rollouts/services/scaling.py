@@ -5,16 +5,17 @@ with the same preconditions as every edit (`changing`); the set itself stays as 
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from rollouts.audit import Deed
-from rollouts.cluster import Resource
+from rollouts.cluster import Obj, Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS
 from rollouts.engine import names
 from rollouts.engine.findings import Code, Finding
 from rollouts.engine.observed import Observed
 from rollouts.engine.references import MOST_PODS
 from rollouts.engine.spec import Unreadable, parse_workload
+from rollouts.engine.views import keep_minimum, minimum_of
 from rollouts.engine.workload import CliqueTemplate, GroupTemplate, Workload
 from rollouts.mirror import Changes
 from rollouts.refusals import RaceLost
@@ -22,6 +23,8 @@ from rollouts.services.changing import TRIES, Change, Changed, fetch_expected
 from rollouts.services.sites import Site, refuse, version_in
 
 _FIELD: Final = "spec.replicas"
+
+Component: TypeAlias = CliqueTemplate | GroupTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +42,14 @@ def scale_live(site: Site, it: Deed, wanted: LiveScale, *, expected: str | None,
     workload = parse_workload(live)
     if isinstance(workload, Unreadable):
         raise refuse(workload.findings)
-    resource, name, warnings = choose_live(workload, wanted)
+    component, resource, name = choose_live(workload, wanted)
     for attempt in range(TRIES):
         target = site.fetch_object(resource, name)
+        _require_minimum(component, _minimum_in(component, target), wanted.replicas)
         before = (target.get("spec") or {}).get("replicas")
         change = describe_scaled(resource, name, before, wanted.replicas)
         if before == wanted.replicas:
-            return Changed(site.place, version_in(live), (), warnings, dry_run)
+            return Changed(site.place, version_in(live), (), (), dry_run)
         if attempt == 0:
             it.begin(before={change.field: before}, after={change.field: wanted.replicas})
         scaled = {**target, "spec": {**target["spec"], "replicas": wanted.replicas}}
@@ -54,7 +58,7 @@ def scale_live(site: Site, it: Deed, wanted: LiveScale, *, expected: str | None,
             if not dry_run:
                 site.take_in([Changes(resource, [stored])])
                 it.done(before={change.field: before}, after={change.field: wanted.replicas})
-            return Changed(site.place, version_in(live), (change,), warnings, dry_run)
+            return Changed(site.place, version_in(live), (change,), (), dry_run)
     raise RaceLost(f"{name} is scaled so often that this command found no moment for its own; try again.")
 
 
@@ -63,28 +67,42 @@ def describe_scaled(resource: Resource, name: str, before: Any, after: int) -> C
     return Change(f"{resource.kind} {name}: {_FIELD}", before, after)
 
 
-def choose_live(workload: Workload, wanted: LiveScale) -> tuple[Resource, str, tuple[Finding, ...]]:
-    """Return the object that is meant; raises what is in the way."""
+def choose_live(workload: Workload, wanted: LiveScale) -> tuple[Component, Resource, str]:
+    """Return the component that is meant, with the kind and the name of its object; raises what is in the way."""
     component, resource = _find(workload, wanted.component)
     if wanted.replica >= workload.replicas:
         sentence = f"the set has the replicas 0 to {workload.replicas - 1}; name one of them"
         raise refuse([Finding("replica", Code.OUT_OF_RANGE, sentence)])
-    if not component.min_available <= wanted.replicas <= MOST_PODS:
-        sentence = f"replicas of {component.name} must be {component.min_available} (its minAvailable) or more"
+    return component, resource, names.clique_name(workload.name, wanted.replica, component.name)
+
+
+def _require_minimum(component: Component, minimum: int, replicas: int) -> None:
+    if not minimum <= replicas <= MOST_PODS:
+        sentence = f"replicas of {component.name} must be {minimum} (its minAvailable) or more"
         raise refuse([Finding("replicas", Code.MIN_AVAILABLE_OVER_REPLICAS, sentence)])
-    name = names.clique_name(workload.name, wanted.replica, component.name)
-    return resource, name, _warn(component)
+
+
+def _minimum_in(component: Component, target: Obj) -> int:
+    """Return how many pods or replicas a live component must have, as its object says."""
+    if isinstance(component, GroupTemplate):
+        return component.min_available
+    stored = (target.get("spec") or {}).get("minAvailable")
+    return keep_minimum(component, stored if isinstance(stored, int) else 0)
 
 
 def scale_observed(workload: Workload, observed: Observed, wanted: LiveScale) -> Observed:
     """Return what is observed as it would be after such a command, for a simulation; raises what is in the way."""
-    _, name, _ = choose_live(workload, wanted)
+    component, _, name = choose_live(workload, wanted)
+    minimum = component.min_available
+    if isinstance(component, CliqueTemplate):
+        minimum = minimum_of(component, next((one for one in observed.cliques if one.name == name), None))
+    _require_minimum(component, minimum, wanted.replicas)
     cliques = tuple(replace(one, replicas=wanted.replicas) if one.name == name else one for one in observed.cliques)
     groups = tuple(replace(one, replicas=wanted.replicas) if one.name == name else one for one in observed.groups)
     return replace(observed, cliques=cliques, groups=groups)
 
 
-def _find(workload: Workload, component: str) -> tuple[CliqueTemplate | GroupTemplate, Resource]:
+def _find(workload: Workload, component: str) -> tuple[Component, Resource]:
     group = next((one for one in workload.groups if one.name == component), None)
     if group is not None:
         return group, PODCLIQUESCALINGGROUPS
@@ -97,11 +115,3 @@ def _find(workload: Workload, component: str) -> tuple[CliqueTemplate | GroupTem
         sentence = f"a clique in a scaling group is scaled with its group; scale {owner}, or leave replica out"
         raise refuse([Finding("component", Code.MEMBER_AUTOSCALED, sentence)])
     return clique, PODCLIQUES
-
-
-def _warn(component: CliqueTemplate | GroupTemplate) -> tuple[Finding, ...]:
-    scaler: Any = component.auto_scaling if isinstance(component, CliqueTemplate) else component.scale_config
-    if scaler is None:
-        return ()
-    sentence = f"{component.name} is scaled by an autoscaler, which may soon set another number"
-    return (Finding("component", Code.MEMBER_AUTOSCALED, sentence),)

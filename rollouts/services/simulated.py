@@ -20,8 +20,11 @@ from rollouts.engine.findings import Finding
 from rollouts.engine.observed import Clique, Group, Observed
 from rollouts.engine.shape import make_shape
 from rollouts.engine.simulate import End, Outcome, Tally
+from rollouts.engine.trials import HARMLESS, TRIED
 from rollouts.engine.workload import Workload
+from rollouts.forecast import Assumption, Forecast, Pace
 from rollouts.headcount import count_pods
+from rollouts.masking import Reader
 from rollouts.services.changing import Change, describe
 from rollouts.services.scaling import describe_scaled
 from rollouts.services.sites import version_in
@@ -85,14 +88,6 @@ class PodsOverTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How long new pods were believed to take."""
-
-    seconds_to_ready: float
-    is_measured: bool  # the pods that run now took so long
-
-
-@dataclass(frozen=True, slots=True)
 class Former:
     """How the same goes without the change."""
 
@@ -118,6 +113,7 @@ class Simulated:
     end: End
     seconds: float  # of the cluster's time
     pace: Pace
+    assumptions: tuple[Assumption, ...]  # what the numbers rest on, each a sentence
     waits: tuple[Wait, ...]
     components: tuple[Lowest, ...]
     components_left_out: int
@@ -138,6 +134,7 @@ class Run:
     after: Workload
     observed: Observed  # when it was changed
     outcome: Outcome
+    forecast: Forecast  # the cluster that it was run in
 
     @property
     def is_idle(self) -> bool:
@@ -155,9 +152,10 @@ class Considered:
     observed: Observed  # as it is there
     is_new: bool  # there is nothing of it yet
     warnings: tuple[Finding, ...]
+    reader: Reader  # who considers it
 
 
-def tell(change: Considered, run: Run, pace: Pace) -> Simulated:
+def tell(change: Considered, run: Run) -> Simulated:
     """Tell what a change does by itself."""
     outcome, components = run.outcome, _summarise(run.outcome)
     first = outcome.steps[: MOST_STEPS - _STEPS_AT_THE_END]
@@ -168,7 +166,7 @@ def tell(change: Considered, run: Run, pace: Pace) -> Simulated:
         name=change.place.name,
         version="" if change.is_new else version_in(change.before),
         changed=(
-            *describe({"metadata": {}} if change.is_new else change.before, change.after),
+            *describe(change.place, {"metadata": {}} if change.is_new else change.before, change.after, change.reader),
             *_describe_scaled(change.observed, run.observed),
         ),
         warnings=change.warnings,
@@ -177,8 +175,9 @@ def tell(change: Considered, run: Run, pace: Pace) -> Simulated:
         former=None,
         end=outcome.end,
         seconds=outcome.seconds,
-        pace=pace,
-        waits=outcome.waits[:MOST_ENTRIES],
+        pace=run.forecast.pace,
+        assumptions=run.forecast.assumptions,
+        waits=tuple(_sift(outcome.waits[:MOST_ENTRIES], outcome)),
         components=tuple(components[:MOST_COMPONENTS]),
         components_left_out=max(0, len(components) - MOST_COMPONENTS),
         pods=count_over_time(run),
@@ -189,6 +188,16 @@ def tell(change: Considered, run: Run, pace: Pace) -> Simulated:
         steps=tuple(_tell_step(step) for step in (*first, *last)),
         steps_left_out=len(outcome.steps) - len(first) - len(last),
     )
+
+
+def _sift(waits: Iterable[Wait], outcome: Outcome) -> Iterator[Wait]:
+    """Yield the waits; those of a change that gets stuck without the remedies that would have to be tried there first.
+
+    They are tried and offered on the page of the workload once somebody has made the change.
+    """
+    for wait in waits:
+        kept = [one for one in wait.remedies if one not in TRIED or one in HARMLESS]
+        yield wait if outcome.end is End.DONE else replace(wait, remedies=tuple(kept))
 
 
 def tell_former(run: Run) -> Former:

@@ -1,9 +1,9 @@
 """What a change would do, step by step, before anybody makes it: the controller's own plan run to its end.
 
 Before it: a workload as the mirror has it, and a change that somebody considers; what may not be changed so is refused
-as the command itself would be. After it: `engine.simulate`, in a simulated cluster that behaves as the caller believes
-theirs does; `simulated` tells what came of it. Nothing is written anywhere: a manifest to be applied is shown to the
-cluster as a dry run.
+as the command itself would be. After it: `engine.simulate`, in the cluster as `forecast` reads it from the mirror, but
+for what the caller supposes otherwise; `simulated` tells what came of it. Nothing is written anywhere: a manifest to be
+applied is shown to the cluster as a dry run.
 
 A change of the strategy starts no update by itself. It is judged by the next one then: a rehearsal, under the strategy
 as it would be and, to compare, as it is (`Proposal.rehearse`). Where an update is at work already, it is told what
@@ -16,14 +16,12 @@ with what it has not come to told as such.
 import contextlib
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from statistics import median
 from typing import Any, Final
 
-from rollouts import mirror, models
-from rollouts.audit import Caller, deed
+from rollouts import mirror
+from rollouts.audit import Caller, deed, reader_for
 from rollouts.cluster import Obj
 from rollouts.commands import Command, Place
 from rollouts.effective import Override, compute_effective, list_overrides
@@ -31,27 +29,21 @@ from rollouts.engine import simulate as engine
 from rollouts.engine.actions import Delete
 from rollouts.engine.findings import Finding
 from rollouts.engine.observed import Observed
-from rollouts.engine.placing import Node
-from rollouts.engine.shape import make_shape
 from rollouts.engine.spec import Unreadable, parse_workload
-from rollouts.engine.validation import validate_create
 from rollouts.engine.workload import Workload
-from rollouts.engine.world import Behaviour
+from rollouts.forecast import Belief, make_forecast, read_cluster
 from rollouts.headcount import count_desired
+from rollouts.masking import Reader
 from rollouts.mirror import Seen
 from rollouts.refusals import ClusterAway, Contradiction, NotThere
 from rollouts.services.applying import preview_apply
 from rollouts.services.changing import Edit, make_edit, require_expected
-from rollouts.services.simulated import Considered, Pace, Run, Simulated, tell, tell_former
+from rollouts.services.simulated import Considered, Run, Simulated, tell, tell_former
 from rollouts.services.sites import Site, find_site, refuse
 
 SECONDS: Final = 2.0
 """For the simulation itself; what it has not come to by then is left out."""
 MOST_PODS: Final = 10_000
-SECONDS_TO_READY: Final = 30.0
-"""That a pod is believed to take where nobody knows better."""
-
-_PODS_MEASURED: Final = 500
 _AT_ONCE: Final = 2
 _SECONDS_TO_WAIT: Final = 5.0
 # The steps of a simulation keep a processor busy: requests of other people must get their share.
@@ -74,16 +66,6 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
-    """How the caller believes the cluster behaves."""
-
-    seconds_to_ready: float | None = SECONDS_TO_READY  # None: as long as the pods that run now took
-    seconds_to_go: float = 5.0
-    never_ready: tuple[str, ...] = ()  # cliques whose pods of a new template never become Ready
-    is_full: bool = False  # there is room for the pods that run now, and no more
-
-
-@dataclass(frozen=True, slots=True)
 class _Case:
     """What is simulated."""
 
@@ -95,9 +77,9 @@ class _Case:
     is_new: bool = False  # there is nothing of it yet
     now: float = field(default_factory=time.time)
 
-    def consider(self, place: Place) -> Considered:
-        """Return the change itself."""
-        return Considered(place, self.before, self.after, self.observed, self.is_new, self.warnings)
+    def consider(self, place: Place, reader: Reader) -> Considered:
+        """Return the change itself, for who considers it."""
+        return Considered(place, self.before, self.after, self.observed, self.is_new, self.warnings, reader)
 
 
 class _Stage:
@@ -105,41 +87,43 @@ class _Stage:
 
     def __init__(
         self,
+        caller: Caller,
         case: _Case,
-        cluster: str,
+        site: Site,
         proposal: Proposal,
         belief: Belief,
-        pace: Pace,
     ) -> None:
         """Put the strategy in force in, before and after."""
-        self._case, self._cluster, self._belief = case, cluster, belief
-        self.pace = pace
+        self._caller, self._place = caller, site.place
+        self._case, self._belief = case, belief
         self.before, self.after = self._read(case.before), self._read(case.after)
         self.observed = case.observed if proposal.observe is None else proposal.observe(self.after, case.observed)
+        self._surroundings = read_cluster(site.row, site.place.namespace, self.before, case.observed, case.now)
         self._first = () if proposal.delete is None else proposal.delete(self.after, self.observed)
 
     def edit(self, manifest: Obj, edit: Edit) -> Workload:
         """Return the workload that another edit makes of a manifest."""
-        edited, _ = make_edit(manifest, edit)
+        edited, _ = make_edit(self._caller, self._place, manifest, edit)
         return self._read(edited)
 
     def run(self, after: Workload) -> Run:
         """Run a change to its end, for as long as anybody waits for it."""
-        behaviour = _behave(self._belief, self.pace, self.before, after, self.observed)
+        forecast = make_forecast(self.before, after, self.observed, self._surroundings, self._belief)
         deadline = time.monotonic() + SECONDS
         outcome = engine.simulate(
             self.before,
             self.observed,
             after,
-            behaviour,
+            forecast.behaviour,
             self._case.now,
             first=self._first,
+            requests=self._surroundings.requests,
             is_enough=lambda: time.monotonic() > deadline,
         )
-        return Run(self.before, after, self.observed, outcome)
+        return Run(self.before, after, self.observed, outcome, forecast)
 
     def _read(self, manifest: Obj) -> Workload:
-        effective = compute_effective(manifest, self._case.overrides, self._case.now, cluster=self._cluster)
+        effective = compute_effective(manifest, self._case.overrides, self._case.now, cluster=self._place.cluster)
         workload = parse_workload(effective.manifest)
         if isinstance(workload, Unreadable):
             raise refuse(workload.findings)
@@ -157,29 +141,29 @@ def workload_simulate(
     """Say what a change would do; whoever asks must be allowed to make it."""
     with deed(caller, proposal.command, place, dry_run=True):
         site = find_site(place)
-        case = _make_case(site, proposal, expected)
-        stage = _Stage(case, place.cluster, proposal, belief, _choose_pace(belief, site))
+        case = _make_case(caller, site, proposal, expected)
+        stage = _Stage(caller, case, site, proposal, belief)
         _require_bearable(stage.after, stage.observed)
         with _turn():
-            return _follow(stage, case.consider(place), proposal)
+            return _follow(stage, case.consider(place, reader_for(caller, place)), proposal)
 
 
 def _follow(stage: _Stage, change: Considered, proposal: Proposal) -> Simulated:
     """Run a change to its end; where a rollout is named to judge it by, with it and without it."""
     run = stage.run(stage.after)
     if proposal.rehearse is None:
-        return tell(change, run, stage.pace)
+        return tell(change, run)
     if not run.is_idle:
-        return replace(tell(change, run, stage.pace), former=tell_former(stage.run(stage.before)))
+        return replace(tell(change, run), former=tell_former(stage.run(stage.before)))
     with_it, without_it = (stage.run(stage.edit(one, proposal.rehearse)) for one in (change.after, change.before))
-    told = tell(change, with_it, stage.pace)
+    told = tell(change, with_it)
     return replace(told, is_rehearsal=True, starts_update=False, former=tell_former(without_it))
 
 
 # ---- what is simulated
 
 
-def _make_case(site: Site, proposal: Proposal, expected: str | None) -> _Case:
+def _make_case(caller: Caller, site: Site, proposal: Proposal, expected: str | None) -> _Case:
     overrides = tuple(list_overrides(site.place.cluster))
     seen = _look(site)
     if seen is not None:
@@ -187,12 +171,9 @@ def _make_case(site: Site, proposal: Proposal, expected: str | None) -> _Case:
     if proposal.edit is not None:
         if seen is None:
             raise NotThere(f"There is no workload {site.place.name} in the namespace {site.place.namespace}.")
-        wanted, warnings = make_edit(seen.manifest, proposal.edit)
+        wanted, warnings = make_edit(caller, site.place, seen.manifest, proposal.edit)
         return _Case(seen.manifest, wanted, seen.observed, warnings, overrides)
-    live, wanted = preview_apply(site, proposal.manifest)
-    report = validate_create(wanted)
-    if not report.is_accepted:
-        raise refuse(report.errors)
+    live, wanted, report = preview_apply(caller, site, proposal.manifest)
     if live is None or seen is None or live["metadata"]["uid"] != seen.uid:
         return _Case(wanted, wanted, Observed(), report.warnings, overrides, is_new=True)
     return _Case(live, wanted, seen.observed, report.warnings, overrides)
@@ -213,36 +194,6 @@ def _require_bearable(workload: Workload, observed: Observed) -> None:
     pods = max(count_desired(workload, Observed()), count_desired(workload, observed), len(observed.pods))
     if pods > MOST_PODS:
         raise Contradiction(f"This is about {pods:,} pods, and changes of at most {MOST_PODS:,} pods are simulated.")
-
-
-def _choose_pace(belief: Belief, site: Site) -> Pace:
-    """Return how long a new pod takes to become Ready: as believed, or as the median of those that run now."""
-    if belief.seconds_to_ready is not None:
-        return Pace(belief.seconds_to_ready, is_measured=False)
-    place = site.place
-    pods = models.Pod.objects.filter(cluster=site.row, namespace=place.namespace, workload=place.name)
-    # One that has been restarted has become Ready more than once.
-    started = pods.filter(ready=True, restarts=0, ready_since__isnull=False).order_by("-created")
-    times = [since - created for created, since in started.values_list("created", "ready_since")[:_PODS_MEASURED]]
-    return Pace(max(1.0, median(times)), is_measured=True) if times else Pace(SECONDS_TO_READY, is_measured=False)
-
-
-def _behave(belief: Belief, pace: Pace, before: Workload, after: Workload, observed: Observed) -> Behaviour:
-    """Return the simulated cluster that the caller believes in."""
-    former, hashes = make_shape(before).hashes, make_shape(after).hashes
-    templates = {clique.name: clique.template for clique in observed.cliques}
-    # What an update at work brings is as new as what the change itself does.
-    running = {(templates.get(pod.clique, ""), pod.template_hash) for pod in observed.pods}
-    rolling = {name for name, template_hash in running if name in hashes and hashes[name] != template_hash}
-    new = {name for name in hashes if hashes[name] != former.get(name)} | rolling
-    broken = {hashes[name] for name in belief.never_ready if name in new}
-    behaviour = Behaviour(
-        ready_seconds=pace.seconds_to_ready, gone_seconds=belief.seconds_to_go, never_ready=frozenset(broken)
-    )
-    if not belief.is_full:
-        return behaviour
-    there = Counter(pod.node for pod in observed.pods if pod.node)
-    return replace(behaviour, nodes=tuple(Node(name, pods=number) for name, number in sorted(there.items())))
 
 
 @contextlib.contextmanager

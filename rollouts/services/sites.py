@@ -8,9 +8,10 @@ The invariant: what is raised from here has changed nothing, unless its sentence
 """
 
 import contextlib
+import itertools
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,9 +39,9 @@ from rollouts.commands import Place
 from rollouts.connections import cluster_names, redis_client, shared_cluster
 from rollouts.engine.difference import find_differences, make_json_patch
 from rollouts.engine.findings import Code, Finding
-from rollouts.masking import mask_text
+from rollouts.masking import make_text_mask
 from rollouts.mirror import Changes
-from rollouts.operators import find_other_operator
+from rollouts.operators import find_other_keeper, find_other_operator
 from rollouts.refusals import ClusterAway, CommandRefused, Contradiction, NotAllowed, NotThere
 from rollouts.refusals import Invalid as InvalidCommand
 from rollouts.versions import names_version, version_of
@@ -48,6 +49,11 @@ from rollouts.versions import names_version, version_of
 logger = logging.getLogger(__name__)
 
 _SENTENCES_SHOWN: Final = 3
+# Of one answer. A manifest may have a fault in each of ten thousand fields; nobody reads further than this.
+MOST_FINDINGS: Final = 50
+# A longer sentence quotes a value, which takes its time to search for secrets and does not help.
+_LONGEST_SENTENCE: Final = 2_000
+_TOO_LONG: Final = "the cluster's explanation is too long to show"
 _OUTCOME_UNKNOWN: Final = "Whether it was carried out is not known: look before you ask again."
 # How an API server says that an applied object is not of its kind's schema, with a code of 500.
 _NOT_OF_THE_SCHEMA: Final = re.compile(r"failed to create typed patch object \([^)]*\): \.?([^:]*): (.*) \(500\)")
@@ -109,7 +115,10 @@ def open_site(place: Place) -> Site:
     """Find the cluster of a place, to write there; raises NotThere, and Contradiction where another operator writes."""
     site = find_site(place)
     with cluster_words("look for another operator"):
-        other = find_other_operator(site.cluster)
+        other = find_other_operator(site.cluster, site.row)
+    seen = mirror.read(site.row, place.namespace, place.name)
+    if not other and seen is not None:
+        other = find_other_keeper(seen.manifest, seen.written_by_grove)
     if other:
         raise Contradiction(other)
     return site
@@ -157,12 +166,12 @@ def cluster_words(what: str, *, is_write: bool = False, hiding: Sequence[Obj] = 
 
 def refusal_of(error: ClusterError, what: str, *, is_write: bool = False, hiding: Sequence[Obj] = ()) -> CommandRefused:
     """Return the refusal that a failure of the cluster is, other than a Conflict."""
-    words = mask_text(str(error), *hiding)
+    if isinstance(error, Invalid | BadRequest | TooLarge | Unsupported):
+        return _refuse_as(error, hiding)
+    words = _mask_sentence(str(error), make_text_mask(*hiding))
     match error:
         case NotFound():
             return NotThere(f"The cluster has no {what}: {words}")
-        case Invalid() | BadRequest() | TooLarge() | Unsupported():
-            return refuse(findings_of(error, hiding))
         case Forbidden():
             return NotAllowed(f"The cluster does not let this installation do that: {words}")
         case UnknownResource():
@@ -173,14 +182,23 @@ def refusal_of(error: ClusterError, what: str, *, is_write: bool = False, hiding
             return ClusterAway(f"{words}. {_OUTCOME_UNKNOWN}" if is_write else words, error.retry_after)
 
 
-def findings_of(error: ClusterError, hiding: Sequence[Obj] = ()) -> tuple[Finding, ...]:
-    """Return what a cluster says is wrong, field by field, each field once."""
+def _refuse_as(error: ClusterError, hiding: Sequence[Obj]) -> InvalidCommand:
+    """Return what a cluster says is wrong, field by field, each field once.
+
+    The manifests are gone through once, however many fields there are.
+    """
+    mask = make_text_mask(*hiding)
     by_field: dict[str, str] = {}
     for cause in error.causes:
-        by_field.setdefault(cause.field.removeprefix("."), mask_text(cause.message, *hiding))
-    if not by_field:
-        return (Finding("", Code.REFUSED_BY_CLUSTER, mask_text(str(error), *hiding)),)
-    return tuple(Finding(field, Code.REFUSED_BY_CLUSTER, message) for field, message in by_field.items())
+        by_field.setdefault(cause.field.removeprefix("."), cause.message)
+    by_field = by_field or {"": str(error)}
+    shown = itertools.islice(by_field.items(), MOST_FINDINGS)
+    findings = [Finding(field, Code.REFUSED_BY_CLUSTER, _mask_sentence(message, mask)) for field, message in shown]
+    return refuse(findings, count=len(by_field))
+
+
+def _mask_sentence(sentence: str, mask: Callable[[str], str]) -> str:
+    return mask(sentence) if len(sentence) <= _LONGEST_SENTENCE else _TOO_LONG
 
 
 def find_schema_fault(error: ClusterError, hiding: Sequence[Obj] = ()) -> tuple[Finding, ...]:
@@ -190,12 +208,22 @@ def find_schema_fault(error: ClusterError, hiding: Sequence[Obj] = ()) -> tuple[
     (Finding(field='spec.x', code=<Code.REFUSED_BY_CLUSTER: 'RefusedByCluster'>, message='not declared'),)
     """
     found = _NOT_OF_THE_SCHEMA.search(str(error))
-    return (Finding(found[1], Code.REFUSED_BY_CLUSTER, mask_text(found[2], *hiding)),) if found else ()
+    if not found:
+        return ()
+    return (Finding(found[1], Code.REFUSED_BY_CLUSTER, _mask_sentence(found[2], make_text_mask(*hiding))),)
 
 
-def refuse(findings: Sequence[Finding]) -> InvalidCommand:
-    """Return the refusal of what breaks rules, with as many of their sentences as one can read."""
-    sentences = [f"{finding.field}: {finding.message}".removeprefix(": ") for finding in findings]
-    more = len(sentences) - _SENTENCES_SHOWN
-    text = "; ".join(sentences[:_SENTENCES_SHOWN]) + (f"; and {more} more" if more > 0 else "")
-    return InvalidCommand(f"{text}.", findings)
+def refuse(findings: Sequence[Finding], *, count: int | None = None) -> InvalidCommand:
+    """Return the refusal of what breaks rules, with as many of their sentences as one can read.
+
+    `count` says how many faults there are when only some of them are given.
+    """
+    count = len(findings) if count is None else count
+    sentences = [f"{finding.field}: {finding.message}".removeprefix(": ") for finding in findings[:_SENTENCES_SHOWN]]
+    more = count - len(sentences)
+    text = "; ".join(sentences) + (f"; and {more} more" if more > 0 else "")
+    left_out = count - MOST_FINDINGS
+    shown = [*findings[:MOST_FINDINGS]]
+    if left_out > 0:
+        shown.append(Finding("", Code.TOO_MANY, f"{left_out:,} more faults are left out; correct these first"))
+    return InvalidCommand(f"{text}.", shown)

@@ -63,6 +63,7 @@ class Watcher:
         self._announcer = Announcer(name, wake, publish)
         self._report = Report(name, redis, self._announcer)
         self._session: Session | None = None
+        self._is_warned = False  # that the cluster's certificate is not verified
         self._failures = 0  # sessions in a row that did not begin, or did not last
         self._not_before = 0.0  # monotonic: when the next session may begin
         self._looks = dict.fromkeys(_PERIODS, 0.0)  # monotonic: when each was last taken
@@ -128,9 +129,22 @@ class Watcher:
             # Another watcher may have a configuration that can be used.
             self._leadership.release()
             return
+        self._warn_if_unverified(cluster)
         self._session = Session(row, cluster, self._announcer, self._on_batch)
         self._session.start()
         self._doubted = frozenset()
+
+    def _warn_if_unverified(self, cluster: Cluster) -> None:
+        """Say once, and not with every session, that the server could be anybody."""
+        if cluster.is_verified or self._is_warned:
+            return
+        self._is_warned = True
+        logger.warning(
+            "The certificate of cluster %s at %s is not verified (insecure-skip-tls-verify): anyone on the way can read"
+            " and change what is sent. Put certificate-authority into the kubeconfig instead.",
+            self._name,
+            cluster.url,
+        )
 
     def _end_session(self) -> None:
         session, self._session = self._session, None

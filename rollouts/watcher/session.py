@@ -14,7 +14,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, NoReturn, ParamSpec, TypeVar
 
@@ -55,6 +55,7 @@ _OBJECTS_AT_ONCE: Final = 500
 _LONGEST_QUEUE: Final = 2000
 _IDLE_SECONDS: Final = 1.0
 _OPERATOR_SECONDS: Final = 10.0  # between two looks for another operator
+_FOREIGN_SECONDS: Final = 60.0  # between two counts of pods that are not Grove's
 _IDENTITY_SECONDS: Final = 60.0  # between two looks at whom we talk to
 _DATABASE_PATIENCE: Final = Patience(first_pause=0.1, longest_pause=2.0)
 
@@ -100,7 +101,7 @@ class Session:
             for pair in self._watches.items()
         ]
         self._writer = threading.Thread(target=self._run, name=f"{row.name} writer")
-        self._check = OperatorCheck(cluster)
+        self._check = OperatorCheck(cluster, self.row.pk)
         self._other_operator: str | None = None  # as it is on the row; None: not known
         self._examiner = threading.Thread(target=self._keep_examining, name=f"{row.name} operators")
 
@@ -313,10 +314,17 @@ class Session:
     # The thread that looks for another operator
 
     def _keep_examining(self) -> None:
-        """Tell on the cluster's row whether another operator runs its workloads; passes look for themselves."""
+        """Tell whether another operator runs the workloads, and what pods that are not Grove's take of the nodes.
+
+        Passes look for other operators themselves; forecasts read what is told here.
+        """
+        counted_at = -_FOREIGN_SECONDS
         while True:
             try:
                 self._examine(self._check.look())
+                if self.is_complete and time.monotonic() - counted_at >= _FOREIGN_SECONDS:
+                    mirror.store_foreign_requests(self.row, self._list_foreign())
+                    counted_at = time.monotonic()
             except ClusterError as error:
                 logger.info("Cluster %s does not say who else writes there: %s", self.row.name, error)
             except DatabaseError as error:
@@ -325,6 +333,11 @@ class Session:
                 connection.close()
             if self._stopped.wait(_OPERATOR_SECONDS):
                 return
+
+    def _list_foreign(self) -> Iterator[Obj]:
+        """Yield the pods on nodes that are not Grove's, page by page: nothing of them is kept but a sum."""
+        for page in self._cluster.list_pages(PODS, labels=f"{names.MANAGED_BY}!={names.OPERATOR}"):
+            yield from page.items
 
     def _examine(self, found: str) -> None:
         if found == self._other_operator:

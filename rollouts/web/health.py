@@ -1,16 +1,26 @@
 """Probes: is this process alive, and can the product do its work.
 
 A middleware before all others, so that a probe needs no login, no session, no HTTPS and no allowed host name: those
-who probe call by the address of a pod. It says nothing that is not public.
+who probe call by the address of a pod. Anybody may ask, so the answer is worked out at most once in
+READINESS_CACHE_SECONDS, and what concerns clusters is told by name only to who shows METRICS_TOKEN.
 """
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 
-from rollouts.readiness import is_ready, readiness_detail
+from rollouts.readiness import Part, is_ready, readiness_detail
+from rollouts.web.metrics import shows_metrics_token
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
+
+
+_WITHHELD: Final = "A cluster cannot be used; the page Clusters and whoever shows METRICS_TOKEN are told which and why."
 
 
 def health_middleware(get_response: GetResponse) -> GetResponse:
@@ -23,24 +33,55 @@ def health_middleware(get_response: GetResponse) -> GetResponse:
             return get_response(request)
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
-        response = probe()
+        response = probe(request)
         response["Cache-Control"] = "no-store"
         return response
 
     return middleware
 
 
-def _healthz() -> HttpResponse:
+def _healthz(_: HttpRequest) -> HttpResponse:
     """Answer while the process lives; ask nothing of anything else."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
-def _readyz() -> HttpResponse:
+def _readyz(request: HttpRequest) -> HttpResponse:
     """Say part by part whether work can be done: 200 when it can, else 503."""
-    parts = readiness_detail()
+    parts = _answers.read()
     ready = is_ready(parts)
+    shown = parts if shows_metrics_token(request) else _without_clusters(parts)
     body = {
         "ready": ready,
-        "parts": [{"name": part.name, "ok": part.ok, "detail": part.detail} for part in parts],
+        "parts": [{"name": part.name, "ok": part.ok, "detail": part.detail} for part in shown],
     }
     return JsonResponse(body, status=200 if ready else 503)
+
+
+def _without_clusters(parts: Sequence[Part]) -> list[Part]:
+    """Leave out what clusters are called and what is wrong with them."""
+    clusters = [part for part in parts if part.name.partition(" ")[0] == "cluster"]
+    own = [part for part in parts if part not in clusters]
+    if not clusters:
+        return own
+    ok = all(part.ok for part in clusters)
+    return [*own, Part("cluster", ok=ok, detail="Every cluster answers." if ok else _WITHHELD)]
+
+
+@dataclass(slots=True)
+class _Answers:
+    """The last answer, for as long as it is good; of several who ask at once, one works it out."""
+
+    _parts: list[Part] = field(default_factory=list)
+    _at: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def read(self) -> list[Part]:
+        """Return how the parts are."""
+        with self._lock:
+            if not self._parts or time.monotonic() - self._at >= settings.READINESS_CACHE_SECONDS:
+                self._parts = readiness_detail()
+                self._at = time.monotonic()
+            return self._parts
+
+
+_answers: Final = _Answers()

@@ -8,6 +8,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from rollouts.access import find_refusal
+from rollouts.audit import Via, caller_of, reader_for
 from rollouts.commands import Command, Place
 from rollouts.selectors.manifests import manifest_detail
 from rollouts.web.shell import for_readers
@@ -22,12 +23,14 @@ _DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 def page(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
     """Show the manifest of a workload as the cluster has it, with what may be secret hidden."""
     place = Place(cluster, namespace, name)
-    found = dict(manifest_detail(place).manifest)
+    reader = reader_for(caller_of(request, Via.PAGE), place)
+    found = dict(manifest_detail(place, reader).manifest)
     status = found.pop("status", None)
     context = {
         "place": place,
         "manifest": render_yaml(found),
         "status": render_yaml(status) if status else "",
+        "hides_commands": not reader.sees_commands,
         "refusal": find_refusal(request.user, Command.APPLY_WORKLOAD, cluster, namespace),
     }
     return render(request, "workload/manifest.html", context)

@@ -1,7 +1,7 @@
 """/metrics for Prometheus: the counts of all processes and the gauges of this moment, as one page.
 
-Two doors lead to it. Someone who is signed in comes through the site. A Prometheus shows METRICS_TOKEN; like the probes
-it calls by the address of a pod, so it is let in before the site asks for a host name or for HTTPS.
+Two doors lead to it. An account that may see workloads comes through the site. A Prometheus shows METRICS_TOKEN; like
+the probes it calls by the address of a pod, so it is let in before the site asks for a host name or for HTTPS.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from redis import RedisError
 
-from rollouts import metrics
+from rollouts import access, metrics
 from rollouts.connections import redis_client
 from rollouts.gauges import Gauge, read_gauges
 
@@ -29,7 +29,7 @@ def metrics_middleware(get_response: GetResponse) -> GetResponse:
     """Answer whoever shows the token; leave everybody else to the site."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
-        if request.path_info == PATH and request.method in ("GET", "HEAD") and _shows_token(request):
+        if request.path_info == PATH and request.method in ("GET", "HEAD") and shows_metrics_token(request):
             return _render_page(request)
         return get_response(request)
 
@@ -39,16 +39,20 @@ def metrics_middleware(get_response: GetResponse) -> GetResponse:
 @login_not_required
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """Answer whoever is signed in; a program gets no sign-in form but a plain refusal."""
-    if request.user.is_authenticated:
+    """Answer accounts that may see workloads; a program gets no sign-in form but a plain refusal."""
+    if access.may_see(request.user):
         return _render_page(request)
+    if request.user.is_authenticated:
+        refusal = "You may not see metrics: your account has no role. Ask an administrator for the role viewer.\n"
+        return HttpResponse(refusal, status=403, content_type="text/plain; charset=utf-8")
     refusal = "Sign in, or send the header Authorization: Bearer <METRICS_TOKEN>.\n"
     return HttpResponse(
         refusal, status=401, content_type="text/plain; charset=utf-8", headers={"WWW-Authenticate": "Bearer"}
     )
 
 
-def _shows_token(request: HttpRequest) -> bool:
+def shows_metrics_token(request: HttpRequest) -> bool:
+    """Say whether a request comes with METRICS_TOKEN."""
     token = settings.ENVIRONMENT.metrics_token
     scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
     return token is not None and scheme.lower() == "bearer" and constant_time_compare(shown.strip(), token)

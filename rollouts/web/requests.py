@@ -1,8 +1,11 @@
 """What every request is called and where it comes from, said once at the door for all that come after.
 
-`request_id` stands in the answer, in the audit and in the log of an error, so that one leads to the others. `source_ip`
-is the address that rates are counted by and the audit shows: that of whoever is connected to us, unless that is a proxy
-of TRUSTED_PROXIES, whose word in X-Forwarded-For is then believed about the hop before it, and so on back.
+`request_id` stands in the answer, in the audit and in the log of an error, so that one leads to the others. A proxy of
+TRUSTED_PROXIES may give it; from anybody else it could be the id of another request. `source_ip` is the address that
+rates are counted by and the audit shows: that of whoever is connected to us, unless that is a proxy of TRUSTED_PROXIES,
+whose word in X-Forwarded-For is then believed about the hop before it, and so on back.
+
+An answer that says nothing about caches is kept by none: after signing out, the way back shows nothing any more.
 """
 
 import re
@@ -19,29 +22,29 @@ from grove_ui.environment import Network
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 HEADER: Final = "X-Request-Id"
+_KEPT_BY_NOBODY: Final = "private, no-store"
 # Long enough to be nobody else's, and nothing that could do harm in a log.
 _WELL_FORMED: Final = re.compile(r"[A-Za-z0-9_.-]{8,64}")
 
 
 def request_middleware(get_response: GetResponse) -> GetResponse:
-    """Give each request its id and its source, and tell the id in the answer."""
+    """Give each request its id and its source; tell the id in the answer, and who may keep that."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
-        request.request_id = choose_id(request.headers.get(HEADER, ""))  # type: ignore[attr-defined]
-        request.source_ip = find_source(  # type: ignore[attr-defined]
-            request.META.get("REMOTE_ADDR", ""),
-            request.headers.get("X-Forwarded-For", ""),
-            settings.ENVIRONMENT.trusted_proxies,
-        )
+        peer, trusted = request.META.get("REMOTE_ADDR", ""), settings.ENVIRONMENT.trusted_proxies
+        given = request.headers.get(HEADER, "") if _is_trusted(peer, trusted) else ""
+        request.request_id = choose_id(given)  # type: ignore[attr-defined]
+        request.source_ip = find_source(peer, request.headers.get("X-Forwarded-For", ""), trusted)  # type: ignore[attr-defined]
         response = get_response(request)
         response[HEADER] = request.request_id  # type: ignore[attr-defined]
+        response.headers.setdefault("Cache-Control", _KEPT_BY_NOBODY)
         return response
 
     return middleware
 
 
 def choose_id(given: str) -> str:
-    """Keep the id that a proxy or client gave if it is well-formed, else make one."""
+    """Keep the id that a proxy gave if it is well-formed, else make one."""
     return given if _WELL_FORMED.fullmatch(given) else uuid.uuid4().hex
 
 
@@ -56,6 +59,11 @@ def find_source(peer: str, forwarded: str, trusted: Sequence[Network]) -> str | 
             break
         source = said
     return str(source) if source else None
+
+
+def _is_trusted(peer: str, trusted: Sequence[Network]) -> bool:
+    address = _parse_address(peer)
+    return address is not None and any(address in network for network in trusted)
 
 
 def _parse_address(text: str) -> IPv4Address | IPv6Address | None:

@@ -12,6 +12,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from rollouts.access import find_refusal
+from rollouts.audit import Via, caller_of, reader_for
 from rollouts.commands import Command, Place
 from rollouts.selectors.revisions import RevisionSummary, revision_detail, revision_diff, revision_list
 from rollouts.web.manifests import render_yaml
@@ -88,10 +89,11 @@ def parse_diff(text: str) -> list[DiffLine]:
 def page(request: HttpRequest, cluster: str, namespace: str, name: str, number: int) -> HttpResponse:
     """Show a revision and how it differs from another one: `?from=` a number, else from the one in force."""
     place = Place(cluster, namespace, name)
-    revision = revision_detail(place, number)
+    reader = reader_for(caller_of(request, Via.PAGE), place)
+    revision = revision_detail(place, number, reader)
     revisions = revision_list(place)
     before = _chosen(request.GET.get("from", ""), revisions) or choose_other(revisions, number)
-    diff = revision_diff(place, before, number) if before else None
+    diff = revision_diff(place, before, number, reader) if before else None
     context: dict[str, Any] = {
         "place": place,
         "revision": revision,

@@ -25,6 +25,7 @@ from django.views.decorators.http import require_safe
 
 from rollouts import access
 from rollouts.models import Cluster
+from rollouts.operators import find_observing
 from rollouts.refusals import NotThere
 from rollouts.selectors.places import visible_clusters
 from rollouts.web.fragments import Fragment, answer
@@ -93,7 +94,7 @@ _PAGES: Final = (
     ("Clusters", "page-clusters", "c"),
     ("Audit", "page-audit", "a"),
 )
-_OWN_PAGES: Final = (("Tokens", "page-tokens", ""), ("Help", "page-help", ""))
+_OWN_PAGES: Final = (("Account", "page-account", ""), ("Tokens", "page-tokens", ""), ("Help", "page-help", ""))
 
 
 def _links(request: HttpRequest, pages: tuple[tuple[str, str, str], ...]) -> list[Link]:
@@ -155,5 +156,6 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "navigation": SimpleLazyObject(lambda: _links(request, _PAGES)),
         "own_pages": SimpleLazyObject(lambda: _links(request, _OWN_PAGES)),
         "silent_clusters": SimpleLazyObject(silent_clusters),
+        "observing": find_observing(),
         "may_administer": SimpleLazyObject(lambda: access.may_administer(request.user)),
     }

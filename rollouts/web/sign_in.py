@@ -5,7 +5,6 @@ guessing; who guesses learns neither whether there is such an account nor whethe
 fails to, or signs out is on record, by whichever door: Django's signals tell of all of them.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from math import ceil
@@ -26,7 +25,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
-from grove_ui.environment import Oidc, Rate
+from grove_ui.environment import Oidc
 from rollouts import rates
 from rollouts.audit import Result, Via, caller_of, record
 from rollouts.commands import Command, Place
@@ -34,24 +33,25 @@ from rollouts.models import User
 from rollouts.refusals import CommandRefused
 from rollouts.services.accounts import account_vouched_for
 from rollouts.web import oidc
+from rollouts.web.attempts import attempts_to_sign_in, begin, say_when, succeed
 
 _NEXT: Final = "sign_in_next"  # in the session: where somebody wanted to go who is with the provider now
 _TOO_OFTEN: Final = "too-often"
-# A name is tried from many addresses when somebody has many; five times as often as from one, since whoever tries a
-# name on purpose until nobody is let in keeps its owner out as well.
-_TIMES_A_NAME: Final = 5
 
 
 class SignInForm(AuthenticationForm):
     """Name and password, looked at only so often."""
 
+    wait = 0.0  # seconds until a password is looked at again
+
     def clean(self) -> dict[str, Any]:
         """Let nobody guess on. One is taken beforehand: many guesses at once must not all find the bucket full."""
-        attempts = _attempts(self.request, self.cleaned_data.get("username") or "")
-        if seconds := _begin(attempts):
-            raise ValidationError(f"That was wrong too often. Try again in {ceil(seconds)} s.", code=_TOO_OFTEN)
+        attempts = attempts_to_sign_in(self.request, self.cleaned_data.get("username") or "")
+        self.wait = begin(attempts)
+        if self.wait:
+            raise ValidationError(f"That was wrong too often. Try again in {ceil(self.wait)} s.", code=_TOO_OFTEN)
         cleaned = super().clean()
-        _succeed(attempts)
+        succeed(attempts)
         return cleaned
 
 
@@ -67,39 +67,16 @@ class SignInView(views.LoginView):
         provider: Oidc | None = settings.ENVIRONMENT.oidc
         return {**super().get_context_data(**kwargs), "sso_name": provider.name if provider else None}
 
-    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
+    def form_invalid(self, form: SignInForm) -> HttpResponse:  # type: ignore[override]
         """Say that it was wrong, or wrong too often."""
         for error in form.errors.as_data().get(NON_FIELD_ERRORS, ()):
             if error.code == _TOO_OFTEN:
-                return self.refuse(form, error.messages[0], HTTPStatus.TOO_MANY_REQUESTS)
+                return say_when(self.refuse(form, error.messages[0], HTTPStatus.TOO_MANY_REQUESTS), form.wait)
         return super().form_invalid(form)
 
     def refuse(self, form: AuthenticationForm, sentence: str, status: int) -> HttpResponse:
         """Show the page with what is in the way."""
         return self.render_to_response(self.get_context_data(form=form, problem=sentence), status=status)
-
-
-Attempts = Sequence[tuple[str, Rate | None]]
-
-
-def _attempts(request: HttpRequest | None, name: str = "") -> Attempts:
-    """Name what an attempt is counted in: by its address, and by the name if one is tried."""
-    rate: Rate | None = settings.ENVIRONMENT.sign_in_rate
-    attempts = [(rates.bucket_of_address("sign-in", getattr(request, "source_ip", None)), rate)]
-    if name and rate:
-        attempts.append((rates.bucket_of("name", name.casefold()), Rate(rate.count * _TIMES_A_NAME, rate.seconds)))
-    return attempts
-
-
-def _begin(attempts: Attempts) -> float:
-    """Count an attempt; return for how many seconds to wait instead."""
-    return max(rates.take(bucket, rate) for bucket, rate in attempts)
-
-
-def _succeed(attempts: Attempts) -> None:
-    """Count it no more."""
-    for bucket, rate in attempts:
-        rates.put_back(bucket, rate)
 
 
 # --- Single sign-on ---------------------------------------------------------------------------------------------------
@@ -130,8 +107,8 @@ def sso_set_out(request: HttpRequest) -> HttpResponse:
 def sso_come_back(request: HttpRequest) -> HttpResponse:
     """Sign somebody in whom the identity provider vouches for."""
     provider = _provider()
-    attempts = _attempts(request)
-    if seconds := _begin(attempts):
+    attempts = attempts_to_sign_in(request)
+    if seconds := begin(attempts):
         return _show_wait(request, seconds)
     try:
         vouched = oidc.come_back(provider, request)
@@ -139,7 +116,7 @@ def sso_come_back(request: HttpRequest) -> HttpResponse:
     except (oidc.NotVouchedFor, CommandRefused) as error:
         record(caller_of(request, Via.PAGE), Command.SIGN_IN, Place(), Result.REFUSED, detail=str(error))
         return _show_problem(request, str(error), HTTPStatus.FORBIDDEN)
-    _succeed(attempts)
+    succeed(attempts)
     wanted = request.session.pop(_NEXT, "")
     login(request, user)
     return HttpResponseRedirect(wanted or resolve_url(settings.LOGIN_REDIRECT_URL))
@@ -154,7 +131,7 @@ def _provider() -> Oidc:
 
 def _show_wait(request: HttpRequest, seconds: float) -> HttpResponse:
     sentence = f"That was too often. Try again in {ceil(seconds)} s."
-    return _show_problem(request, sentence, HTTPStatus.TOO_MANY_REQUESTS)
+    return say_when(_show_problem(request, sentence, HTTPStatus.TOO_MANY_REQUESTS), seconds)
 
 
 def _show_problem(request: HttpRequest, sentence: str, status: int) -> HttpResponse:

@@ -24,8 +24,7 @@ import asyncio
 import contextlib
 import time
 import zlib
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
@@ -41,12 +40,13 @@ from django.views.decorators.http import require_safe
 from rollouts.feed import Change
 from rollouts.hub import Waiter, happens, hub_of_loop
 from rollouts.refusals import NotThere
-from rollouts.watching import RETRY_MS, Guest, keep_open, news_for
+from rollouts.watching import RETRY_MS, SECONDS_TO_RETRY, Guest, TooManyStreams, keep_open, news_for
 from rollouts.web.channels import Channel, Lack, Part, Word, followed
 from rollouts.web.fragments import Fragment, Rendering
 from rollouts.web.shell import for_readers
 
-_MOST_SHOWN: Final = 32
+# Parts of one page: the one with most has ten.
+_MOST_SHOWN: Final = 16
 # So long a part that is ready waits for others, to be sent with them.
 _SECONDS_TOGETHER: Final = 0.02
 # The header of a gzip stream: deflate, no name, no time.
@@ -56,21 +56,23 @@ _LONGEST_EVERY: Final = 5  # digits
 # Seconds between looks for which there is no other reason: at least so many, more where a cluster is asked.
 _LEAST_EVERY: Final = 5
 _CLUSTER_EVERY: Final = 20
-# Of one session in a process: more tabs than anybody watches, and an end to what one account can keep busy.
-_MOST_STREAMS: Final = 50
-_open_streams: Final[Counter[str]] = Counter()
 
 
 @require_safe
 @for_readers
 def stream(request: HttpRequest) -> HttpResponseBase:
     """Bring a page what it shows, until it is left."""
-    session = request.session.session_key or ""
-    if _open_streams[session] >= _MOST_STREAMS:
-        return HttpResponse("Too many pages of yours are open; close some.", status=HTTPStatus.TOO_MANY_REQUESTS)
-    shown = dict(found for text in request.GET.getlist("show")[:_MOST_SHOWN] if (found := parse_shown(text)))
+    shown = dict(found for text in request.GET.getlist("show") if (found := parse_shown(text)))
+    if len(shown) > _MOST_SHOWN:
+        sentence = f"A page shows at most {_MOST_SHOWN} live parts, and this names {len(shown)}; leave some out."
+        return HttpResponse(sentence, status=HTTPStatus.BAD_REQUEST)
     is_packed = "gzip" in request.headers.get("Accept-Encoding", "")
-    response = keep_open(_write(Page(shown), Guest("", session), is_packed=is_packed))
+    guest = Guest("", request.session.session_key or "", request.user.pk or 0)
+    try:
+        response = keep_open(_write(Page(shown), guest, is_packed=is_packed), guest)
+    except TooManyStreams as refusal:
+        headers = {"Retry-After": str(SECONDS_TO_RETRY)}
+        return HttpResponse(refusal.sentence, status=HTTPStatus.TOO_MANY_REQUESTS, headers=headers)
     if is_packed:
         response["Content-Encoding"] = "gzip"
     return response
@@ -257,25 +259,13 @@ class Page(Waiter):
         return None if is_known else _fragment_event(part.src, former, outcome)
 
 
-async def _write(page: Page, guest: Guest, *, is_packed: bool) -> AsyncIterator[bytes]:
+async def _write(page: Page, guest: Guest, *, is_packed: bool) -> AsyncGenerator[bytes, None]:
     """Write events until the page is left, or whoever looks at it may not see any more."""
-    with _counted(guest), page.followed():
+    with page.followed():
         yield _join([_START], is_packed)
         async for news in news_for(page, guest):
             if events := [_HEARTBEAT] if news is None else news:
                 yield _join(events, is_packed)
-
-
-@contextlib.contextmanager
-def _counted(guest: Guest) -> Iterator[None]:
-    """Count a stream among those of its session for as long as it is open."""
-    _open_streams[guest.session] += 1
-    try:
-        yield
-    finally:
-        _open_streams[guest.session] -= 1
-        if not _open_streams[guest.session]:
-            del _open_streams[guest.session]
 
 
 def _join(events: Iterable[Event], is_packed: bool) -> bytes:

@@ -4,11 +4,13 @@ Commands go to `services.accounts`. The text of a new token stands in the answer
 is not to be stored, and loading it again does not show it.
 """
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Final
 
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
@@ -20,11 +22,24 @@ from rollouts.audit import Via, caller_of
 from rollouts.commands import Command
 from rollouts.models import ApiToken
 from rollouts.refusals import CommandRefused
-from rollouts.services.accounts import DAYS_TO_LIVE, NewToken, token_create, token_revoke
+from rollouts.scopes import SCOPE_COMMANDS, ScopeWish, describe_scope, parse_namespaces, scope_of
+from rollouts.services.accounts import DAYS_TO_LIVE, NewToken, token_create, token_revoke, usual_end
+from rollouts.tokens import State, end_of, longest_life, state_of, tokens_with_owners
 
 _MOST_SHOWN: Final = 200
+_LONGEST_TEXT: Final = 10_000
 # How long a token may be of use, by what the form sends; None: for good.
-LIFETIMES: Final = {"7": 7, "30": 30, str(DAYS_TO_LIVE): DAYS_TO_LIVE, "365": 365, "never": None}
+_LIFETIMES: Final = {"7": 7, "30": 30, str(DAYS_TO_LIVE): DAYS_TO_LIVE, "365": 365, "never": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A token in the list."""
+
+    token: ApiToken
+    state: State
+    end: datetime | None
+    limits: list[str]  # in words; none: all that its owner may
 
 
 @never_cache
@@ -38,7 +53,7 @@ def page(request: HttpRequest) -> HttpResponse:
             caller_of(request, Via.PAGE),
             request.POST.get("name", "").strip(),
             _end_of(request.POST.get("days", "")),
-            read_only="read_only" in request.POST,
+            wish=_read_wish(request.POST),
         )
     except CommandRefused as refusal:
         return _show(request, refusal=refusal)
@@ -56,20 +71,42 @@ def revoke(request: HttpRequest, number: int) -> HttpResponse:
 
 
 def _end_of(days: str) -> datetime | None:
-    lifetime = LIFETIMES.get(days, DAYS_TO_LIVE)
+    if days not in _LIFETIMES:
+        return usual_end()
+    lifetime = _LIFETIMES[days]
     return None if lifetime is None else timezone.now() + timedelta(days=lifetime)
+
+
+def _list_lifetimes() -> dict[str, int | None]:
+    """Return how long a token may be of use, by what the form sends; None: for good."""
+    longest = longest_life()
+    if longest is None:
+        return _LIFETIMES
+    return {name: days for name, days in _LIFETIMES.items() if days is not None and days <= longest.days}
+
+
+def _read_wish(form: QueryDict) -> ScopeWish:
+    return ScopeWish(
+        "read_only" in form,
+        parse_namespaces(form.get("namespaces", "")[:_LONGEST_TEXT]),
+        form.getlist("commands") or None,
+    )
 
 
 def _show(request: HttpRequest, *, made: NewToken | None = None, refusal: CommandRefused | None = None) -> HttpResponse:
     now = timezone.now()
-    tokens = [(token, token.is_valid(now)) for token in ApiToken.objects.filter(user=request.user.pk)[:_MOST_SHOWN]]
+    rows = tokens_with_owners().filter(user=request.user.pk)[:_MOST_SHOWN]
     context = {
-        "tokens": tokens,
+        "tokens": [Line(row, state_of(row, now), end_of(row), describe_scope(scope_of(row))) for row in rows],
         "made": made,
         "refusal": refusal,
         "barred": access.find_refusal(request.user, Command.CREATE_TOKEN),
-        "lifetimes": LIFETIMES,
+        "lifetimes": _list_lifetimes(),
         "usual": str(DAYS_TO_LIVE),
+        "commands": SCOPE_COMMANDS,
+        "wished": request.POST if refusal else {},
+        "wished_commands": request.POST.getlist("commands") if refusal else [],
+        "sleep_days": settings.ENVIRONMENT.oidc_token_days,
     }
     status = HTTPStatus.BAD_REQUEST if refusal else HTTPStatus.OK
     return render(request, "tokens/page.html", context, status=status)

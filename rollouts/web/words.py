@@ -27,8 +27,8 @@ _REASONS: Final[Mapping[str, str]] = {
     "UpdateInProgress": "Rolling",
     "Deploying": "Deploying",
     "Complete": "Settled",
-    "WaitingForReady": "Waits for pods to become ready",
-    "WaitingForTermination": "Waits for old pods to go",
+    "WaitingForReady": "Pods do not become ready",
+    "WaitingForTermination": "Old pods do not go",
     "BudgetExhausted": "Waits for budget",
     "SurgeUnschedulable": "Surge cannot be scheduled",
     "SurgeNotReady": "Surge does not become ready",
@@ -36,6 +36,12 @@ _REASONS: Final[Mapping[str, str]] = {
     "ReplicaUnschedulable": "Replica cannot be scheduled",
     "WaitingForReplica": "Waits for another replica",
     "AwaitingDeletion": "Outdated pods wait for you",
+    "ScaledBelowMinAvailable": "Scaled below minAvailable",
+    "ImagePullBackOff": "Image cannot be pulled",
+    "CreateContainerConfigError": "Container cannot be created",
+    "OOMKilled": "Container runs out of memory",
+    "CrashLoopBackOff": "Container crashes again and again",
+    "TooFewAvailable": "Too few replicas are available",
 }
 
 
@@ -55,6 +61,21 @@ def age(moment: datetime | None) -> str:
     if seconds < _HOUR:
         return f"{seconds // _MINUTE} min"
     return f"{seconds // _HOUR} h" if seconds < 2 * _DAY else f"{seconds // _DAY} d"
+
+
+@register.filter
+def duration(seconds: float | None) -> str:
+    """Say how long something takes.
+
+    >>> [duration(seconds) for seconds in (0.4, 2, 130, 7300)]
+    ['1 s', '2 s', '2 min', '2 h']
+    """
+    if seconds is None:
+        return ""
+    whole = max(1, round(seconds))
+    if whole < _MINUTE:
+        return f"{whole} s"
+    return f"{whole // _MINUTE} min" if whole < _HOUR else f"{whole // _HOUR} h"
 
 
 @register.filter

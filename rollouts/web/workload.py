@@ -203,6 +203,7 @@ _BUTTONS: Final = (
     ("Scale", "steer-scale", Command.SCALE_WORKLOAD),
     ("Restart", "steer-restart", Command.RESTART_WORKLOAD),
     ("Delete pods", "steer-pods", Command.DELETE_OUTDATED_PODS),
+    ("Delete", "steer-delete", Command.DELETE_WORKLOAD),
 )
 
 

@@ -11,6 +11,7 @@ from rollouts import access
 from rollouts.access import OVERRIDE_COMMANDS, WORKLOAD_COMMANDS, Reason, find_refusal
 from rollouts.commands import Command
 from rollouts.models import NamespaceGrant, User
+from rollouts.scopes import Scope
 from tests.accounts.conftest import MakePerson
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
@@ -144,7 +145,7 @@ def test_a_read_only_token_only_reads(make_person: MakePerson) -> None:
     reading = {Command.TEST_CLUSTER, Command.EXPORT_AUDIT}
     for command in Command:
         expected = "may" if command in reading else Reason.READ_ONLY_TOKEN
-        assert reason_of(admin, command, read_only_token=True) == expected
+        assert reason_of(admin, command, scope=Scope(read_only=True)) == expected
 
 
 def test_two_queries_answer_for_any_number_of_places(make_person: MakePerson, django_assert_num_queries: Any) -> None:

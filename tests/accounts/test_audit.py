@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from rollouts.audit import MOST_BYTES, NOTHING_TO_CHANGE, deed
+from rollouts.audit import MOST_BYTES, NOTHING_TO_CHANGE, deed, needs_noted, require
 from rollouts.commands import Command, Place
 from rollouts.models import AuditEntry, User
 from rollouts.models.audit import AppendOnlyError
@@ -137,3 +137,13 @@ def test_postgresql_itself_refuses_to_change_entries(make_person: MakePerson, st
         pass
     with pytest.raises(DatabaseError, match="never changed"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statement)
+
+
+def test_permissions_that_were_given_are_noted_and_those_that_were_refused_are_not(make_person: MakePerson) -> None:
+    caller = call_as(make_person("ana", "viewer"))
+    with needs_noted() as needs:
+        require(caller, Command.CREATE_TOKEN)
+        with pytest.raises(NotAllowed):
+            require(caller, Command.SCALE_WORKLOAD, PLACE)
+    require(caller, Command.CREATE_TOKEN)
+    assert needs == [(Command.CREATE_TOKEN, "", "")]

@@ -1,4 +1,4 @@
-"""How often somebody may ask: counted in a real Redis, and let through when it is away."""
+"""How often somebody may ask: counted in a real Redis, and by each process for itself while that is away."""
 
 import logging
 from dataclasses import replace
@@ -71,17 +71,42 @@ def test_no_rate_means_no_limit(redis: Redis) -> None:
     assert redis.keys("grove:rate:*") == []
 
 
-def test_without_redis_everybody_may_and_it_is_said_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def no_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redis is away."""
     nowhere = Redis.from_url("unix:///nonexistent/redis.sock")
     monkeypatch.setattr(rates, "redis_client", lambda: nowhere)
     monkeypatch.setattr(rates, "_away", type(rates._away)())
+    monkeypatch.setattr(rates, "_own", rates.OwnBuckets())
+
+
+def test_without_redis_each_process_counts_for_itself_and_says_so_once(
+    no_redis: None, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
-        assert [rates.take("one", A_FEW) for _ in range(9)] == [0] * 9
+        assert [rates.take("one", A_FEW) for _ in range(3)] == [0, 0, 0]
+        assert 0 < rates.take("one", A_FEW) <= 1200
+        assert rates.take("another", A_FEW) == 0
+        rates.put_back("one", A_FEW)
+        assert [rates.take("one", A_FEW) > 0 for _ in range(2)] == [False, True]
     assert [record.message for record in caplog.records] == [
-        "Requests are not counted: Redis does not answer (ConnectionError)"
+        "Each web process counts requests for itself: Redis does not answer (ConnectionError)"
     ]
+
+
+def test_without_redis_wrong_passwords_come_to_an_end(
+    client: Client, no_redis: None, settings: Settings, static_files: None
+) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, sign_in_rate=A_FEW)
+    guesses = [client.post("/sign-in/", {"username": "ana", "password": f"guess-{n}"}) for n in range(5)]
+    assert [answer.status_code for answer in guesses][-1] == 429
+
+
+def test_what_a_process_counts_itself_is_bounded(no_redis: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "_MOST_OWN", 2)
+    for bucket in ("one", "two", "three"):
+        rates.take(bucket, Rate(1, 60))
+    assert [rates.take(bucket, Rate(1, 60)) > 0 for bucket in ("three", "two", "one")] == [True, True, False]
 
 
 def test_a_bucket_does_not_tell_whose_it_is() -> None:

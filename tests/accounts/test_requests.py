@@ -56,9 +56,18 @@ def test_by_default_nobody_is_believed() -> None:
 def test_every_answer_tells_its_request_id(client: Client) -> None:
     ids = [client.get(path)["X-Request-Id"] for path in ("/sign-in/", "/nowhere/", "/api/v1/nowhere/")]
     assert len({*ids}) == 3
-    assert client.get("/api/v1/nowhere/", headers={"X-Request-Id": "from-a-proxy-1"}).json()["request_id"] == (
-        "from-a-proxy-1"
-    )
+
+
+def test_the_request_id_of_a_proxy_is_kept_and_that_of_anybody_else_is_not(client: Client, settings: Settings) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, trusted_proxies=PROXIES)
+
+    def tell_id(peer: str) -> str:
+        answer = client.get("/api/v1/nowhere/", headers={"X-Request-Id": "from-a-proxy-1"}, REMOTE_ADDR=peer)
+        assert answer["X-Request-Id"] == answer.json()["request_id"]
+        return str(answer["X-Request-Id"])
+
+    assert tell_id("10.0.0.1") == "from-a-proxy-1"
+    assert tell_id("203.0.113.5") != "from-a-proxy-1"
 
 
 @pytest.mark.parametrize("given_id", ["short", "x" * 65, "with blanks in it", "line\nbreak-and-more", "ümlaut-id-1"])

@@ -51,6 +51,8 @@ def test_guessing_ends_soon_even_with_the_right_password(client: Client, ana: Us
     assert sign_in(client, "ana", PASSWORD) == 429
     page = client.post("/sign-in/", {"username": "ana", "password": PASSWORD}).content
     assert b"wrong too often" in page
+    again = client.post("/sign-in/", {"username": "ana", "password": PASSWORD})
+    assert 0 < int(again["Retry-After"]) <= 1200
     assert len(on_record()) == 3
     elsewhere = Client(REMOTE_ADDR="198.51.100.9")
     assert sign_in(elsewhere, "ana", PASSWORD) == 302

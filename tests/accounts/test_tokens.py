@@ -1,5 +1,6 @@
 """Tokens: shown once, found by their digest, of use until they expire, are revoked or their owner may not sign in."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 from django.utils.crypto import get_random_string
+from pytest_django.fixtures import Settings
 
 from rollouts.models import ApiToken, AuditEntry, User
 from rollouts.services.accounts import MOST_TOKENS, account_ensure_first
@@ -111,11 +113,10 @@ def test_a_token_lives_for_90_days_unless_told_otherwise(ana: User) -> None:
     assert made.status_code == 201
     days = ApiToken.objects.get(name="ci").expires_at - timezone.now()  # type: ignore[operator]
     assert timedelta(days=89) < days <= timedelta(days=90)
-    made = client.post("/api/v1/tokens/", {"name": "for ever", "expires_at": None}, content_type=JSON)
-    assert made.json()["expires_at"] is None
 
 
-def test_a_token_made_with_a_token_does_not_outlive_it(ana: User) -> None:
+def test_a_token_made_with_a_token_does_not_outlive_it(ana: User, settings: Settings) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, token_max_days=None)
     end = timezone.now() + timedelta(days=3)
     client = bearing(give_token(ana, expires_at=end)[1])
     for wish in ({}, {"expires_at": None}, {"expires_at": (end + timedelta(days=9)).isoformat()}):
@@ -174,7 +175,7 @@ def test_a_revoked_token_opens_nothing_and_stays_in_the_list(ana: User) -> None:
 
 def make_with(text: str, name: str = "made with another") -> str:
     """Make a token with a token, and return its text."""
-    response = bearing(text).post("/api/v1/tokens/", {"name": name, "expires_at": None}, JSON)
+    response = bearing(text).post("/api/v1/tokens/", {"name": name}, JSON)
     made: str = response.json()["token"]
     return made
 
@@ -243,6 +244,13 @@ FIRST, SECOND = "first-token-of-the-setting", "second-token-of-the-setting"
 def test_the_token_of_the_settings_opens_the_api_as_the_first_account() -> None:
     account_ensure_first("admin", "given password", FIRST)
     assert bearing(FIRST).get("/api/v1/me/").json()["username"] == "admin"
+
+
+@pytest.mark.parametrize("observe", [False, True])
+def test_an_account_is_told_whether_the_installation_only_observes(settings: Settings, *, observe: bool) -> None:
+    account_ensure_first("admin", "given password", FIRST)
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, observe=observe)
+    assert bearing(FIRST).get("/api/v1/me/").json()["observe"] is observe
 
 
 def test_another_token_in_the_settings_replaces_it() -> None:

@@ -56,6 +56,14 @@ def _grants(_: models.Cluster, number: int) -> None:
     )
 
 
+def _levels(_: models.Cluster, number: int) -> None:
+    author = models.User.objects.create(username="author-of-levels")
+    models.NamespacePodSecurity.objects.bulk_create(
+        models.NamespacePodSecurity(cluster="sandbox", namespace=f"team-{index}", level="privileged", author=author)
+        for index in range(number)
+    )
+
+
 def _overrides(_: models.Cluster, number: int) -> None:
     author = models.User.objects.create(username="author")
     models.StrategyOverride.objects.bulk_create(
@@ -135,6 +143,10 @@ TABLES: Mapping[str, Fill] = {
     "auth/group": _groups,
     "rollouts/namespacegrant": _grants,
     "rollouts/apitoken": _tokens,
+    "rollouts/namespacepodsecurity": _levels,
 }
-# What only those may see who may change accounts.
-OF_ACCOUNTS = ("rollouts/user", "auth/group", "rollouts/namespacegrant", "rollouts/apitoken")
+# What only those may see who may change it.
+OF_ACCOUNTS = (
+    *("rollouts/user", "auth/group", "rollouts/namespacegrant", "rollouts/apitoken"),
+    "rollouts/namespacepodsecurity",
+)

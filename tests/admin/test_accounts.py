@@ -60,7 +60,7 @@ def test_setting_a_password_is_on_record_without_it(ada: Client) -> None:
     assert ada.post(f"/admin/rollouts/user/{olga.pk}/password/", form).status_code == 302
     olga.refresh_from_db()
     assert olga.check_password(PASSWORD)
-    assert _last().detail == "Set the password of olga."
+    assert _last().detail == "Set the password of olga. 0 tokens revoked."
     assert PASSWORD not in str([_last().before, _last().after])
 
 
@@ -153,14 +153,20 @@ def test_tokens_are_revoked_one_by_one_and_together(ada: Client) -> None:
     assert AuditEntry.objects.filter(command="revoke_token", via="admin", result="Done").count() == 4
 
 
-def test_changing_ones_own_password_is_on_record(ada: Client) -> None:
-    user = User.objects.get(username="ada")
-    user.set_password("correct horse battery")
-    user.save()
-    ada.force_login(user, "rollouts.access.AccountBackend")
-    form = {"old_password": "correct horse battery", "new_password1": PASSWORD, "new_password2": PASSWORD}
-    assert ada.post("/admin/password_change/", form).status_code == 302
-    assert _last().detail == "Changed their own password."
+def test_sessions_and_tokens_of_an_account_are_ended_after_a_question(ada: Client, sign_in: SignIn) -> None:
+    theirs = sign_in("olga", "viewer")
+    olga = User.objects.get(username="olga")
+    ApiToken.objects.create(user=olga, name="laptop", prefix="grove_", digest="1")
+    path = f"/admin/rollouts/user/{olga.pk}/end/"
+    assert path in ada.get(f"/admin/rollouts/user/{olga.pk}/change/").content.decode()
+    assert "End all sessions and tokens?" in ada.get(path).content.decode()
+    assert theirs.get("/account/").status_code == 200
+    assert ada.post(path).status_code == 302
+    assert theirs.get("/account/").status_code == 302
+    assert not ApiToken.objects.filter(revoked_at=None).exists()
+    entry = _last()
+    assert (entry.command, entry.via, entry.name, entry.result) == ("end_sessions", "admin", "olga", "Done")
+    assert entry.detail == "Ended all sessions of olga. 1 token revoked."
 
 
 def test_nobody_takes_their_own_role_away(ada: Client) -> None:

@@ -33,6 +33,9 @@ class Actor(StrEnum):
     ADMIN = "admin"
     ADMIN_READING = "admin with a read-only token"
     ADMIN_FROZEN = "admin of a read-only installation"
+    ADMIN_SCALING = "admin with a token that only scales"
+    ADMIN_ELSEWHERE = "admin with a token for another namespace"
+    OPERATOR_SCOPED = "operator with a token for the namespace"
 
     @property
     def account(self) -> str:
@@ -43,6 +46,7 @@ class Actor(StrEnum):
             Actor.VIEWER: "vera",
             Actor.OPERATOR_ELSEWHERE: "otto",
             Actor.OPERATOR: "olga",
+            Actor.OPERATOR_SCOPED: "olga",
         }
         return names.get(self, "ada")
 
@@ -64,6 +68,11 @@ class Request:
 
 _ROLES = {"vera": "viewer", "otto": "operator", "olga": "operator", "ada": "admin"}
 _GRANTS = {"otto": ELSEWHERE, "olga": NAMESPACE}
+_SCOPES: dict[Actor, dict[str, Any]] = {
+    Actor.ADMIN_SCALING: {"commands": ["scale_workload"]},
+    Actor.ADMIN_ELSEWHERE: {"namespaces": [{"cluster": CLUSTER, "namespace": ELSEWHERE}]},
+    Actor.OPERATOR_SCOPED: {"namespaces": [{"cluster": CLUSTER, "namespace": NAMESPACE}]},
+}
 
 
 def make_actors() -> None:
@@ -81,6 +90,7 @@ def make_actors() -> None:
                 name=actor.value,
                 digest=digest_of(actor.token),
                 read_only=actor is Actor.ADMIN_READING,
+                **_SCOPES.get(actor, {}),
             )
 
 

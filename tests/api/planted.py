@@ -1,7 +1,8 @@
 """Secrets that can be recognised, planted wherever an installation and its workloads may hold one.
 
 Each is a random text of its own, so that whatever shows up somewhere says where it came from. A workload has one in
-each corner of a pod spec that people put secrets into although they should not.
+each corner of a pod spec that people put secrets into although they should not. Some are in places where nothing tells
+that they are secrets: those may be shown to accounts that may apply a manifest, and to nobody else.
 """
 
 import base64
@@ -17,6 +18,8 @@ import yaml
 CLUSTER = "prod"
 NAMESPACE = "default"
 NAME = "careless"
+# How the places begin that nothing tells of.
+HARMLESS = "harmless: "
 
 
 class Planted:
@@ -61,15 +64,18 @@ def careless_workload(planted: Planted) -> dict[str, Any]:
     container = {
         "name": "server",
         "image": "example/chat:v1",
-        "command": ["sh", "-c", f"exec server --password={at('command')}"],
+        "command": ["sh", "-c", _script(planted)],
         "args": [
             *("serve", f"--api-key={at('args, in one')}", "--token", at("args, in two")),
             f"--backend=https://robot:{at('args, in a URL')}@models.example.com/v1",
+            *("-p", at("args, after -p"), "-a", at("args, after -a"), at(f"{HARMLESS}positional argument")),
+            *(f"//robot:{at('args, without a scheme')}@cache", f"robot:{at('args, registry')}@r.example.com/chat"),
         ],
         "env": [
             {"name": "HF_TOKEN", "value": at("env with a telling name")},
             {"name": "GREETING", "value": at("env with a harmless name")},
             {"name": "NCCL_PASSWORD", "value": at("env with a harmless beginning")},
+            {"name": "VLLM_CFG", "value": at(f"{HARMLESS}env of a setting")},
             {"name": "PULL_FROM", "value": f"https://robot:{at('env, in a URL')}@registry.example.com/v2"},
         ],
         "readinessProbe": {
@@ -82,7 +88,7 @@ def careless_workload(planted: Planted) -> dict[str, Any]:
         "lifecycle": {"preStop": {"exec": {"command": ["curl", f"--user=robot:{at('hook')}", "localhost"]}}},
     }
     first = {"name": "fetch", "image": "example/fetch:v1", "env": [{"name": "AWS_SECRET", "value": at("init")}]}
-    sidecar = {"name": "proxy", "image": f"https://robot:{at('image')}@registry.example.com/proxy:v1"}
+    sidecar = {"name": "proxy", "image": f"robot:{at('image')}@registry.example.com/proxy:v1"}
     pod_spec = {
         "initContainers": [first],
         "containers": [container, sidecar],
@@ -93,7 +99,10 @@ def careless_workload(planted: Planted) -> dict[str, Any]:
     }
     clique = {
         "name": "worker",
-        "annotations": {"example.com/token": at("annotation of a clique")},
+        "annotations": {
+            "example.com/token": at("annotation of a clique"),
+            "example.com/note": f"The password is {at('prose in an annotation')}; ask ana.",
+        },
         "spec": {"roleName": "worker", "replicas": 1, "podSpec": pod_spec},
     }
     manifest = {
@@ -104,6 +113,19 @@ def careless_workload(planted: Planted) -> dict[str, Any]:
     }
     applied = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(manifest)}
     return {**manifest, "metadata": {**manifest["metadata"], "annotations": applied}}  # type: ignore[dict-item]
+
+
+def _script(planted: Planted) -> str:
+    at = planted.at
+    return "\n".join(
+        (
+            f"export MODE={at('exported in a script')}",
+            f"redis-cli -h cache -a {at('script, redis-cli')} ping | cat",
+            f"mysql -u root -p{at('script, mysql')} < {at(f'{HARMLESS}script')}",
+            f"sshpass -p {at('script, sshpass')} ssh host; docker login -p {at('script, docker')}",
+            f"exec server --password={at('command')}",
+        )
+    )
 
 
 def as_yaml(manifest: dict[str, Any]) -> bytes:

@@ -9,7 +9,9 @@ from django.test import Client
 from django.utils import timezone
 
 from rollouts.cluster import Cluster, Unavailable
-from rollouts.models import AuditEntry, Call, User, Workload
+from rollouts.models import ApiToken, AuditEntry, Call, NamespaceGrant, User, Workload
+from rollouts.tokens import digest_of
+from tests.api.actors import Actor, make_actors
 from tests.api.calling import HERE, Api, make_api
 from tests.api.scene import Scene
 
@@ -108,6 +110,31 @@ def test_a_repeated_command_is_carried_out_once_and_answered_alike(api: Api, sce
     assert "Idempotent-Replayed" not in first.headers
     assert second.headers["Idempotent-Replayed"] == "true"
     assert second.headers["ETag"] == first.headers["ETag"]
+    assert scene.stored()["metadata"]["generation"] == generation
+
+
+def test_a_kept_answer_is_repeated_only_to_those_who_may_still_give_the_command(scene: Scene) -> None:
+    make_actors()
+    olga, grant = Api(Actor.OPERATOR.token), NamespaceGrant.objects.get(user__username="olga")
+    wanted = {"components": ["frontend"]}
+    assert olga.post("restart/", wanted, Idempotency_Key="one").status == 200
+    assert olga.post("restart/", wanted, Idempotency_Key="one").headers["Idempotent-Replayed"] == "true"
+    generation = scene.stored()["metadata"]["generation"]
+    grant.delete()
+    refused = olga.post("restart/", wanted, Idempotency_Key="one")
+    assert (refused.status, "no grant for the namespace team-a" in refused.body["detail"]) == (403, True)
+    assert "Idempotent-Replayed" not in refused.headers
+    entry = AuditEntry.objects.latest("id")
+    assert (entry.actor, entry.command, entry.namespace, entry.result) == (
+        *("olga", "restart_workload", "team-a", "Refused"),
+    )
+    NamespaceGrant.objects.create(user=User.objects.get(username="olga"), namespace="team-a")
+    assert olga.post("restart/", wanted, Idempotency_Key="one").headers["Idempotent-Replayed"] == "true"
+    narrow = ApiToken.objects.create(
+        user=User.objects.get(username="olga"), name="n", digest=digest_of("grove_n"), commands=["set_images"]
+    )
+    refused = Api("grove_n").post("restart/", wanted, Idempotency_Key="one")
+    assert (refused.status, narrow.name in AuditEntry.objects.latest("id").token) == (403, True)
     assert scene.stored()["metadata"]["generation"] == generation
 
 

@@ -260,7 +260,19 @@ NAMES = st.sampled_from(
             "units",
             "mark",
         ),
-        *("change", "kind", "behaviour", "seconds_to_ready", "never_ready", "full", "manifest", "spec", "metadata"),
+        *(
+            "change",
+            "kind",
+            "behaviour",
+            "seconds_to_ready",
+            "never_ready",
+            "all_ready",
+            "full",
+            "unlimited",
+            "manifest",
+            "spec",
+            "metadata",
+        ),
         *("template", "cliques", "labels", "updateStrategy"),
     ]
 )

@@ -84,6 +84,17 @@ def test_surge_in_a_full_cluster_is_stuck(api: Api) -> None:
     assert "SurgeUnschedulable" in [wait["code"] for wait in told["waits"]]
 
 
+def test_the_numbers_say_what_they_rest_on(api: Api) -> None:
+    told = ask(api, ROLLING).body
+    assert {one["about"] for one in told["assumptions"]} == {"Room", "OtherPods", "Ready", "Termination"}
+    supposed = ask(api, ROLLING, seconds_to_ready=9, seconds_to_go=2, unlimited=True).body
+    assert [one["text"] for one in supposed["assumptions"]] == [
+        "You suppose that there is room for every pod.",
+        "New pods take 9 s to become Ready.",
+        "Deleted pods take 2 s to end.",
+    ]
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -210,6 +221,8 @@ BAD: list[tuple[Any, str]] = [
     ({"change": IMAGES, "behaviour": {"seconds_to_ready": -1}}, "behaviour.seconds_to_ready"),
     ({"change": IMAGES, "behaviour": {"seconds_to_ready": 1e300}}, "behaviour.seconds_to_ready"),
     ({"change": IMAGES, "behaviour": {"full": 1}}, "behaviour.full"),
+    ({"change": IMAGES, "behaviour": {"full": True, "unlimited": True}}, "behaviour.unlimited"),
+    ({"change": IMAGES, "behaviour": {"all_ready": "yes"}}, "behaviour.all_ready"),
     ({"change": IMAGES, "behaviour": {"never_ready": "frontend"}}, "behaviour.never_ready"),
     ({"change": IMAGES, "behavior": {}}, "behavior"),
 ]

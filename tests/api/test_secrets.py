@@ -2,7 +2,8 @@
 
 Secrets that can be recognised are planted everywhere (`planted`), the workload is taken through commands that work and
 commands that do not, and then everything that can be read is read: every GET of the API as its description lists them,
-every page of the dashboard and of the admin site, every error, and all that the product has printed.
+every page of the dashboard and of the admin site, every error, and all that the product has printed. A viewer reads all
+of it, too, and sees nothing of a command line either.
 """
 
 import json
@@ -22,7 +23,7 @@ import yaml
 
 from rollouts.cluster import Cluster, kubeconfig
 from rollouts.cluster.resources import EVENTS, PODCLIQUESETS
-from tests.api.planted import CLUSTER, NAME, NAMESPACE, Planted, as_yaml, careless_workload, write_kubeconfig
+from tests.api.planted import CLUSTER, HARMLESS, NAME, NAMESPACE, Planted, as_yaml, careless_workload, write_kubeconfig
 from tests.api.visiting import Answer, Visitor
 from tests.contract.sandbox_process import SandboxProcess
 from tests.data_folders import database_of
@@ -47,6 +48,7 @@ class House:
     cluster: Cluster
     variables: dict[str, str]  # its settings
     said: dict[str, str] = field(default_factory=dict)  # by what was asked
+    said_to_viewer: dict[str, str] = field(default_factory=dict)
 
     def visitor(self, token: str = "") -> Visitor:
         """Somebody who comes in."""
@@ -105,6 +107,7 @@ def lived_in(house: House) -> House:
     _err(house, admin)
     _read_api(house, admin)
     _read_pages(house)
+    _read_as_viewer(house)
     return house
 
 
@@ -191,12 +194,12 @@ def _put(manifest: dict[str, Any], path: tuple[str | int, ...], value: Any) -> N
     node[path[-1]] = value
 
 
-def _read_api(house: House, admin: Visitor) -> None:
-    schema = json.loads(admin.get("/api/v1/schema/?format=json").text)
+def _read_api(house: House, reader: Visitor, *, refused: str = "") -> None:
+    schema = json.loads(reader.get("/api/v1/schema/?format=json").text)
     for route in sorted(path for path, item in schema["paths"].items() if "get" in item and "/feed/" not in path):
-        path = _fill(admin, route)
-        answer = house.hear(f"GET {route}", admin.get(path))
-        assert answer.status == 200, (path, answer.text)
+        path = _fill(reader, route)
+        answer = house.hear(f"GET {route}", reader.get(path))
+        assert answer.status == (403 if route == refused else 200), (path, answer.text)
 
 
 def _fill(admin: Visitor, route: str) -> str:
@@ -217,12 +220,35 @@ class _Known(dict[str, str]):
         return {"cluster": CLUSTER, "namespace": NAMESPACE, "name": NAME}.get(name, f"{{{name}}}")
 
 
+def _read_as_viewer(house: House) -> None:
+    """Read the same as somebody with the role viewer and no grant."""
+    said, house.said = house.said, {}
+    token, password = house.planted.at("token of the viewer"), house.planted.at("password of the viewer")
+    _run(house, "shell", "-c", _MAKE_VIEWER.format(token=token, password=password))
+    _read_api(house, house.visitor(token), refused="/api/v1/audit/export/")
+    _follow_links(house, "vera", password, "/")
+    house.said, house.said_to_viewer = said, house.said
+
+
+_MAKE_VIEWER = """
+from django.contrib.auth.models import Group
+from rollouts.models import ApiToken, User
+from rollouts.tokens import digest_of
+vera = User.objects.create_user("vera", password="{password}")
+vera.groups.add(Group.objects.get(name="viewer"))
+ApiToken.objects.create(user=vera, name="t", prefix="p", digest=digest_of("{token}"))
+"""
+
+
 def _read_pages(house: House) -> None:
     """Follow every link of the dashboard and of the admin site."""
-    browser = house.visitor()
-    house.hear("sign in", browser.sign_in("admin", house.planted.at("GROVE_ADMIN_PASSWORD")))
     house.hear("page /metrics", house.visitor(house.planted.at("METRICS_TOKEN")).get("/metrics"))
-    waiting = ["/", "/admin/"]
+    _follow_links(house, "admin", house.planted.at("GROVE_ADMIN_PASSWORD"), "/", "/admin/")
+
+
+def _follow_links(house: House, name: str, password: str, *waiting_first: str) -> None:
+    browser, waiting = house.visitor(), list(waiting_first)
+    house.hear("sign in", browser.sign_in(name, password))
     seen = set(waiting)
     while waiting and len(seen) < _MOST_PAGES:
         path = waiting.pop(0)
@@ -239,14 +265,30 @@ def _read_pages(house: House) -> None:
 def test_no_answer_of_the_api_has_a_secret(lived_in: House) -> None:
     answers = {what: text for what, text in lived_in.said.items() if not what.startswith("page ")}
     assert _leaks(lived_in.planted, answers) == {}
-    assert "‹hidden" in json.dumps(answers, ensure_ascii=False)
+    assert "‹hidden " in json.dumps(answers, ensure_ascii=False)
+
+
+def test_a_viewer_sees_no_command_and_no_variable_either(lived_in: House) -> None:
+    said = lived_in.said_to_viewer
+    assert len([what for what in said if what.startswith("page ")]) > 10, sorted(said)
+    assert {what: found for what, text in said.items() if (found := lived_in.planted.found_in(text))} == {}
+    assert "‹hidden›" in said[next(what for what in said if what.endswith("/manifest/"))]
+    assert [what for what, text in said.items() if "‹hidden " in text] == []
+
+
+def test_an_operator_is_shown_what_nothing_tells_to_be_a_secret(lived_in: House) -> None:
+    """Otherwise the test of the viewer would prove nothing: it is there to be seen."""
+    (shown,) = [text for what, text in lived_in.said.items() if what.startswith("GET") and what.endswith("/manifest/")]
+    assert {one for one in lived_in.planted.found_in(shown) if one.startswith(HARMLESS)} == {
+        f"{HARMLESS}{place}" for place in ("positional argument", "env of a setting", "script")
+    }
 
 
 def test_events_that_quote_a_secret_are_read_without_it(lived_in: House) -> None:
     (told,) = [text for what, text in lived_in.said.items() if what.startswith("GET") and what.endswith("/events/")]
     messages = [one["message"] for one in json.loads(told.splitlines()[-1])["results"] if one["reason"] == QUOTED]
     assert len(messages) == len(list(_quotes(lived_in.planted)))
-    assert all("‹hidden " in message for message in messages), messages
+    assert all("‹hidden›" in message for message in messages), messages
 
 
 def test_no_page_has_a_secret(lived_in: House) -> None:
@@ -275,12 +317,21 @@ def test_what_is_hidden_is_still_in_the_cluster(lived_in: House) -> None:
 
 
 def _leaks(planted: Planted, texts: dict[str, str]) -> dict[str, list[str]]:
-    return {what: found for what, text in texts.items() if (found := planted.found_in(text))}
+    """Return what was shown to whoever may apply, of what something tells to be a secret."""
+    found = {
+        what: [one for one in planted.found_in(text) if not one.startswith(HARMLESS)] for what, text in texts.items()
+    }
+    return {what: places for what, places in found.items() if places}
 
 
 def _dump(house: House) -> str:
     """Everything in the database, as text."""
-    command = [sys.executable, "manage.py", "dumpdata", "--natural-foreign"]
+    return _run(house, "dumpdata", "--natural-foreign")
+
+
+def _run(house: House, *arguments: str) -> str:
+    """Run a command on the database of the house, and return what it prints."""
+    command = [sys.executable, "manage.py", *arguments]
     environment = {**os.environ, **house.variables, "DATA_DIR": str(house.product.data_dir)}
     done = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True, check=True)
     return done.stdout

@@ -247,7 +247,7 @@ def listening(cluster: Cluster, labels: str) -> Iterator["queue.SimpleQueue[str]
             if isinstance(note, Changed) and is_ready(note.obj) and not is_leaving(note.obj):
                 heard.put(note.obj["metadata"]["name"])
 
-    with _in_background(listen, watch):
+    with in_background(listen, watch):
         yield heard
 
 
@@ -262,12 +262,13 @@ def following(cluster: Cluster, resource: Resource, name: str) -> Iterator["queu
             if isinstance(note, Changed):
                 heard.put(note.obj)
 
-    with _in_background(listen, watch):
+    with in_background(listen, watch):
         yield heard
 
 
 @contextlib.contextmanager
-def _in_background(listen: Callable[[], None], watch: Watch) -> Iterator[None]:
+def in_background(listen: Callable[[], None], watch: Watch) -> Iterator[None]:
+    """Listen in a thread of its own."""
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()
     try:

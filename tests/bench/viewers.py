@@ -78,12 +78,12 @@ class Viewer:
                 task.add_done_callback(self._fetching.discard)
 
     async def _fetch(self, src: str) -> None:
-        reader, writer = await _request(self.port, self.cookie, src, Connection="close", Accept_Encoding="gzip")
+        reader, writer = await send_request(self.port, self.cookie, src, Connection="close", Accept_Encoding="gzip")
         self.received += len(await reader.read())
         writer.close()
 
 
-async def _request(
+async def send_request(
     port: int, cookie: str, address: str, **headers: str
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Ask for something, and return where the answer comes after its head."""
@@ -98,7 +98,7 @@ async def _request(
 
 async def _listen(port: int, cookie: str, address: str, **headers: str) -> AsyncIterator[bytes]:
     """Yield what an answer that stays open consists of, as it comes."""
-    reader, _ = await _request(port, cookie, address, Accept="text/event-stream", **headers)
+    reader, _ = await send_request(port, cookie, address, Accept="text/event-stream", **headers)
     while size := int(await reader.readline(), 16):
         yield await reader.readexactly(size)
         await reader.readexactly(2)
@@ -147,14 +147,13 @@ def _stream_of(page: str) -> str:
 def main() -> None:
     """Start everything, watch, and print."""
     count = next((int(word) for word in sys.argv[1:] if word.isdecimal()), VIEWERS)
-    variables = {"GROVE_ADMIN_PASSWORD": PASSWORD, "SANDBOX_NODES": "cpu=40,gpu=8"}
+    variables = {"GROVE_ADMIN_PASSWORD": PASSWORD, "SANDBOX_NODES": "cpu=40,gpu=8", "STREAM_LIMIT": "off"}
     with tempfile.TemporaryDirectory() as folder, product(Path(folder), **variables) as running:
         running.wait_until_it_answers()
         cluster = Cluster(kubeconfig(running.kubeconfig))
         sandbox = Sandbox(running)
         name = sandbox.add_large()
-        # One session has only so many pages open at once.
-        (opener, *_), cookies = zip(*(_sign_in(running) for _ in range(SESSIONS)), strict=True)
+        (opener, *_), cookies = zip(*(sign_in(running) for _ in range(SESSIONS)), strict=True)
         wait_until(lambda: _is_settled(cluster, name), 600)
         pages = [f"{running.url}/workloads/sandbox/default/{name}/", f"{running.url}/"]
         streams = [_stream_of(opener.open(page).read().decode()) for page in pages]
@@ -303,7 +302,7 @@ def _report(viewers: Sequence[Viewer], weights: Sequence[Weight]) -> Iterator[st
     yield f"memory: {', '.join(f'{weight.megabytes:.0f}' for weight in weights)} MB"
 
 
-def _sign_in(running: Product) -> tuple[urllib.request.OpenerDirector, str]:
+def sign_in(running: Product) -> tuple[urllib.request.OpenerDirector, str]:
     jar = http.cookiejar.CookieJar()
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
     page = opener.open(f"{running.url}/sign-in/").read().decode()
@@ -334,7 +333,7 @@ def _weigh(running: Product) -> Weight:
     processes = running.processes()
     pids = {name: [pid for pid, line in processes.items() if word in line] for name, word in _PROGRAMS.items()}
     seconds = {name: sum(map(_spent, found)) for name, found in pids.items()} | {"viewers": time.process_time()}
-    return Weight(time.monotonic(), seconds, sum(map(_resident, pids["web"])))
+    return Weight(time.monotonic(), seconds, sum(map(weigh_process, pids["web"])))
 
 
 def _spent(pid: int) -> float:
@@ -342,7 +341,7 @@ def _spent(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS  # in user mode and in the kernel
 
 
-def _resident(pid: int) -> float:
+def weigh_process(pid: int) -> float:
     found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     return int(found[1]) / 1000 if found else 0.0
 

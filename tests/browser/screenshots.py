@@ -73,6 +73,7 @@ QUIET: Final = (
     Shot("overrides", "/overrides/"),
     Shot("clusters", "/clusters/", _show_the_usual_folder),
     Shot("audit", "/audit/"),
+    Shot("account", "/account/"),
     Shot("tokens", "/tokens/"),
     Shot("help", "/help/"),
     Shot("keyboard", "/", _open_keys),
@@ -82,6 +83,7 @@ QUIET: Final = (
     _form("scale/", "disagg-surge"),
     _form("restart/", "disagg-surge", _wait_for_trial),
     _form("apply/", "disagg-surge"),
+    _form("delete/", "disagg-surge"),
 )
 STIRRED: Final = (
     Shot("workloads", "/"),

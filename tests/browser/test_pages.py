@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 PAGES = (
     *("/", "/?view=cards", "/?search=nothing", "/nodes/", "/overrides/", "/overrides/?state=ended", "/clusters/"),
-    *("/audit/", "/audit/?actor=nobody", "/tokens/", "/help/", "/nodes/?cluster=nowhere"),
+    *("/audit/", "/audit/?actor=nobody", "/account/", "/tokens/", "/help/", "/nodes/?cluster=nowhere"),
 )
 
 

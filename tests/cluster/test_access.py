@@ -64,6 +64,22 @@ def test_a_server_that_is_not_trusted_gets_no_request(apiserver: ApiServer, tmp_
         cluster.version(repeat=False)
 
 
+def test_a_server_whose_certificate_is_not_verified_is_known_as_such_and_no_request_warns_of_it(
+    apiserver: ApiServer, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    config = yaml.safe_load(apiserver.kubeconfig.read_text())
+    del config["clusters"][0]["cluster"]["certificate-authority"]
+    config["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(config))
+    cluster = Cluster(kubeconfig(path))
+    for _ in range(3):
+        cluster.list(NAMESPACES)
+    assert [str(one.message) for one in recwarn] == []
+    assert not cluster.is_verified
+    assert Cluster(kubeconfig(apiserver.kubeconfig)).is_verified
+
+
 def test_a_pod_speaks_with_its_own_account(apiserver: ApiServer, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(apiserver.admin_token)
     (tmp_path / "ca.crt").write_bytes(apiserver.ca_file.read_bytes())

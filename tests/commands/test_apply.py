@@ -2,7 +2,7 @@
 
 import copy
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from django.db import connections
@@ -14,7 +14,7 @@ from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.commands import Place
 from rollouts.engine.edits import Image
 from rollouts.engine.findings import Code
-from rollouts.masking import MARK, mask_manifest
+from rollouts.masking import MARK, mask_manifest, reader_of
 from rollouts.models import AuditEntry
 from rollouts.refusals import Contradiction, Invalid, NotThere, RaceLost
 from rollouts.services import applying
@@ -108,7 +108,7 @@ def test_a_dry_run_of_something_new_creates_nothing(stage: Stage, caller: Caller
 
 
 def test_a_manifest_as_it_was_shown_can_be_sent_back(stage: Stage, caller: Caller, place: Place, applied: Obj) -> None:
-    shown = mask_manifest(applied)
+    shown = mask_manifest(applied, reader_of(place.key))
     assert MARK.search(str(shown))
     shown["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["image"] = "app:v7"
     changed = workload_apply(caller, place, shown)
@@ -120,7 +120,7 @@ def test_a_manifest_as_it_was_shown_can_be_sent_back(stage: Stage, caller: Calle
 def test_a_mark_that_stands_for_nothing_there_is_refused(
     stage: Stage, caller: Caller, place: Place, applied: Obj
 ) -> None:
-    shown = mask_manifest(applied)
+    shown = mask_manifest(applied, reader_of(place.key))
     env = shown["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["env"]
     env[1] = {"name": "NCCL_DEBUG", "value": env[0]["value"]}  # to where it would be shown
     with pytest.raises(Invalid) as refusal:
@@ -134,7 +134,7 @@ def test_a_mark_that_stands_for_nothing_there_is_refused(
 def test_what_was_read_and_sent_back_is_meant_for_the_state_it_was_read_in(
     stage: Stage, caller: Caller, place: Place, applied: Obj
 ) -> None:
-    shown = mask_manifest(applied)
+    shown = mask_manifest(applied, reader_of(place.key))
     workload_set_images(caller, place, [Image("frontend", "app:v5")])
     before = stored(stage)
     with pytest.raises(RaceLost):
@@ -167,6 +167,53 @@ def test_what_our_own_commands_wrote_is_no_conflict(stage: Stage, caller: Caller
     workload_apply(caller, place, manifest({"metadata.name": "fresh"}))
     clique = stored(stage)["spec"]["template"]["cliques"][0]
     assert clique["spec"]["podSpec"]["containers"][0]["image"] == "ghcr.io/example/app:v1"
+
+
+# ---- what decides when a workload goes
+
+NOBODY: Final = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nope", "uid": "00000000-0000-0000-0000-000000000001"}
+OF_OTHERS: Final[dict[str, Any]] = {"ownerReferences": [NOBODY], "finalizers": ["evil.io/never"]}
+KEEPER: Final = "example.com/keeper"
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("name", OF_OTHERS)
+def test_nobody_deletes_a_workload_by_applying_it(
+    stage: Stage, caller: Caller, place: Place, applied: Obj, name: str, *, dry_run: bool
+) -> None:
+    wanted = manifest({"metadata.name": "fresh", f"metadata.{name}": OF_OTHERS[name]})
+    with pytest.raises(Invalid) as refusal:
+        workload_apply(caller, place, wanted, force=True, dry_run=dry_run)
+    assert [(one.field, one.code) for one in refusal.value.findings] == [(f"metadata.{name}", Code.FIELD_NOT_APPLIED)]
+    assert "leave them out" in refusal.value.sentence
+    assert stored(stage) == applied
+
+
+@pytest.mark.parametrize("name", OF_OTHERS)
+def test_a_new_workload_has_neither_owners_nor_finalizers(
+    stage: Stage, caller: Caller, place: Place, name: str
+) -> None:
+    with pytest.raises(Invalid) as refusal:
+        workload_apply(caller, place, manifest({"metadata.name": "fresh", f"metadata.{name}": OF_OTHERS[name]}))
+    assert [one.field for one in refusal.value.findings] == [f"metadata.{name}"]
+    with pytest.raises(NotFound):
+        stored(stage)
+
+
+def test_what_others_wrote_there_can_be_sent_back_and_stays_theirs(
+    stage: Stage, caller: Caller, place: Place, applied: Obj
+) -> None:
+    stage.cluster.patch_merge(PODCLIQUESETS, "fresh", {"metadata": {"finalizers": [KEEPER]}}, namespace=stage.namespace)
+    shown = mask_manifest(stored(stage), reader_of(place.key))
+    shown["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["image"] = "app:v7"
+    changed = workload_apply(caller, place, shown)
+    assert [one.field for one in changed.changes] == ["spec.template.cliques[0].spec.podSpec.containers[0].image"]
+    ours = [one for one in stored(stage)["metadata"]["managedFields"] if one["operation"] == "Apply"]
+    assert ours
+    assert "f:finalizers" not in str(ours)
+    workload_apply(caller, place, manifest({"metadata.name": "fresh"}))
+    assert stored(stage)["metadata"]["finalizers"] == [KEEPER]
+    stage.cluster.patch_merge(PODCLIQUESETS, "fresh", {"metadata": {"finalizers": None}}, namespace=stage.namespace)
 
 
 # ---- races

@@ -19,8 +19,11 @@ from rollouts.engine.edits import Image
 from rollouts.models import AuditEntry
 from rollouts.refusals import NotAllowed
 from rollouts.services.applying import workload_apply
+from rollouts.services.deletion import workload_delete
 from rollouts.services.pods import Fate, Selection, pods_delete
+from rollouts.services.takeover import workload_take_over
 from rollouts.services.workloads import workload_edit_strategy, workload_scale, workload_set_images
+from tests.commands.grove import hand_to_grove
 from tests.commands.stage import Stage
 from tests.control.roles import SECONDS, allowed, bound, restricted_user
 from tests.engine.manifests import small
@@ -67,8 +70,11 @@ def test_both_roles_are_enough_for_every_command(restricted: Stage, caller: Call
         forced = pods_delete(caller, restricted.place, Selection(component="leader"), force=True)
         assert {one.outcome for one in forced.outcomes} == {Fate.DELETED}
         workload_scale(caller, restricted.place, 4, "frontend", replica=0)
+        hand_to_grove(restricted.cluster, restricted.namespace)
+        assert workload_take_over(caller, restricted.place).changed.changes
         place = Place(restricted.cluster_name, restricted.namespace, "fresh")
         assert workload_apply(caller, place, small({"metadata.name": "fresh"})).is_new
+        assert not workload_delete(caller, restricted.place).was_leaving
     assert restricted.cluster.get(PODCLIQUESETS, "fresh", namespace=restricted.namespace)
 
 

@@ -14,10 +14,11 @@ from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS
 from rollouts.commands import Place
 from rollouts.engine.edits import RESTARTED_AT, Image
 from rollouts.engine.findings import Code
+from rollouts.masking import ANYBODY
 from rollouts.models import AuditEntry, Clique, ScalingGroup, User
 from rollouts.refusals import Invalid, NotAllowed, NotThere, RaceLost
 from rollouts.services import changing, sites
-from rollouts.services.scaling import LiveScale
+from rollouts.services.scaling import LiveScale, scale_observed
 from rollouts.services.workloads import (
     workload_edit_strategy,
     workload_restart,
@@ -27,6 +28,8 @@ from rollouts.services.workloads import (
 )
 from rollouts.workqueue import WorkQueue
 from tests.commands.stage import Stage
+from tests.engine.manifests import small, workload_of
+from tests.engine.simulated import settled
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 
@@ -44,7 +47,7 @@ COMMANDS: dict[str, tuple[Command, dict[str, Any], dict[str, Any]]] = {
     "scale a clique": (
         workload_scale,
         {"replicas": 4, "component": "frontend"},
-        {"spec.template.cliques[0].spec.replicas": 4, "spec.template.cliques[0].spec.minAvailable": 3},
+        {"spec.template.cliques[0].spec.replicas": 4},
     ),
     "strategy": (
         workload_edit_strategy,
@@ -74,7 +77,7 @@ def test_a_command_changes_what_it_says_and_the_mirror_knows_at_once(name: str, 
     after = stage.stored()
     wanted = COMMANDS[name][2]
     assert {one.field: one.after for one in changed.changes} == wanted
-    assert {one.field for one in changing.describe(before, after)} == wanted.keys()
+    assert {one.field for one in changing.describe(stage.place, before, after, ANYBODY)} == wanted.keys()
     assert changed.version == stage.version().strip('"')
     assert stage.mirrored()["spec"] == after["spec"]
 
@@ -155,7 +158,9 @@ def test_writes_of_the_status_in_between_lose_no_race(
     stage.write_status()
     interrupt(monkeypatch, stage.write_status)
     give(name, caller, stage, expected=seen)
-    assert {one.field: one.after for one in changing.describe(stage.mirrored(), stage.stored())} == {}
+    assert {
+        one.field: one.after for one in changing.describe(stage.place, stage.mirrored(), stage.stored(), ANYBODY)
+    } == {}
     assert stage.version() != seen
 
 
@@ -249,12 +254,6 @@ REFUSED: dict[str, tuple[Command, dict[str, Any], str, Code]] = {
     ),
     "a negative number": (workload_scale, {"replicas": -1}, "spec.replicas", Code.OUT_OF_RANGE),
     "too many pods": (workload_scale, {"replicas": 10**6}, "spec.replicas", Code.TOO_MANY_PODS),
-    "a clique below its minimum": (
-        workload_scale,
-        {"replicas": 1, "component": "frontend"},
-        "spec.template.cliques[0].spec.minAvailable",
-        Code.MIN_AVAILABLE_OVER_REPLICAS,
-    ),
     "a budget of nothing": (
         workload_edit_strategy,
         {"changes": {"components": {"frontend": {"maxUnavailable": 0}}}},
@@ -287,6 +286,19 @@ def test_what_breaks_a_rule_changes_nothing_and_names_the_field(name: str, stage
     assert [entry.result for entry in AuditEntry.objects.all()] == ["Refused"]
 
 
+def test_a_clique_is_not_scaled_below_the_minimum_that_is_written(stage: Stage, caller: Caller) -> None:
+    cliques = stage.spec()["template"]["cliques"]
+    cliques[0]["spec"]["minAvailable"] = 3
+    stage.edit_elsewhere(template={"cliques": cliques})
+    with pytest.raises(Invalid) as refusal:
+        workload_scale(caller, stage.place, 1, component="frontend")
+    (finding,) = refusal.value.findings
+    assert (finding.field, finding.code) == (
+        "spec.template.cliques[0].spec.minAvailable",
+        Code.MIN_AVAILABLE_OVER_REPLICAS,
+    )
+
+
 def test_there_is_no_command_to_what_is_not_there(stage: Stage, caller: Caller) -> None:
     nowhere = [
         Place("other", stage.namespace, "chat"),
@@ -306,8 +318,9 @@ def test_a_command_costs_a_constant_number_of_queries(stage: Stage, caller: Call
         connection,
     ) as queries:
         give("images", caller, stage)
-    # Row of the cluster, permission, two entries, the write-through with its savepoints.
-    assert len(queries) <= 10, [query["sql"][:80] for query in queries.captured_queries]
+    # Row of the cluster, what Grove's operator wrote last, six for the workload in the mirror, two entries of the
+    # audit, the write-through in a transaction.
+    assert len(queries) <= 13, [query["sql"][:80] for query in queries.captured_queries]
 
 
 def test_a_deployed_workload_goes_back_to_the_template_of_a_revision(deployed: Stage, caller: Caller) -> None:
@@ -360,12 +373,35 @@ def test_a_live_component_is_scaled_and_the_set_left_alone(
     ],
 )
 def test_a_live_component_is_scaled_within_its_rules(
-    stage: Stage, caller: Caller, wanted: LiveScale, field: str
+    deployed: Stage, caller: Caller, wanted: LiveScale, field: str
 ) -> None:
     with pytest.raises(Invalid) as refusal:
-        workload_scale(caller, stage.place, wanted.replicas, wanted.component, replica=wanted.replica)
+        workload_scale(caller, deployed.place, wanted.replicas, wanted.component, replica=wanted.replica)
     assert [one.field for one in refusal.value.findings] == [field]
     assert [entry.result for entry in AuditEntry.objects.all()] == ["Refused"]
+
+
+def test_a_live_clique_is_scaled_down_to_the_minimum_that_it_was_made_with(deployed: Stage, caller: Caller) -> None:
+    cliques = deployed.spec()["template"]["cliques"]
+    cliques[0]["spec"] |= {"replicas": 5, "autoScalingConfig": {"minReplicas": 3, "maxReplicas": 9}}
+    deployed.edit_elsewhere(template={"cliques": cliques})
+    deployed.observe()
+    changed = workload_scale(caller, deployed.place, 4, "frontend", replica=0)
+    assert [one.after for one in changed.changes] == [4]
+    # Grove UI makes no autoscaler, so it does not warn of one either.
+    assert changed.warnings == ()
+    with pytest.raises(Invalid) as refusal:
+        workload_scale(caller, deployed.place, 2, "frontend", replica=0)
+    assert "must be 3 (its minAvailable) or more" in refusal.value.findings[0].message
+
+
+def test_a_simulation_of_a_live_clique_knows_the_minimum_that_it_was_made_with() -> None:
+    observed = settled(workload_of(small())).world.observed()
+    raised = workload_of(small({"spec.template.cliques.0.spec.replicas": 5}))
+    tried = scale_observed(raised, observed, LiveScale("frontend", 0, 4))
+    assert [one.replicas for one in tried.cliques if one.name == "chat-0-frontend"] == [4]
+    with pytest.raises(Invalid, match="must be 3"):
+        scale_observed(raised, observed, LiveScale("frontend", 0, 2))
 
 
 def test_a_live_component_that_is_not_there_yet_cannot_be_scaled(stage: Stage, caller: Caller) -> None:

@@ -23,6 +23,7 @@ class RawAnswer:
 
     code: int
     body: bytes
+    warnings: tuple[str, ...] = ()  # the texts of its Warning headers
 
     @property
     def status(self) -> dict[str, Any]:
@@ -72,7 +73,7 @@ class Raw:
             timeout=60,
             retries=False,
         )
-        return RawAnswer(answer.status, answer.data)
+        return RawAnswer(answer.status, answer.data, tuple(answer.headers.getlist("Warning")))
 
     @contextmanager
     def connection(self) -> Iterator[Callable[[str], int]]:

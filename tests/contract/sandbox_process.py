@@ -22,6 +22,7 @@ class SandboxProcess:
     """A running sandbox without samples; `restart` keeps its port and its data."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
+        folder.chmod(0o700)  # the sandbox closes no folder in which others have something: there is a log in it
         self._folder = folder
         self._environment = environment
         self._port = free_port()

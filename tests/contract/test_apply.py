@@ -1,5 +1,6 @@
 """Server-side apply: who owns which field, and what happens when two want the same one."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from rollouts.cluster import BadRequest, Cluster, Conflict, Invalid, NotFound, Resource
 from rollouts.cluster.resources import CONFIGMAPS, PODCLIQUES, PODS
 from tests.contract.manifests import config_map, gated_pod, pod_clique
+from tests.project.running import wait_until
 
 
 def _cm(namespace: str, **data: str) -> dict[str, Any]:
@@ -221,3 +223,25 @@ def test_applying_less_than_an_object_needs_creates_nothing(
         cluster.apply(resource, labels)
     with pytest.raises(NotFound):
         cluster.get(resource, "a", namespace=namespace)
+
+
+def _time_of(obj: dict[str, Any], manager: str) -> str:
+    (entry,) = [entry for entry in obj["metadata"]["managedFields"] if entry["manager"] == manager]
+    return str(entry["time"])
+
+
+def test_managed_fields_tell_when_a_manager_last_changed_a_value(cluster: Cluster, namespace: str) -> None:
+    first = cluster.apply(CONFIGMAPS, _cm(namespace, applied="0"), field_manager="one")
+    patched = cluster.patch_merge(CONFIGMAPS, "a", {"data": {"patched": "0"}}, namespace=namespace)
+    numbers = itertools.count(1)
+
+    def change() -> bool:
+        """Write another value to the same fields, until the clock of the server has moved on."""
+        number = str(next(numbers))
+        applied = cluster.apply(CONFIGMAPS, _cm(namespace, applied=number), field_manager="one")
+        stored = cluster.patch_merge(CONFIGMAPS, "a", {"data": {"patched": number}}, namespace=namespace)
+        return _time_of(applied, "one") > _time_of(first, "one") and _time_of(stored, "grove-ui") > _time_of(
+            patched, "grove-ui"
+        )
+
+    wait_until(change, 10)

@@ -43,6 +43,14 @@ def test_the_floor_is_what_the_budgets_leave(edits: dict[str, Any], floor: int) 
     assert (counts.desired, counts.floor) == (2 * ONE, floor)
 
 
+def test_the_floor_knows_the_minimum_that_a_clique_was_made_with() -> None:
+    edits = strategy("ReplicaRecreate") | ALL_OF_THE_GROUP
+    cluster = settled(workload_of(small(edits)))
+    cluster.workload = workload_of(small(edits | {"spec.template.cliques.0.spec.replicas": 5}))
+    counts = count_pods(cluster.workload, cluster.settle().world.observed())
+    assert (counts.desired, counts.floor) == (2 * (ONE + 2), ONE)
+
+
 def test_the_floor_holds_where_surge_serves_with_a_part_of_its_pods() -> None:
     edits = strategy("ReplicaRecreate", maxUnavailable=0, maxSurge=1) | ALL_OF_THE_GROUP
     before = workload_of(small(edits | {"spec.template.cliques.0.spec.minAvailable": 1}))

@@ -1,18 +1,20 @@
 """Where Grove's own operator runs, Grove UI writes nothing: tried on an API server that nobody shares."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pytest_django.fixtures import Settings
 from redis import Redis
 
-from rollouts import models, operators, reconciler
-from rollouts.cluster import Cluster, Obj, kubeconfig
+from rollouts import mirror, models, operators, reconciler
+from rollouts.audit import Caller, Via
+from rollouts.cluster import Cluster, Obj, Resource, kubeconfig
 from rollouts.cluster.resources import (
     CUSTOMRESOURCEDEFINITIONS,
     LEASES,
@@ -23,13 +25,17 @@ from rollouts.cluster.resources import (
     SERVICES,
 )
 from rollouts.commands import Place
-from rollouts.operators import GROVE_FINALIZER, GROVE_LEASE, OperatorCheck
+from rollouts.engine import names
+from rollouts.models import User
+from rollouts.operators import GROVE_FINALIZER, GROVE_LEASE, GROVE_MANAGER, OperatorCheck
 from rollouts.outcomes import Done, Stop, Wait
 from rollouts.refusals import Contradiction
 from rollouts.services import sites
+from rollouts.services.takeover import workload_take_over
 from rollouts.watcher import session
 from tests.apiserver import HOW_TO_GET_THEM, ApiServer, install_definitions, missing_binaries, running_apiserver
 from tests.contract.manifests import pod_clique_set
+from tests.engine.manifests import pod as pod_spec
 from tests.mirror.watching import SECONDS, is_complete, watching
 from tests.parts import missing
 from tests.project.running import wait_until
@@ -64,6 +70,15 @@ def admin(server: ApiServer) -> Iterator[Cluster]:
         name = obj["metadata"]["name"]
         cluster.patch_merge(PODCLIQUESETS, name, {"metadata": {"finalizers": None}}, namespace="default")
         cluster.delete(PODCLIQUESETS, name, namespace="default")
+    for kind in (PODGANGS, PODCLIQUES, SERVICES, PODS):
+        for obj in cluster.list(kind, namespace="default", labels=f"{names.PART_OF}=my").items:
+            cluster.delete(kind, obj["metadata"]["name"], namespace="default", grace_seconds=0)
+
+
+@pytest.fixture
+def check(admin: Cluster) -> OperatorCheck:
+    """A check that has not looked yet."""
+    return OperatorCheck(admin, mirror.ensure_cluster("real").pk)
 
 
 @pytest.fixture
@@ -105,28 +120,28 @@ def list_all(cluster: Cluster) -> list[Obj]:
     return [obj for kind in kinds for obj in cluster.list(kind, namespace="default").items]
 
 
-def test_nobody_else_is_there_with_our_definitions_and_no_lease(admin: Cluster) -> None:
-    assert OperatorCheck(admin).look() == ""
+def test_nobody_else_is_there_with_our_definitions_and_no_lease(check: OperatorCheck) -> None:
+    assert check.look() == ""
 
 
-def test_a_definition_without_our_mark_is_somebody_elses(admin: Cluster) -> None:
+def test_a_definition_without_our_mark_is_somebody_elses(admin: Cluster, check: OperatorCheck) -> None:
     mark_definition(admin, None)
-    assert "is not Grove UI's" in OperatorCheck(admin).look()
+    assert "is not Grove UI's" in check.look()
 
 
-def test_a_lease_that_was_renewed_within_a_minute_is_held(admin: Cluster) -> None:
+def test_a_lease_that_was_renewed_within_a_minute_is_held(admin: Cluster, check: OperatorCheck) -> None:
     renew_lease(admin, ago=30)
-    assert "renews the lease kube-system/grove-operator-leader-election" in OperatorCheck(admin).look()
+    assert "renews the lease kube-system/grove-operator-leader-election" in check.look()
+    assert "Stop it, then take its workloads over" in check.look()
 
 
-def test_a_lease_that_nobody_renews_any_more_is_none(admin: Cluster) -> None:
+def test_a_lease_that_nobody_renews_any_more_is_none(admin: Cluster, check: OperatorCheck) -> None:
     renew_lease(admin, ago=70)
-    check = OperatorCheck(admin)
     assert (check.look(), check.look()) == ("", "")
 
 
 def test_a_lease_that_moves_on_is_held_whatever_our_clock_says(admin: Cluster) -> None:
-    check = OperatorCheck(admin, clock=lambda: time.time() + 3600)
+    check = OperatorCheck(admin, mirror.ensure_cluster("real").pk, clock=lambda: time.time() + 3600)
     renew_lease(admin, ago=10)
     assert check.look() == ""
     renew_lease(admin, ago=0)
@@ -135,7 +150,74 @@ def test_a_lease_that_moves_on_is_held_whatever_our_clock_says(admin: Cluster) -
 
 def test_who_may_not_look_writes_nothing(server: ApiServer, admin: Cluster) -> None:
     restricted = Cluster(kubeconfig(server.kubeconfig, "restricted"))
-    assert "Our account may not get customresourcedefinitions" in OperatorCheck(restricted).look()
+    row = mirror.ensure_cluster("real").pk
+    assert "Our account may not get customresourcedefinitions" in OperatorCheck(restricted, row).look()
+
+
+def test_one_check_sees_a_mark_come_and_go(
+    admin: Cluster, check: OperatorCheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 1000, 11))
+    monkeypatch.setattr(operators, "time", SimpleNamespace(monotonic=lambda: float(next(clock)), time=time.time))
+    assert check.find() == ""
+    mark_definition(admin, None)
+    assert "is not Grove UI's" in check.find()
+    mark_definition(admin, "v1alpha1")
+    assert check.find() == ""
+    renew_lease(admin, ago=0)
+    assert "renews the lease" in check.find()
+    admin.delete(LEASES, GROVE_LEASE, namespace="kube-system")
+    assert check.find() == ""
+
+
+def test_while_grove_writes_to_one_workload_no_other_is_written_to_nor_taken_over(
+    *,
+    server: ApiServer,
+    admin: Cluster,
+    redis: Redis,
+    reconcile: Callable[[], object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sites, "cluster_names", lambda: ("real",))
+    monkeypatch.setattr(sites, "shared_cluster", lambda *_: Cluster(kubeconfig(server.kubeconfig)))
+    admin.create(PODCLIQUESETS, pod_clique_set("default", "other"))
+    applied = {"metadata": {"name": "other", "namespace": "default", "finalizers": [GROVE_FINALIZER]}}
+    admin.apply(PODCLIQUESETS, applied, field_manager=GROVE_MANAGER)
+    admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))
+    before = list_all(admin)
+    caller = Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Via.API)
+    with watching("real", partial(Cluster, kubeconfig(server.kubeconfig)), redis):
+        wait_until(lambda: is_complete("real"), SECONDS)
+        assert reconcile() == WAITS
+        with pytest.raises(Contradiction, match=r"wrote PodCliqueSet other \d+ s ago, so it seems to run"):
+            workload_take_over(caller, PLACE)
+        with pytest.raises(Contradiction, match="wrote PodCliqueSet other"):
+            sites.open_site(PLACE)
+    assert list_all(admin) == before
+
+
+def test_a_new_set_waits_for_groves_finalizer_where_other_workloads_are_groves(
+    *,
+    server: ApiServer,
+    admin: Cluster,
+    redis: Redis,
+    reconcile: Callable[[], object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Grove's operator may have had nothing to write for a while."""
+    monkeypatch.setattr(operators, "FRESH_SECONDS", -60.0)
+    admin.create(PODCLIQUESETS, pod_clique_set("default", "other"))
+    applied = {"metadata": {"name": "other", "namespace": "default", "finalizers": [GROVE_FINALIZER]}}
+    admin.apply(PODCLIQUESETS, applied, field_manager=GROVE_MANAGER)
+    admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))
+    before = list_all(admin)
+    with watching("real", partial(Cluster, kubeconfig(server.kubeconfig)), redis):
+        wait_until(lambda: is_complete("real"), SECONDS)
+        assert reconcile() == Wait(operators.NEW_SECONDS, "OtherOperator")
+        assert list_all(admin) == before
+        monkeypatch.setattr(operators, "NEW_SECONDS", 0.0)
+        reconcile()
+    assert list_all(admin) != before
 
 
 @pytest.mark.parametrize(
@@ -162,6 +244,113 @@ def test_a_pass_beside_another_operator_writes_nothing(
     with watching("real", partial(Cluster, kubeconfig(server.kubeconfig)), redis):
         wait_until(lambda: is_complete("real"), SECONDS)
         assert reconcile() == outcome
+    assert list_all(admin) == before
+
+
+# ---- a second controller
+
+
+class Rival:
+    """What Grove's operator does as long as it runs: it makes every object again that is missing, in its own name."""
+
+    def __init__(self, cluster: Cluster, stored: Obj, finalizers: Sequence[str]) -> None:
+        self.made = 0
+        self._cluster = cluster
+        self._wanted = [*_made_by_grove(stored)]
+        applied = {"metadata": {"name": "my", "namespace": "default", "finalizers": [*finalizers]}}
+        cluster.apply(PODCLIQUESETS, applied, field_manager=GROVE_MANAGER)
+
+    def reconcile(self) -> None:
+        """Make what is missing."""
+        for resource, obj in self._wanted:
+            name = obj["metadata"]["name"]
+            there = {one["metadata"]["name"] for one in self._cluster.list(resource, namespace="default").items}
+            if name not in there:
+                self._cluster.apply(resource, obj, field_manager=GROVE_MANAGER)
+                self.made += 1
+
+
+def _made_by_grove(stored: Obj) -> Iterator[tuple[Resource, Obj]]:
+    """Yield a PodClique of two pods, its pods and its gang, with Grove's hash and without the label of the gang."""
+    owner = {"kind": "PodCliqueSet", "name": "my", "uid": stored["metadata"]["uid"]}
+    labels = {names.PART_OF: "my", names.MANAGED_BY: names.OPERATOR}
+    placed = {**labels, names.REPLICA_INDEX: "0", names.TEMPLATE_HASH: "5d98c7b84"}
+    spec = {"roleName": "worker", "replicas": 2, "minAvailable": 1, "podSpec": pod_spec()}
+    yield PODCLIQUES, {"metadata": _metadata("my-0-worker", placed, owner), "spec": spec}
+    for index in "01":
+        mine = {**placed, names.CLIQUE: "my-0-worker", names.POD_INDEX: index}
+        held = {"schedulingGates": [{"name": names.GATE}]}
+        metadata = _metadata(f"my-0-worker-{index}", mine, owner)
+        yield PODS, {"metadata": metadata, "spec": pod_spec() | held}
+    yield PODGANGS, {"metadata": _metadata("my-0", labels, owner), "spec": {"podgroups": []}}
+
+
+def _metadata(name: str, labels: dict[str, str], owner: dict[str, str]) -> Obj:
+    reference = {**owner, "apiVersion": "grove.io/v1alpha1", "controller": True, "blockOwnerDeletion": True}
+    return {"name": name, "namespace": "default", "labels": labels, "ownerReferences": [reference]}
+
+
+@pytest.mark.parametrize(
+    ("appear", "finalizers"),
+    [
+        (partial(mark_definition, value=None), ()),
+        (partial(renew_lease, ago=0), ()),
+        (lambda _: None, (GROVE_FINALIZER,)),
+        (lambda _: None, ()),
+    ],
+    ids=["definition", "lease", "finalizer", "managed fields"],
+)
+def test_beside_a_controller_that_makes_everything_again_nothing_is_deleted_or_made(
+    *,
+    server: ApiServer,
+    admin: Cluster,
+    redis: Redis,
+    reconcile: Callable[[], object],
+    appear: Callable[[Cluster], Any],
+    finalizers: tuple[str, ...],
+) -> None:
+    rival = Rival(admin, admin.create(PODCLIQUESETS, pod_clique_set("default", "my")), finalizers)
+    rival.reconcile()
+    appear(admin)
+    before, made = list_all(admin), rival.made
+    with watching("real", partial(Cluster, kubeconfig(server.kubeconfig)), redis):
+        wait_until(lambda: is_complete("real"), SECONDS)
+        for _ in range(10):
+            outcome = reconcile()
+            rival.reconcile()
+        assert isinstance(outcome, Wait | Stop)
+        assert outcome.reason == "OtherOperator"
+    assert (rival.made, list_all(admin)) == (made, before)
+
+
+@pytest.mark.parametrize(
+    ("appear", "sentence"),
+    [
+        (partial(mark_definition, value=None), "is not Grove UI's"),
+        (partial(renew_lease, ago=0), "renews the lease"),
+        (lambda _: None, "so it seems to run. Stop it"),
+    ],
+    ids=["definition", "lease", "managed fields"],
+)
+def test_a_workload_is_not_taken_over_while_another_operator_runs(
+    *,
+    server: ApiServer,
+    admin: Cluster,
+    redis: Redis,
+    monkeypatch: pytest.MonkeyPatch,
+    appear: Callable[[Cluster], Any],
+    sentence: str,
+) -> None:
+    monkeypatch.setattr(sites, "cluster_names", lambda: ("real",))
+    monkeypatch.setattr(sites, "shared_cluster", lambda *_: Cluster(kubeconfig(server.kubeconfig)))
+    caller = Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Via.API)
+    rival = Rival(admin, admin.create(PODCLIQUESETS, pod_clique_set("default", "my")), (GROVE_FINALIZER,))
+    rival.reconcile()
+    appear(admin)
+    before = list_all(admin)
+    for dry_run in (True, False):
+        with pytest.raises(Contradiction, match=sentence):
+            workload_take_over(caller, PLACE, dry_run=dry_run)
     assert list_all(admin) == before
 
 

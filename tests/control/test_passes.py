@@ -10,10 +10,19 @@ from redis import Redis
 
 from rollouts import course, heartbeats, mirror
 from rollouts.cluster import Cluster, NotFound, Obj, Resource
-from rollouts.cluster.resources import EVENTS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS, SERVICES
+from rollouts.cluster.resources import (
+    EVENTS,
+    PODCLIQUES,
+    PODCLIQUESCALINGGROUPS,
+    PODCLIQUESETS,
+    PODGANGS,
+    PODS,
+    SERVICES,
+)
 from rollouts.course import Course
 from rollouts.engine import names
 from rollouts.engine.observed import Observed
+from rollouts.engine.validation import find_unsupported
 from rollouts.models import Pod, Revision, Rollout, Sample, Step, StrategyOverride
 from rollouts.outcomes import Again, Done, Retry, Stop, Wait
 from rollouts.reconciler import reconcile
@@ -61,7 +70,7 @@ def images(loop: Loop) -> list[str]:
 
 def is_updated(loop: Loop, image: str) -> bool:
     """Say whether an update to an image has come to its end."""
-    return images(loop) == [image] * 3 and loop.is_complete()
+    return set(images(loop)) == {image} and loop.is_complete()
 
 
 def outcomes() -> list[str]:
@@ -138,12 +147,113 @@ def test_an_update_replaces_the_pods_and_is_on_record(loop: Loop) -> None:
     assert (last.desired, last.available, last.surge) == (PODS_OF_ONE, PODS_OF_ONE, 0)
 
 
+def test_another_spelling_of_an_amount_replaces_no_pod_and_starts_no_update(cluster: Cluster, namespace: str) -> None:
+    frontend = "spec.template.cliques.0.spec.podSpec.containers.0.resources"
+    loop = make(cluster, namespace, {frontend: {"requests": {"cpu": "1"}, "limits": {"cpu": "1", "memory": "1Gi"}}})
+    loop.run(lambda: loop.is_complete() and loop.outcomes[-1] == Done())
+    before, pods = loop.status(), {pod["metadata"]["uid"] for pod in loop.pods()}
+    change_amounts(loop, {"requests": {"cpu": "1000m"}, "limits": {"cpu": 1, "memory": "1024Mi"}})
+    generation = loop.stored()["metadata"]["generation"]
+    loop.run(lambda: loop.status()["observedGeneration"] == generation and loop.outcomes[-1] == Done())
+    assert {pod["metadata"]["uid"] for pod in loop.pods()} == pods
+    after = loop.status()
+    assert (after["currentGenerationHash"], after.get("updateProgress")) == (
+        before["currentGenerationHash"],
+        before.get("updateProgress"),
+    )
+    assert (outcomes(), told(loop), Revision.objects.count()) == (["Complete"], [], 1)
+    change_amounts(loop, {"requests": {"cpu": "1001m"}, "limits": {"cpu": "1001m", "memory": "1024Mi"}})
+    loop.run(lambda: outcomes() == ["Complete", "Complete"])
+    assert len({pod["metadata"]["uid"] for pod in loop.pods()} - pods) == 3
+
+
+def test_a_clique_without_a_minimum_is_scaled_out_in_the_template_and_back(loop: Loop) -> None:
+    for replicas, minimum in ((5, 3), (2, 2)):
+        cliques = loop.stored()["spec"]["template"]["cliques"]
+        cliques[0]["spec"]["replicas"] = replicas
+        change = {"spec": {"template": {"cliques": cliques}}}
+        loop.cluster.patch_merge(PODCLIQUESETS, loop.name, change, namespace=loop.namespace)
+        generation = loop.stored()["metadata"]["generation"]
+        loop.run(
+            lambda: (
+                loop.status()["observedGeneration"] == generation  # noqa: B023 (asked before the next round)
+                and loop.is_complete()
+                and loop.outcomes[-1] == Done()
+            )
+        )
+        frontend = loop.cluster.get(PODCLIQUES, "chat-0-frontend", namespace=loop.namespace)
+        assert (frontend["spec"]["replicas"], frontend["spec"]["minAvailable"]) == (replicas, minimum)
+        assert len(images(loop)) == replicas
+    assert outcomes() == ["Complete"]
+
+
+def test_what_no_template_covers_follows_its_edits_through_everything_and_then_costs_no_call(loop: Loop) -> None:
+    template = loop.stored()["spec"]["template"]
+    template["priorityClassName"] = "system-cluster-critical"
+    template["podCliqueScalingGroups"][0]["annotations"] = {"example.com/team": "red"}
+    template["cliques"][0]["spec"]["autoScalingConfig"] = {"minReplicas": 3, "maxReplicas": 7}
+    loop.cluster.patch_merge(PODCLIQUESETS, loop.name, {"spec": {"template": template}}, namespace=loop.namespace)
+    generation = loop.stored()["metadata"]["generation"]
+    loop.run(
+        lambda: loop.status()["observedGeneration"] == generation and loop.is_complete() and loop.outcomes[-1] == Done()
+    )
+    group = loop.cluster.get(PODCLIQUESCALINGGROUPS, "chat-0-decode", namespace=loop.namespace)
+    assert group["metadata"]["annotations"]["example.com/team"] == "red"
+    frontend = loop.cluster.get(PODCLIQUES, "chat-0-frontend", namespace=loop.namespace)
+    assert frontend["spec"]["autoScalingConfig"] == {"minReplicas": 3, "maxReplicas": 7}
+    for gang in listed(loop, PODGANGS):
+        assert gang["spec"]["priorityClassName"] == "system-cluster-critical"
+        assert gang["status"]["phase"] == "Running"
+        (initialized,) = [one for one in gang["status"]["conditions"] if one["type"] == "Initialized"]
+        assert (initialized["status"], initialized["reason"]) == ("True", "PodGangPodsCreated")
+    loop.observe()
+    watched = Interrupted(loop.cluster, Way.CUT_BEFORE, lambda _number, _call: False)
+    loop.cluster = watched.as_cluster()
+    assert loop.take_pass() == Done()
+    assert watched.writes == []
+
+
+def change_amounts(loop: Loop, resources: dict[str, Any]) -> None:
+    """Give the frontend other requests and limits, or the same in other words."""
+    cliques = loop.stored()["spec"]["template"]["cliques"]
+    cliques[0]["spec"]["podSpec"]["containers"][0]["resources"] = resources
+    change = {"spec": {"template": {"cliques": cliques}}}
+    loop.cluster.patch_merge(PODCLIQUESETS, loop.name, change, namespace=loop.namespace)
+
+
 def test_an_update_on_the_way_is_superseded_by_another(loop: Loop) -> None:
     change_image(loop, "two")
     loop.run(lambda: "two" in images(loop))
     change_image(loop, "three")
     loop.run(lambda: is_updated(loop, "three"))
     assert outcomes() == ["Complete", "Superseded", "Complete"]
+
+
+def test_an_interruption_whose_write_met_a_conflict_drops_the_former_progress_at_once(
+    cluster: Cluster, namespace: str
+) -> None:
+    surge = {"spec.template.cliques.0.updateStrategy": {"maxUnavailable": 0, "maxSurge": 1}}
+    loop = make(cluster, namespace, {"spec.replicas": 2, "spec.updateStrategy": {"type": "RollingUpdate"}, **surge})
+    loop.run(loop.is_complete)
+
+    def progress() -> Any:
+        return cluster.get(PODCLIQUES, "chat-1-frontend", namespace=namespace)["status"].get("updateProgress") or {}
+
+    change_image(loop, "two")
+    loop.run(lambda: "readyPodsSelectedToUpdate" in progress())
+    change_image(loop, "three")
+    loop.observe()
+    noted = {"metadata": {"annotations": {"example.com/note": "written by another"}}}
+    cluster.patch_merge(PODCLIQUES, "chat-1-frontend", noted, namespace=namespace)
+    interrupted = progress()
+    loop.take_pass()
+    started = loop.status()
+    assert started["currentGenerationHash"] != interrupted["podCliqueSetGenerationHash"]
+    assert progress() == interrupted
+    loop.run(lambda: progress() != interrupted)
+    assert progress() == {}
+    assert [one["replicaIndex"] for one in loop.status()["updateProgress"].get("updatingReplicas") or ()] in ([], [0])
+    loop.run(lambda: is_updated(loop, "three"))
 
 
 def test_an_update_on_the_way_is_rolled_back(loop: Loop) -> None:
@@ -229,6 +339,77 @@ def _bare(observed: Observed) -> Observed:
     )
 
 
+# ---- what finds no place
+
+
+def test_a_first_deployment_that_finds_no_node_is_told_by_an_event(cluster: Cluster, namespace: str) -> None:
+    pods = "spec.template.cliques.0.spec.podSpec.nodeSelector"
+    loop = make(cluster, namespace, {pods: {"example.com/pool": "nowhere"}})
+    loop.run(lambda: "Unschedulable" in {reason_of_no_node(pod) for pod in loop.pods()})
+    for seconds in (3600.0, 3630.0):
+        loop.observe()
+        loop.take_pass(time.time() + seconds)
+        assert loop.condition("Progressing")["reason"] == "ReplicaUnschedulable"
+        assert told(loop) == ["ReplicaUnschedulable"]
+    (event,) = [one for one in listed(loop, EVENTS) if one["reason"] == "ReplicaUnschedulable"]
+    assert event["type"] == "Warning"
+    assert "chat-0-frontend" in event["message"]
+
+
+def reason_of_no_node(pod: Obj) -> str:
+    """Return why a pod is on no node, in one word."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return next((one.get("reason", "") for one in conditions if one["type"] == "PodScheduled"), "")
+
+
+# ---- what has no effect
+
+
+def test_a_set_says_which_of_its_fields_have_no_effect_until_none_has(cluster: Cluster, namespace: str) -> None:
+    edits = {"spec.progressDeadlineSeconds": 600, "spec.template.cliques.0.spec.autoScalingConfig": {"maxReplicas": 5}}
+    loop = make(cluster, namespace, edits)
+    loop.run(lambda: loop.is_complete() and loop.outcomes[-1] == Done())
+    condition = loop.condition("Unsupported")
+    assert (condition["status"], condition["reason"]) == ("True", "FieldsWithoutEffect")
+    fields = "spec.progressDeadlineSeconds, spec.template.cliques[0].spec.autoScalingConfig"
+    assert condition["message"].startswith(f"These fields have no effect: {fields}. ")
+    assert "no HorizontalPodAutoscaler" in condition["message"]
+    assert told(loop).count("Unsupported") == 1
+    change_image(loop, "two")
+    loop.run(lambda: is_updated(loop, "two"))
+    assert told(loop).count("Unsupported") == 1
+    assert loop.condition("Unsupported") == condition
+    cliques = loop.stored()["spec"]["template"]["cliques"]
+    del cliques[0]["spec"]["autoScalingConfig"]
+    change = {"spec": {"progressDeadlineSeconds": None, "template": {"cliques": cliques}}}
+    cluster.patch_merge(PODCLIQUESETS, "chat", change, namespace=namespace)
+    loop.run(lambda: not loop.condition("Unsupported"))
+    assert told(loop).count("Unsupported") == 1
+
+
+def test_a_set_of_many_cliques_names_every_field_that_has_no_effect(cluster: Cluster, namespace: str) -> None:
+    cliques = [
+        {
+            "name": f"c{index}",
+            "topologyConstraint": {"pack": {"required": "rack"}},
+            "spec": {"roleName": f"c{index}", "autoScalingConfig": {"maxReplicas": 3}, "podSpec": pod_spec()},
+        }
+        for index in range(20)
+    ]
+    edits = {"spec.replicas": 0, "spec.template.podCliqueScalingGroups": [], "spec.template.cliques": cliques}
+    manifest = small({"metadata.namespace": namespace, **edits})
+    cluster.create(PODCLIQUESETS, manifest)
+    loop = Loop(cluster, namespace, "chat")
+    loop.run(lambda: bool(loop.condition("Unsupported")) and loop.outcomes[-1] == Done())
+    found = find_unsupported(manifest)
+    message = loop.condition("Unsupported")["message"]
+    assert len(found) == 40
+    assert all(message.count(one.field) == 1 for one in found)
+    patch_clique(loop, {"annotations": {"example.com/team": "red"}})
+    loop.run(lambda: loop.status()["observedGeneration"] == 2 and loop.outcomes[-1] == Done())
+    assert told(loop).count("Unsupported") == 1
+
+
 # ---- strangers
 
 
@@ -259,11 +440,17 @@ def images_of_ours(loop: Loop) -> list[str]:
     return [pod["spec"]["containers"][0]["image"] for pod in front]
 
 
+def is_held(loop: Loop) -> bool:
+    """Say whether a write was refused so often that it is held back."""
+    outcome = loop.outcomes[-1] if loop.outcomes else None
+    return isinstance(outcome, Wait) and outcome.reason == "WriteDenied"
+
+
 def test_a_name_that_somebody_has_taken_is_told_on_the_set_until_it_is_free(cluster: Cluster, namespace: str) -> None:
     theirs = {"metadata": {"name": "chat-0", "namespace": namespace}, "spec": {"clusterIP": "None"}}
     cluster.create(SERVICES, theirs)
     loop = make(cluster, namespace)
-    loop.run(lambda: len(loop.pods()) == PODS_OF_ONE and isinstance(loop.outcomes[-1], Retry))
+    loop.run(lambda: len(loop.pods()) == PODS_OF_ONE and is_held(loop))
     denied = loop.condition("WriteDenied")
     assert (denied["status"], denied["reason"]) == ("True", "AlreadyExists")
     assert "belongs to somebody else" in denied["message"]
@@ -333,7 +520,7 @@ def workers(loop: Loop) -> set[str]:
 @ON_REAL
 def test_pods_that_the_cluster_will_not_have_are_told_on_the_set(loop: Loop) -> None:
     patch_clique(loop, clique_with(dnsPolicy="Nowhere"))
-    loop.run(lambda: bool(loop.condition("WriteDenied")) and isinstance(loop.outcomes[-1], Retry))
+    loop.run(lambda: bool(loop.condition("WriteDenied")) and is_held(loop))
     assert loop.condition("WriteDenied")["reason"] == "Invalid"
     assert "dnsPolicy" in loop.condition("WriteDenied")["message"]
     assert len(loop.pods()) == PODS_OF_ONE - 1

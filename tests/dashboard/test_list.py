@@ -219,3 +219,48 @@ def test_the_first_load_is_small(viewer: Client, row: models.Cluster) -> None:
         with staticfiles_storage.open(part) as file:
             total += len(gzip.compress(file.read()))
     assert total < FIRST_LOAD
+
+
+# ---- problems
+
+
+@pytest.mark.parametrize("state", ["settled", "progressing"])
+def test_a_scale_below_the_minimum_needs_attention_also_while_an_update_is_under_way(
+    viewer: Client, row: models.Cluster, state: str
+) -> None:
+    manifest = fleet.podcliqueset("chat", state=state)
+    available = {"type": "Available", "status": "False", "reason": "ScaledBelowMinAvailable"}
+    manifest["status"]["conditions"] = [*fleet.CONDITIONS[state], available]
+    fleet.store_sets(row, [manifest, fleet.podcliqueset("search", state=state)])
+    assert names_in(get(viewer, "/?state=needs-attention")) == ["chat"]
+    assert '<span class="pill warn">Scaled below minAvailable</span>' in get(viewer)
+
+
+def test_an_update_that_is_stuck_says_so_before_a_scale_below_the_minimum(viewer: Client, row: models.Cluster) -> None:
+    manifest = fleet.podcliqueset("chat", state="needs-attention")
+    available = {"type": "Available", "status": "False", "reason": "ScaledBelowMinAvailable"}
+    manifest["status"]["conditions"] = [*fleet.CONDITIONS["needs-attention"], available]
+    fleet.store_sets(row, [manifest])
+    assert '<span class="pill warn">Surge cannot be scheduled</span>' in get(viewer)
+
+
+@pytest.mark.parametrize("column", ["stuck_reason", "progressing_reason"])
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("CrashLoopBackOff", "Container crashes again and again"),
+        ("ImagePullBackOff", "Image cannot be pulled"),
+        ("CreateContainerConfigError", "Container cannot be created"),
+        ("OOMKilled", "Container runs out of memory"),
+        ("TooFewAvailable", "Too few replicas are available"),
+        ("WaitingForReady", "Pods do not become ready"),
+    ],
+)
+def test_a_problem_is_counted_among_what_needs_attention_whether_an_update_is_under_way_or_not(
+    viewer: Client, row: models.Cluster, column: str, reason: str, words: str
+) -> None:
+    for name in ("chat", "search"):
+        fleet.store_parts(row, fleet.podcliqueset(name, cliques=[fleet.clique("main", 3)]))
+    models.Workload.objects.filter(name="chat").update(**{column: reason})
+    assert names_in(get(viewer, "/?state=needs-attention")) == ["chat"]
+    assert f'<span class="pill warn">{words}</span>' in get(viewer)

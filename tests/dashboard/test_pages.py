@@ -1,6 +1,7 @@
 """The smaller pages: nodes, overrides, audit, tokens, help; and what every page keeps to."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -66,6 +67,15 @@ def test_pages_say_why_nothing_is_changed_and_go_on_showing_everything(
     assert "Grove&#x27;s own operator runs" in page
     assert "Grove&#x27;s own operator runs" not in before
     assert page.count("<tr") == before.count("<tr")
+
+
+@pytest.mark.parametrize("address", ["/", "/nodes/", "/clusters/"])
+def test_every_page_of_an_installation_that_only_observes_says_so(
+    viewer: Client, row: models.Cluster, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "only observes" not in get(viewer, address)
+    monkeypatch.setattr(settings, "ENVIRONMENT", replace(settings.ENVIRONMENT, observe=True))
+    assert "only observes (OBSERVE is set)" in get(viewer, address)
 
 
 def test_the_theme_is_rendered_by_the_server(viewer: Client, row: models.Cluster) -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import threading
 import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any
 from urllib.parse import urlencode
@@ -261,18 +263,39 @@ def test_nobody_has_the_server_or_a_cluster_looked_at_all_the_time(src: str, wor
     assert read_part(f"- {src} {words}").every == seconds
 
 
-def test_a_session_has_so_many_streams_at_once_and_can_open_another_when_one_is_closed(
-    viewer: Client, row: models.Cluster, redis: Redis, monkeypatch: pytest.MonkeyPatch
+def test_an_account_has_so_many_streams_at_once_and_can_open_another_when_one_is_closed(
+    viewer: Client, row: models.Cluster, redis: Redis, settings: Any
 ) -> None:
-    monkeypatch.setattr("rollouts.web.stream._MOST_STREAMS", 1)
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, stream_limit=1)
+    elsewhere = Client()
+    elsewhere.force_login(User.objects.get(username="vera"))
+    feed_of_account = partial(elsewhere.get, "/api/v1/feed/", headers={"Accept": "text/event-stream"})
 
     async def then(stream: Stream) -> None:
         await stream.wait_for("current")
-        refused = await sync_to_async(open_stream)(viewer, f"- {LIST} workload")
-        assert refused.status_code == 429
+        for open_another in (partial(open_stream, elsewhere, f"- {LIST} workload"), feed_of_account):
+            refused = await sync_to_async(open_another)()
+            assert (refused.status_code, refused["Retry-After"]) == (429, "30")
+            assert b"Your account has 1 live pages and feeds open" in refused.content
 
     watch(viewer, f"- {LIST} workload", then=then)
-    assert open_stream(viewer, f"- {LIST} workload").status_code == 200
+    assert feed_of_account().status_code == 200
+
+
+def test_a_stream_that_is_never_read_is_not_counted_for_ever(
+    viewer: Client, row: models.Cluster, redis: Redis, settings: Any
+) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, stream_limit=1)
+    for _ in range(3):
+        assert open_stream(viewer, f"- {LIST} workload").status_code == 200
+        gc.collect()
+
+
+def test_a_page_with_more_parts_than_any_is_refused(viewer: Client) -> None:
+    shown = [f"- {LIST} workload every:{seconds}" for seconds in range(10, 27)]
+    refused = open_stream(viewer, *shown)
+    assert refused.status_code == 400
+    assert b"at most 16 live parts" in refused.content
 
 
 def test_what_is_no_part_of_a_page_is_to_be_fetched(viewer: Client) -> None:

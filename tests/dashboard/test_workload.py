@@ -3,6 +3,7 @@
 import gzip
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +18,9 @@ from django.utils import timezone
 from rollouts import models
 from rollouts.cluster import Obj
 from rollouts.commands import Command
+from rollouts.engine.actions import Wait
 from rollouts.models import AuditEntry, User
+from rollouts.selectors.now import note_waits
 from tests.api.read import fleet
 
 pytestmark = pytest.mark.django_db
@@ -107,6 +110,20 @@ def test_a_manifest_that_cannot_be_read_is_explained(viewer: Client, row: models
     page = get(viewer)
     assert "cannot be read" in page
     assert "spec.template.cliques" in page
+
+
+def test_fields_without_effect_are_named_on_the_page_with_what_does_not_happen(
+    viewer: Client, row: models.Cluster
+) -> None:
+    manifest = chat()
+    fleet.store_sets(row, [manifest])
+    assert "no effect" not in get(viewer)
+    manifest["spec"] |= {"paused": True, "revisionHistoryLimit": 3}
+    manifest["metadata"]["resourceVersion"] = "1000000"
+    fleet.store_sets(row, [manifest])
+    page = get(viewer)
+    assert "2 fields of the manifest have no effect" in page
+    assert '<span class="mono">spec.paused</span> Grove UI does not pause updates yet' in page
 
 
 def test_nothing_is_styled_or_scripted_inline(viewer: Client, row: models.Cluster) -> None:
@@ -206,8 +223,100 @@ def test_waits_that_are_alike_are_told_as_one(viewer: Client, row: models.Cluste
     fleet.store_parts(row, fleet.big_workload("chat", pods=200))
     models.Pod.objects.filter(name__contains="-router-").update(ready=False, reason="ContainersNotReady")
     page = get(viewer)
-    assert page.count("<strong>Waiting for pods to become ready</strong>") == 1
+    assert page.count("<strong>Pods do not become ready</strong>") == 1
     assert "more like it" in page
+
+
+def find_now(page: str) -> str:
+    """Return the card that says what a workload is doing."""
+    return page[page.index('<section id="now"') :].partition("</section>")[0]
+
+
+def make_unready(seconds: float, *, usual: float = 2.0, **fields: Any) -> None:
+    """Let a pod of chat-0-web be not Ready for so long, and the others have taken as long as usual."""
+    now = timezone.now().timestamp()
+    models.Pod.objects.update(scheduled_at=now - 900.0, ready_since=now - 900.0 + usual)
+    since = now - seconds
+    models.Pod.objects.filter(clique="chat-0-web", index=0).update(
+        ready=False, scheduled_at=since, ready_since=since, **fields
+    )
+
+
+def test_a_calm_wait_is_one_line_without_anything_to_press(viewer: Client, row: models.Cluster) -> None:
+    fleet.store_parts(row, chat(state="progressing"), outdated=[1])
+    make_unready(3.0)
+    shown = find_now(get(viewer))
+    (line,) = re.findall(r'<summary class="calm">(.*?)</summary>', shown)
+    assert line.startswith("<strong>Waiting for pods to become ready</strong>")
+    assert re.search(r"For <time [^>]*>[34] s</time>, usually 2 s\.", line)
+    assert "of chat-0-web is not Ready (2 of 3 are)." in shown
+    assert 'class="why' not in shown
+    assert 'class="btn' not in shown
+
+
+def test_a_pod_that_takes_much_longer_than_usual_is_a_card_with_what_would_help(
+    viewer: Client, row: models.Cluster
+) -> None:
+    fleet.store_parts(row, chat(state="progressing"))
+    make_unready(58.0)
+    shown = find_now(get(viewer))
+    assert shown.count('<div class="why">') == 1
+    assert "<strong>Pods do not become ready</strong>" in shown
+    assert re.search(r"For <time [^>]*>5[89] s</time>, usually 2 s\.", shown)
+    assert ">Look at the pods</a>" in shown
+
+
+def test_a_crash_loop_is_a_card_at_once(viewer: Client, row: models.Cluster) -> None:
+    fleet.store_parts(row, chat(state="progressing"))
+    make_unready(1.0, fault="CrashLoopBackOff: exit code 3")
+    shown = find_now(get(viewer))
+    assert "<strong>A container crashes again and again</strong>" in shown
+    assert "of chat-0-web crashes again and again: exit code 3." in shown
+    assert ">Look at the pods</a>" in shown
+
+
+def test_outdated_pods_that_wait_for_somebody_keep_their_button(viewer: Client, row: models.Cluster) -> None:
+    fleet.store_parts(row, chat(replicas=2, state="waiting", updateStrategy={"type": "OnDelete"}), outdated=[1])
+    assert ">Delete outdated pods</a>" in find_now(get(viewer))
+
+
+CRASH = Wait("CrashLoopBackOff", "w-1-a", ("w-1-a-x",), "It crashes.", ("LookAtPods",), is_problem=True)
+HELD = Wait("WaitingForReplica", "w", ("w-0",), "w-0 waits.", ("LookAtPods", "ScaleIn"), is_problem=True)
+SPENT = Wait("BudgetExhausted", "w-0-a", ("w-0-a-x",), "1 pod waits.", ("RaiseMaxUnavailable",), is_problem=False)
+
+
+def test_a_cause_has_one_card_and_what_follows_from_it_has_none() -> None:
+    cause, *others = note_waits([SPENT, HELD, CRASH])
+    assert (cause.code, cause.is_problem) == ("CrashLoopBackOff", True)
+    assert [(code, component) for code, _, component in cause.remedies] == [("LookAtPods", "w-1-a"), ("ScaleIn", "w")]
+    assert [(one.code, one.is_calm, one.remedies) for one in others] == [
+        ("WaitingForReplica", True, ()),
+        ("BudgetExhausted", True, ()),
+    ]
+
+
+def test_a_cause_in_several_components_has_one_card_whose_buttons_name_none() -> None:
+    helps = ("AddCapacity", "SetMaxSurgeToZero")
+    waits = [
+        Wait("SurgeUnschedulable", f"w-{n}-a", (f"w-{n}-a-x",), f"No node {n}.", helps, is_problem=True)
+        for n in range(4)
+    ]
+    (card,) = note_waits(waits)
+    assert [(code, component) for code, _, component in card.remedies] == [(code, "") for code in helps]
+    assert (card.sentences, card.untold) == (("No node 0.", "No node 1.", "No node 2."), 1)
+    # What helps one of them only is offered for that one.
+    others = [replace(one, remedies=("AddCapacity",)) for one in waits[1:]]
+    (card,) = note_waits([waits[0], *others])
+    assert [(code, component) for code, _, component in card.remedies] == [
+        ("AddCapacity", ""),
+        ("SetMaxSurgeToZero", "w-0-a"),
+    ]
+
+
+def test_what_follows_from_something_that_is_not_told_keeps_its_card() -> None:
+    held, spent = note_waits([SPENT, HELD])
+    assert (held.is_problem, [code for code, _, _ in held.remedies]) == (True, ["LookAtPods", "ScaleIn"])
+    assert spent.is_calm
 
 
 def test_a_button_that_somebody_may_not_press_says_why(viewer: Client, row: models.Cluster) -> None:
@@ -342,3 +451,14 @@ def test_a_page_does_not_wait_for_the_clusters_events_and_says_when_they_cannot_
     for address in (f"{CHAT}events/", f"{CHAT}events/card/"):
         assert "Events are not kept here, and cannot be read from the cluster now." in get(viewer, address)
     assert viewer.get("/workloads/sandbox/default/none/events/").status_code == 404
+
+
+@pytest.mark.parametrize(("result", "marked"), [("Done", "done"), ("Begun", ""), ("Refused", "now"), ("Failed", "now")])
+def test_only_a_command_that_was_not_carried_out_is_marked(
+    viewer: Client, row: models.Cluster, result: str, marked: str
+) -> None:
+    fleet.store_parts(row, chat())
+    entry = AuditEntry.objects.create(
+        actor="otto", command=Command.SET_IMAGES, cluster="sandbox", namespace="default", name="chat", result=result
+    )
+    assert f'<li id="command-{entry.pk}" class="{marked}">' in get(viewer)

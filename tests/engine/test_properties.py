@@ -6,19 +6,23 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollouts.engine.actions import Create, Delete, Kind, Plan, RemoveGate
-from rollouts.engine.observed import Observed, Pod
+from rollouts.engine.actions import Create, Delete, Kind, Plan, RemoveGate, Wait
+from rollouts.engine.budget import Budget
+from rollouts.engine.observed import ENDED, Clique, Group, Observed, Pod
 from rollouts.engine.placing import Node
 from rollouts.engine.planner import plan
+from rollouts.engine.shape import make_shape
 from rollouts.engine.workload import BudgetSpec, Strategy, Workload
 from rollouts.engine.world import Behaviour
 from tests.engine.chance import (
     AUTOMATIC,
     EVERYTHING,
     GENTLE,
+    HARSH,
     Count,
     Deed,
     assert_all_there,
@@ -28,7 +32,6 @@ from tests.engine.chance import (
     change_template,
     clusters,
     counts,
-    delete_clique,
     delete_pod,
     finish,
     scale_component,
@@ -87,7 +90,8 @@ def nothing_is_refused(run: Run) -> None:
 
 def only_one_replica_is_taken_from_at_a_time(run: Run) -> None:
     if run.cluster.workload.strategy is not Strategy.REPLICA_RECREATE:
-        taken = {one.name.split("-")[1] for one in deletions(run.planned) if one.reason.startswith("Outdated")}
+        spent = [one for one in deletions(run.planned) if one.reason in ("Outdated", "OutdatedSurge")]
+        taken = {one.name.split("-")[1] for one in spent}
         assert len(taken) <= 1, taken
 
 
@@ -138,7 +142,59 @@ def a_selected_replica_is_one_of_the_wanted(run: Run) -> None:
         assert all(index < run.cluster.workload.replicas for index in updating)
 
 
+def no_status_counts_more_than_its_replicas(run: Run) -> None:
+    for status in (run.cluster.status, *(one.status for one in components(run))):
+        for name in COUNTED & {*status}:
+            assert 0 <= status[name] <= status["replicas"], (name, status)
+
+
+def components(run: Run) -> list[Clique | Group]:
+    seen = run.cluster.world.observed()
+    return [*seen.cliques, *seen.groups]
+
+
+def what_is_outdated_is_not_counted_as_updated(run: Run) -> None:
+    """Told by statuses that are of now: nothing was left to write."""
+    cluster = run.cluster
+    if run.planned.actions:
+        return
+    wanted, view = cluster.workload.replicas, cluster.view
+    if any(unit.outdated and unit.index < wanted for unit in view.set_units()):
+        assert cluster.status["updatedReplicas"] < cluster.status["replicas"], cluster.status
+    templates = {one.name: one for one in cluster.workload.groups}
+    for one in view.groups.values():
+        units = view.group_units(one.name, templates[one.template]) if one.replica < wanted else []
+        if any(unit.outdated and unit.index < one.replicas for unit in units):
+            assert one.status["updatedReplicas"] < one.status["replicas"], (one.name, one.status)
+
+
+def an_update_that_has_ended_selects_nothing(run: Run) -> None:
+    for one in components(run):
+        progress = one.status.get("updateProgress") or {}
+        assert not progress.get("updateEndedAt") or not SELECTIONS & {*progress}, (one.name, progress)
+    if run.cluster.progress.get("updateEndedAt"):
+        assert not run.cluster.progress.get("updatingReplicas")
+
+
+def a_progress_that_is_open_is_of_the_current_templates(run: Run) -> None:
+    """Told once nothing was left to write: what a lost write left behind is gone by then."""
+    if run.planned.actions:
+        return
+    current = make_shape(run.cluster.workload).generation_hash
+    for one in components(run):
+        progress = one.status.get("updateProgress") or {}
+        if progress and not progress.get("updateEndedAt"):
+            assert progress["podCliqueSetGenerationHash"] == current, (one.name, progress)
+
+
+COUNTED = {"updatedReplicas", "availableReplicas", "readyReplicas", "scheduledReplicas", "scheduleGatedReplicas"}
+SELECTIONS = {"readyPodsSelectedToUpdate", "readyReplicaIndicesSelectedToUpdate"}
+
 RULES: list[Callable[[Run], None]] = [
+    no_status_counts_more_than_its_replicas,
+    what_is_outdated_is_not_counted_as_updated,
+    an_update_that_has_ended_selects_nothing,
+    a_progress_that_is_open_is_of_the_current_templates,
     deletions_stay_within_the_budget_of_every_level,
     nothing_is_refused,
     only_one_replica_is_taken_from_at_a_time,
@@ -150,6 +206,27 @@ RULES: list[Callable[[Run], None]] = [
     on_delete_nothing_is_deleted_for_an_update,
     a_selected_replica_is_one_of_the_wanted,
 ]
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        (Count(3, 3, 3, Budget(0, 1), False, 0), Count(3, 5, 3, Budget(0, 1), False, 2)),
+        (Count(3, 2, 2, Budget(1, 0), True, 1), Count(3, 4, 2, Budget(1, 0), True, 2)),
+        (Count(3, 3, 3, Budget(1, 0), False, 0), Count(3, 1, 1, Budget(1, 0), False, 0)),
+    ],
+    ids=["surge pods", "a replica beyond surplus", "availability"],
+)
+def test_a_pass_beyond_the_budget_breaks_the_rule(then: Count, now: Count) -> None:
+    start = workload(clique("a", 3, 1), strategy=Strategy.ROLLING_UPDATE)
+    with pytest.raises(AssertionError, match="w-0-a"):
+        assert_within_budget(start, {"w-0-a": then}, {"w-0-a": now})
+
+
+def test_surplus_that_may_not_go_takes_no_room_from_a_missing_original() -> None:
+    start = workload(clique("a", 3, 1), strategy=Strategy.ROLLING_UPDATE)
+    then, now = Count(3, 3, 2, Budget(1, 0), True, 1), Count(3, 4, 2, Budget(1, 0), True, 1)
+    assert_within_budget(start, {"w-0-a": then}, {"w-0-a": now})
 
 
 def deletions(planned: Plan) -> list[Delete]:
@@ -196,7 +273,7 @@ def test_every_rollout_ends_with_exactly_what_is_wanted(
     start: Workload, behaviour: Behaviour, delay: float, data: st.DataObject
 ) -> None:
     cluster = settled(replace(start, termination_delay=delay), behaviour)
-    interfere(cluster, data, [*GENTLE, delete_clique])
+    interfere(cluster, data, HARSH)
     finish(cluster)
     assert_all_there(cluster)
     assert not any(unit.outdated for unit in cluster.view.set_units())
@@ -320,6 +397,44 @@ def assert_blocker_is_named(cluster: Cluster) -> None:
     assert all(wait.text and wait.component and wait.remedies for wait in problems)
     unready = {pod.name for pod in cluster.live_pods() if not pod.ready}
     assert unready & {unit for wait in problems for unit in wait.units}
+
+
+@often
+@given(workloads(AUTOMATIC), clusters(), st.data())
+def test_a_world_that_rests_unfinished_names_a_true_blocker(
+    start: Workload, behaviour: Behaviour, data: st.DataObject
+) -> None:
+    """Nobody repairs anything: nodes stay away, pods stay broken."""
+    cluster = settled(start, behaviour)
+    interfere(cluster, data, HARSH)
+    cluster.settle()
+    seen = counts(cluster.workload, cluster.world.observed())
+    short = [name for name, count in seen.items() if not count.live == count.available == count.wanted]
+    is_open = bool(cluster.progress) and not cluster.progress.get("updateEndedAt")
+    if short or is_open:
+        assert any(wait.code in BLOCKERS for wait in cluster.waits), (short, cluster.waits)
+    for wait in cluster.waits:
+        assert_true(cluster, wait)
+
+
+BLOCKERS = {"WaitingForReady", "SurgeNotReady", "ReplicaUnschedulable", "SurgeUnschedulable", "SurgeGated"}
+
+
+def assert_true(cluster: Cluster, wait: Wait) -> None:
+    """What a wait blames is so. In a world that rests nothing is on its way out."""
+    pods = [cluster.world.pods[name] for name in wait.units if name in cluster.world.pods]
+    assert wait.code != "WaitingForTermination", wait
+    if wait.code in BLOCKERS:
+        assert len(pods) == len(wait.units), wait
+        assert all(not pod.ready and not pod.leaving and pod.phase not in ENDED for pod in pods), wait
+    if wait.code in ("WaitingForReady", "SurgeNotReady"):
+        assert all(pod.node for pod in pods), wait
+    elif wait.code in BLOCKERS:
+        assert not any(pod.node for pod in pods), wait
+    if wait.code == "WaitingForReplica":
+        units = {unit.index: unit for unit in cluster.view.set_units()}
+        waiting = [units[int(name.rpartition("-")[2])] for name in wait.units]
+        assert all(unit.outdated for unit in waiting), wait
 
 
 @sometimes

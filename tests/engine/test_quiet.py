@@ -13,7 +13,7 @@ from rollouts.engine.shape import Found, Shape, make_shape
 from rollouts.engine.update import Update
 from rollouts.engine.views import Replica, Tree
 from rollouts.engine.workload import Strategy, Workload
-from tests.engine.chance import EVERYTHING, workloads
+from tests.engine.chance import EVERYTHING, scale_below_minimum, workloads
 from tests.engine.simulated import Cluster, clique, group, settled, workload
 from tests.thoroughness import examples
 
@@ -45,7 +45,7 @@ def test_no_replica_that_needs_anything_is_passed_over(
     cluster = settled(start)
     assert_nothing_is_overlooked(cluster, patching)
     for _ in range(data.draw(st.integers(1, 4))):
-        data.draw(st.sampled_from(EVERYTHING))(cluster, data.draw)
+        data.draw(st.sampled_from([*EVERYTHING, scale_below_minimum]))(cluster, data.draw)
         for _, _ in zip(range(data.draw(st.integers(0, 12))), cluster.passes(), strict=False):
             assert_nothing_is_overlooked(cluster, patching)
 

@@ -7,7 +7,7 @@ available, so the last one finds none. The design has it so; here it is named at
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -221,8 +221,30 @@ def by_hand() -> Cluster:
     return settled(workload(clique("a", 2), strategy=Strategy.ON_DELETE)).update().settle()
 
 
+def failing(fault: str, cluster: Cluster) -> Cluster:
+    """Let the containers fail of what never becomes Ready."""
+    for pod in cluster.live_pods():
+        if not pod.ready:
+            cluster.world.set_fault(pod.name, fault)
+    return cluster.settle()
+
+
+def two_of_three_lost() -> Cluster:
+    cluster = settled(workload(clique("a", 1), replicas=3))
+    for pod in cluster.live_pods():
+        if pod.clique != "w-0-a":
+            cluster.world.set_ready(pod.name, ready=False)
+    return cluster
+
+
 def second_of_two() -> Cluster:
     return never_ready(settled(workload(clique("a", 1), replicas=2)))
+
+
+def scaled_below() -> Cluster:
+    cluster = settled(workload(clique("a", 2)))
+    cluster.world.scale(Kind.CLIQUE, "w-0-a", 1)
+    return cluster.settle()
 
 
 ROOM = ("AddCapacity", "SetMaxSurgeToZero")
@@ -240,8 +262,20 @@ SCENES = {
     ),
     "one scaled out": Scene(Code.WAITING_FOR_REPLICA, scaled_out_without_room, ("AddCapacity", "ScaleIn")),
     "one at a time": Scene(Code.WAITING_FOR_REPLICA, second_of_two, (), is_problem=False),
+    "scaled below its minimum": Scene(Code.SCALED_BELOW_MIN_AVAILABLE, scaled_below, ()),
     "OnDelete": Scene(Code.AWAITING_DELETION, by_hand, ("DeleteOutdatedPods",), is_problem=False),
+    "two of three lost": Scene(Code.TOO_FEW_AVAILABLE, two_of_three_lost, ()),
 }
+
+for _fault in (Code.IMAGE_NOT_PULLED, Code.CONTAINER_NOT_CREATED, Code.OUT_OF_MEMORY, Code.CRASH_LOOP):
+    SCENES |= {
+        f"{_fault} in an update": Scene(
+            _fault, partial(lambda one: failing(one, never_ready(of_pods(3, (1, 0)))), _fault), UNREADY
+        ),
+        f"{_fault} at all": Scene(
+            _fault, partial(lambda one: failing(one, never_ready_at_all()), _fault), ("LookAtPods",)
+        ),
+    }
 
 
 def scenes_of(level: Callable[[int, tuple[int, int]], Cluster]) -> dict[str, Scene]:

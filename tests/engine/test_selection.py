@@ -12,7 +12,8 @@ from rollouts.engine.placing import Node
 from rollouts.engine.workload import Strategy
 from tests.engine.simulated import QUICK, Cluster, clique, group, settled, workload
 
-PARTS = (clique("a", 3, 1), clique("l", 1), group("g", ("l",), 2))
+# Of `a` two have to be there: a gang of three finds no room where one pod of each sort has been taken away.
+PARTS = (clique("a", 3, 2), clique("l", 1), group("g", ("l",), 2))
 
 
 def updating(cluster: Cluster) -> list[int]:
@@ -69,14 +70,14 @@ def test_an_update_that_waits_for_a_replica_without_room_says_so_and_what_would_
     wait = held(scaled_out())
     assert wait.units == ("w-0",)
     assert wait.text.startswith("w-0 waits until w-1 is available: no second replica is taken down meanwhile; ")
-    assert "have no node: no room for the " in wait.text
+    assert "have no node: 0/1 nodes are available: 1 Too many pods." in wait.text
     assert wait.remedies == ("AddCapacity", "ScaleIn")
     assert wait.is_problem
 
 
-def test_an_update_that_waits_is_called_stuck_by_its_reason() -> None:
+def test_an_update_that_waits_is_called_stuck_by_what_is_the_matter_with_the_other() -> None:
     stuck = {one["type"]: one for one in scaled_out().status["conditions"]}["UpdateStuck"]
-    assert (stuck["status"], stuck["reason"]) == ("True", "WaitingForReplica")
+    assert (stuck["status"], stuck["reason"]) == ("True", "ReplicaUnschedulable")
     assert "w-1" in stuck["message"]
 
 
@@ -143,3 +144,23 @@ def test_one_that_waits_gives_up_its_surge_to_the_one_it_waits_for() -> None:
     cluster.update().run_until(lambda cluster: cluster.view.pods_text("w-0-a", "a") == "0* 1* 2s?")
     cluster.edit(replicas=2).run_until(lambda cluster: cluster.view.set_text() == "0* 1")
     assert updating(cluster) == [0]
+
+
+def test_of_two_replicas_that_were_begun_the_one_at_work_stays_selected_whichever_is_down() -> None:
+    recreate = workload(clique("a", 4, 2), replicas=3, strategy=Strategy.REPLICA_RECREATE, budget=(2, 0))
+    cluster = settled(recreate).update()
+    cluster.run_until(lambda cluster: [len(updated(cluster, name)) for name in ("w-0", "w-1")] == [4, 4])
+    cluster.world.change(replace(QUICK, never_ready=frozenset({"w-0-a-0", "w-1-a-0"})))
+    cluster.edit(strategy=Strategy.ROLLING_RECREATE).run_for(30.0)
+    (chosen,) = updating(cluster)
+    for _ in range(2):
+        for broken in (1 - chosen, chosen):
+            for index in (0, 1):
+                for pod in cluster.live_pods(f"w-{index}-a")[1:]:
+                    cluster.world.set_ready(pod.name, ready=index != broken)
+            cluster.run_for(5.0)
+            assert updating(cluster) == [chosen], cluster.view.set_text()
+
+
+def updated(cluster: Cluster, prefix: str) -> list[str]:
+    return [pod.name for pod in cluster.live_pods(prefix) if pod.template_hash == cluster.view.hashes["a"]]

@@ -270,6 +270,8 @@ def test_an_update_ends_with_the_replicas_wanted_and_says_so(replicas: int, budg
 def test_replicas_with_nothing_scheduled_go_first_then_breached_ones_then_the_lowest_index() -> None:
     parts = (clique("a", 2, 2),)
     cluster = settled(workload(*parts, replicas=3))
+    # Its broken pod is replaced at once, and what takes its place is slow.
+    slow = replace(cluster.behaviour, never_ready=frozenset({"w-1-a-0"}))
     cluster.world.set_ready(cluster.live_pods("w-1-a")[0].name, ready=False)
     empty_nodes(cluster, "w-2-a")
     cluster.settle()
@@ -280,7 +282,9 @@ def test_replicas_with_nothing_scheduled_go_first_then_breached_ones_then_the_lo
         if chosen and chosen != order[-1:]:
             order += chosen
         if chosen == [2]:
-            cluster.world.change(cluster.behaviour)
+            cluster.world.change(slow)
+        if chosen == [1]:
+            cluster.world.set_ready(cluster.live_pods("w-1-a")[0].name, ready=True)
     assert order == [2, 1, 0]
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rollouts.engine.actions import Kind
 from rollouts.engine.arrange import arrange
 from rollouts.engine.planner import plan, plan_tree
+from rollouts.engine.ready_times import measure_ready_times
 from rollouts.engine.shape import make_shape
 from rollouts.engine.sight import Sight
 from rollouts.engine.workload import Workload
@@ -36,7 +37,7 @@ def assert_nothing_is_missed(cluster: Cluster, sight: Sight) -> None:
     tree = sight.look()
     assert tree == arrange(sight.shape, seen)
     assert [*tree.replicas] == sorted(tree.replicas)
-    planned = plan_tree(sight.shape, tree, cluster.world.status, cluster.world.now)
+    planned = plan_tree(sight.shape, tree, cluster.world.status, cluster.world.now, measure_ready_times(seen))
     assert planned == plan(cluster.workload, seen, cluster.world.now)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from rollouts.engine import names
 from rollouts.engine.actions import Create, Delete, Kind, Patch, RemoveGate, WriteStatus
+from rollouts.engine.amounts import parse_amounts
 from rollouts.engine.observed import Observed
 from rollouts.engine.placing import Node
 from rollouts.engine.world import Behaviour, World
@@ -190,7 +191,7 @@ def test_a_gang_is_placed_up_to_its_minimum_or_not_at_all() -> None:
     assert "3 pods" in world.pods["p0"].message
     world.change(replace(BEHAVIOUR, nodes=(Node("n", pods=3),)))
     assert [one.node for one in world.pods.values()] == ["n", "n", "n", ""]
-    assert world.pods["p3"].message == "no room on any node"
+    assert world.pods["p3"].message == "0/1 nodes are available: 1 Too many pods."
 
 
 def test_a_gang_that_stands_is_not_blocked_by_a_pod_beyond_its_minimum() -> None:
@@ -200,7 +201,10 @@ def test_a_gang_that_stands_is_not_blocked_by_a_pod_beyond_its_minimum() -> None
 
 def test_room_is_counted_in_what_pods_ask_for() -> None:
     asks = [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 4}, "requests": {"memory": "80Mi"}}}]
-    nodes = (Node("small", resources={"memory": 150 * 2**20}), Node("gpu", resources={"nvidia.com/gpu": 8}))
+    nodes = (
+        Node("small", resources=parse_amounts({"memory": "150Mi"})),
+        Node("gpu", resources=parse_amounts({"nvidia.com/gpu": 8})),
+    )
     world = world_of(4, behaviour=replace(BEHAVIOUR, nodes=nodes), containers=asks)
     assert [one.node for one in world.pods.values()] == ["small", "gpu", "gpu", ""]
     world.delete(Kind.POD, "p1")

@@ -572,7 +572,7 @@ def test_every_code_is_the_camel_case_of_its_name_and_has_a_case() -> None:
     reports = [refusal(case.name) for case in REFUSED]
     tried = {case.code for case in PLANTED} | {error.code for report in reports for error in report.errors}
     warnings = {Code.BUDGET_UNUSED, Code.SET_BUDGET_REDUNDANT, Code.RESERVED_LABEL, Code.PRIORITY_CLASS_OVERRIDDEN}
-    elsewhere = {Code.RESTART_POLICY_NOT_ALWAYS, Code.IMMUTABLE, Code.TOO_DEEP}
+    elsewhere = {Code.RESTART_POLICY_NOT_ALWAYS, Code.IMMUTABLE, Code.TOO_DEEP, Code.UNSUPPORTED}
     # From there on they are of commands and overrides, which say more than a manifest does.
     of_manifests = set(takewhile(lambda code: code is not Code.UNKNOWN_CONTAINER, Code))
     assert of_manifests - tried == warnings | elsewhere

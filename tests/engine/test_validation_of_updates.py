@@ -77,10 +77,58 @@ def test_the_order_of_cliques_is_frozen_where_they_start_in_order() -> None:
     assert found(validate_update(in_order, turned)) == [(CLIQUES, Code.IMMUTABLE)]
 
 
-def test_a_clique_without_a_minimum_keeps_its_former_replicas_as_one() -> None:
-    report = validate_update(small(), small({f"{FRONTEND}.spec.replicas": 4}))
+@pytest.mark.parametrize("replicas", [1, 2, 4, 30])
+def test_the_replicas_of_a_clique_that_leaves_its_minimum_out_may_change(replicas: int) -> None:
+    assert validate_update(small(), small({f"{FRONTEND}.spec.replicas": replicas})).errors == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({}, {"minAvailable": 2}),  # said for the first time, and not what it has been
+        ({}, {"minAvailable": 4, "replicas": 4}),
+        ({"minAvailable": 2}, {"minAvailable": 3}),
+        ({"minAvailable": 2}, {"minAvailable": REMOVED}),
+        ({"minAvailable": 3}, {"minAvailable": REMOVED, "replicas": 4}),
+    ],
+    ids=str,
+)
+def test_a_minimum_that_was_said_or_is_now_cannot_be_changed(old: Edits, new: Edits) -> None:
+    stored = small({f"{FRONTEND}.spec.{name}": value for name, value in old.items()})
+    wanted = edited(stored, {f"{FRONTEND}.spec.{name}": value for name, value in new.items()})
+    report = validate_update(stored, wanted)
     assert found(report) == [(f"{CLIQUES}[0].spec.minAvailable", Code.IMMUTABLE)]
     assert "the former replicas if it was left out" in report.errors[0].message
+
+
+SCALING = f"{FRONTEND}.spec.autoScalingConfig"
+FLOOR = f"{CLIQUES}[0].spec.autoScalingConfig.minReplicas"
+
+
+def test_replicas_may_be_raised_above_the_floor_of_autoscaling_where_the_minimum_is_left_out() -> None:
+    stored = small({SCALING: {"minReplicas": 3, "maxReplicas": 10}})
+    raised = edited(stored, {f"{FRONTEND}.spec.replicas": 5})
+    assert validate_update(stored, raised).errors == ()
+    assert validate_update(raised, edited(raised, IMAGE)).errors == ()
+    assert found(validate_create(raised)) == [(FLOOR, Code.MIN_REPLICAS_UNDER_REPLICAS)]
+
+
+@pytest.mark.parametrize(
+    ("minimum", "code"), [(3, Code.MIN_REPLICAS_UNDER_MIN_AVAILABLE), (REMOVED, Code.MIN_REPLICAS_UNDER_REPLICAS)]
+)
+def test_a_minimum_that_was_said_is_not_offered_to_be_lowered(minimum: object, code: Code) -> None:
+    stored = small({f"{FRONTEND}.spec.minAvailable": 3, SCALING: {"minReplicas": 3, "maxReplicas": 10}})
+    lower = edited(stored, {f"{SCALING}.minReplicas": 2, f"{FRONTEND}.spec.minAvailable": minimum})
+    (error,) = validate_update(stored, lower).errors
+    assert (error.field, error.code) == (FLOOR, code)
+    assert "raise it" in error.message
+    assert "lower" not in error.message.replace("or in a new set write a lower minAvailable", "")
+
+
+def test_a_stored_set_is_not_told_to_lower_its_minimum() -> None:
+    stored = small({f"{FRONTEND}.spec.minAvailable": 3})
+    (error,) = validate_update(stored, edited(stored, {f"{FRONTEND}.spec.replicas": 2})).errors
+    assert error.message == "minAvailable may not exceed replicas; raise replicas, or in a new set lower minAvailable"
 
 
 @pytest.mark.parametrize("replicas", [0, 1, 2, 100])

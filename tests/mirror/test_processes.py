@@ -29,7 +29,7 @@ def sandboxes(tmp_path: Path) -> Iterator[tuple[SandboxProcess, SandboxProcess]]
     with contextlib.ExitStack() as stack:
         folders = [tmp_path / name for name in ("east", "west")]
         for folder in folders:
-            folder.mkdir()
+            folder.mkdir(mode=0o700)
         east, west = (stack.enter_context(SandboxProcess(folder, SANDBOX_NODES="cpu=1,gpu=0")) for folder in folders)
         yield east, west
 

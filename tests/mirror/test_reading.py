@@ -72,11 +72,17 @@ def test_everything_of_a_workload_is_read(cluster: models.Cluster) -> None:
     assert observed.groups == (Group("my-0-sg", "group", "2", 0, CREATED, "sg", 0, 3, None, leaving=False, status={}),)
     status = {"replicas": 2}
     assert observed.cliques == (
-        Clique("my-0-c", "clique", "2", 0, CREATED, "c", 0, "", -1, "t1", 2, None, leaving=False, status=status),
+        Clique(
+            *("my-0-c", "clique", "2", 0, CREATED, "c", 0, "", -1, "t1", 2, None),
+            leaving=False,
+            status=status,
+            min_available=1,
+        ),
         Clique(
             *("my-0-sg-1-c", "member", "2", 0, CREATED, "c", 0, "my-0-sg", 1, "t1", 2, None),
             leaving=False,
             status=status,
+            min_available=1,
         ),
     )
     assert observed.gangs == (
@@ -179,7 +185,7 @@ def test_the_index_of_a_pod_is_read_from_its_hostname_where_it_has_no_label(clus
     assert {pod.name: pod.index for pod in seen(cluster).observed.pods} == {"my-0-c-abcde": 0, "old": 7}
 
 
-def container(*, ready: bool = False, started: bool = False, **states: Obj) -> Obj:
+def container(*, ready: bool = False, started: bool = False, **states: Any) -> Obj:
     """Return the status of a container."""
     return {"name": "main", "ready": ready, "started": started, "restartCount": 0, **states}
 
@@ -295,3 +301,84 @@ def test_reading_and_writing_take_the_same_queries_whatever_the_size(
     with django_assert_num_queries(2):
         mirror.replace(cluster, PODS, set(), "200")
     assert seen(cluster).observed.pods == ()
+
+
+LATE, LATER = "2026-01-02T03:05:00Z", "2026-01-02T03:06:00Z"
+KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+RUNNING = {"running": {"startedAt": LATER}}
+
+
+def ended(at: str) -> Obj:
+    return {"terminated": {**ERROR["terminated"], "finishedAt": at}}
+
+
+def waiting(reason: str, message: str = "") -> Obj:
+    return {"waiting": {"reason": reason, "message": message}}
+
+
+@pytest.mark.parametrize(
+    ("told", "fault", "detail"),
+    [
+        ({"state": waiting("ContainerCreating")}, "", ""),
+        ({"state": waiting("ErrImagePull", "not found"), "image": "a:2"}, "ImagePullBackOff", "a:2"),
+        ({"state": waiting("ImagePullBackOff", "Back-off pulling"), "image": "a:2"}, "ImagePullBackOff", "a:2"),
+        ({"state": waiting("InvalidImageName"), "image": "A"}, "ImagePullBackOff", "A"),
+        (
+            {"state": waiting("CreateContainerConfigError", 'configmap "c" not found')},
+            "CreateContainerConfigError",
+            'configmap "c" not found',
+        ),
+        ({"state": waiting("CrashLoopBackOff", "back-off 10s"), "lastState": ERROR}, "CrashLoopBackOff", "exit code 1"),
+        ({"state": waiting("CrashLoopBackOff", "back-off 10s")}, "CrashLoopBackOff", ""),
+        ({"state": waiting("CrashLoopBackOff", "back-off 10s"), "lastState": KILLED}, "OOMKilled", ""),
+        ({"state": KILLED}, "OOMKilled", ""),
+        ({"state": RUNNING, "lastState": KILLED, "restartCount": 1}, "OOMKilled", ""),
+        ({"state": RUNNING, "lastState": ERROR, "restartCount": 1}, "", ""),
+        ({"state": RUNNING, "lastState": ended("2026-01-02T03:05:58Z"), "restartCount": 1}, "", ""),
+        (
+            {"state": RUNNING, "lastState": ended("2026-01-02T03:05:50Z"), "restartCount": 1},
+            "CrashLoopBackOff",
+            "exit code 1",
+        ),
+        ({"state": RUNNING, "lastState": ERROR, "restartCount": 2}, "CrashLoopBackOff", "exit code 1"),
+        ({"state": RUNNING, "lastState": SUCCESS, "restartCount": 2}, "CrashLoopBackOff", "exit code 0"),
+    ],
+)
+def test_what_a_container_fails_with_is_read_and_stays_the_same_while_it_is_started_again(
+    cluster: models.Cluster, told: Obj, fault: str, detail: str
+) -> None:
+    store_workload(cluster)
+    pod = objects.pod(version=9, ready=False)
+    pod["status"]["conditions"][0]["lastTransitionTime"] = LATE
+    pod["status"]["containerStatuses"] = [container(ready=True, state=RUNNING), container(**told)]
+    mirror.store(cluster, PODS, [pod])
+    (found,) = seen(cluster).observed.pods
+    assert (found.fault, found.fault_detail) == (fault, detail)
+    pod["metadata"]["resourceVersion"] = "10"
+    pod["status"]["conditions"][0]["status"] = "True"
+    mirror.store(cluster, PODS, [pod])
+    (found,) = seen(cluster).observed.pods
+    assert (found.fault, found.fault_detail) == ("", "")
+
+
+def test_what_a_container_failed_with_before_it_was_ready_again_is_over(cluster: models.Cluster) -> None:
+    store_workload(cluster)
+    pod = objects.pod(version=9, ready=False)
+    pod["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-02T04:00:00Z"
+    pod["status"]["containerStatuses"] = [container(state=RUNNING, lastState=KILLED, restartCount=5)]
+    mirror.store(cluster, PODS, [pod])
+    (found,) = seen(cluster).observed.pods
+    assert (found.fault, found.restarts) == ("", 5)
+
+
+def test_when_a_pod_got_its_node_and_became_ready_is_read(cluster: models.Cluster) -> None:
+    store_workload(cluster)
+    pod = objects.pod(version=9)
+    pod["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-02T03:04:15Z"},
+        {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-02T03:04:35Z"},
+    ]
+    mirror.store(cluster, PODS, [pod])
+    (found,) = seen(cluster).observed.pods
+    assert found.started == CREATED + 10.0
+    assert found.ready_since == CREATED + 30.0

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import yaml
 from redis import Redis
 
 from rollouts import heartbeats, mirror, models, watcher
@@ -15,6 +16,7 @@ from rollouts.cluster import Cluster, Obj, Patience, kubeconfig
 from rollouts.cluster.resources import NAMESPACES, NODES, PODCLIQUES, PODCLIQUESETS, PODS
 from rollouts.engine import names
 from rollouts.engine.desired import owned_by
+from rollouts.watcher import session
 from tests.contract.manifests import pod_clique, pod_clique_set
 from tests.contract.sandbox_process import SandboxProcess
 from tests.mirror.watching import SECONDS, Heard, is_complete, kubeconfig_to_nowhere, trouble, watching
@@ -142,6 +144,35 @@ def test_pods_of_others_are_not_mirrored(cluster: Cluster, namespace: str, heard
     assert shown(namespace) == ["ours"]
 
 
+def test_what_pods_of_others_request_is_noted_on_their_node(
+    cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch, sandbox: SandboxProcess, redis: Redis
+) -> None:
+    monkeypatch.setattr(session, "_OPERATOR_SECONDS", 0.05)
+    monkeypatch.setattr(session, "_FOREIGN_SECONDS", 0.05)
+    requests = {"cpu": "250m", "memory": "1Gi"}
+    spec = {
+        "nodeName": "cpu-node-0",
+        "containers": [{"name": "main", "image": "a:1", "resources": {"requests": requests}}],
+    }
+    with watching("east", partial(Cluster, kubeconfig(sandbox.kubeconfig), patience=EAGER), redis):
+        wait_until(lambda: foreign_requests() == {}, SECONDS)
+        metadata = {"namespace": namespace, "name": "foreign"}
+        cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        asked = {"cpu": 250, "memory": 2**30 * 1000, "pods": 1000}
+        wait_until(lambda: foreign_requests() == asked, SECONDS)
+        cluster.patch_merge(NODES, "cpu-node-0", {"metadata": {"labels": {"moved": namespace}}})
+        wait_until(lambda: models.Node.objects.get().labels.get("moved") == namespace, SECONDS)
+        assert foreign_requests() == asked
+        cluster.delete(PODS, "foreign", namespace=namespace)
+        wait_until(lambda: foreign_requests() == {}, SECONDS)
+
+
+def foreign_requests() -> dict[str, int] | None:
+    """Return what pods of others request of the only node, as the mirror has it."""
+    node = models.Node.objects.first()
+    return None if node is None else node.foreign_requests
+
+
 def test_a_deleted_workload_vanishes_with_all_that_it_had(cluster: Cluster, namespace: str, heard: Heard) -> None:
     owner = create_set(cluster, namespace)
     for name in ("one", "two"):
@@ -257,6 +288,27 @@ def test_a_cluster_that_never_answers_is_said(redis: Redis, tmp_path: Path) -> N
     with watching("away", partial(Cluster, kubeconfig(config), patience=EAGER), redis):
         wait_until(lambda: trouble("away")[0] == "Unreachable", SECONDS)
     assert not is_complete("away")
+
+
+def test_a_certificate_that_is_not_verified_is_said_once_however_often_a_watcher_begins(
+    redis: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, begun = tmp_path / "config", list[Cluster]()
+    nowhere = yaml.safe_load(kubeconfig_to_nowhere())
+    nowhere["clusters"][0]["cluster"] = {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}
+    config.write_text(yaml.safe_dump(nowhere))
+
+    def connect() -> Cluster:
+        begun.append(Cluster(kubeconfig(config), patience=EAGER))
+        return begun[-1]
+
+    with watching("away", connect, redis):
+        wait_until(lambda: trouble("away")[0] == "Unreachable", SECONDS)
+        models.Cluster.objects.all().delete()
+        wait_until(lambda: len(begun) >= 2, SECONDS)
+    (said,) = [text for text in caplog.messages if "is not verified" in text]
+    assert "https://127.0.0.1:1" in said
+    assert "certificate-authority" in said
 
 
 def test_a_dropped_row_of_a_cluster_that_is_away_comes_back_with_its_trouble(redis: Redis, tmp_path: Path) -> None:

@@ -77,6 +77,9 @@ def test_the_same_key_makes_one_override(send: Callable[..., Any], add_workload:
     again = send("POST", ROOT, body, **{"Idempotency-Key": "once"})
     assert (again.status_code, again.content, again["Idempotent-Replayed"]) == (201, first.content, "true")
     assert StrategyOverride.objects.count() == 1
+    models.User.objects.get(username="ada").groups.clear()
+    refused = send("POST", ROOT, body, **{"Idempotency-Key": "once"})
+    assert (refused.status_code, "Idempotent-Replayed" in refused) == (403, False)
 
 
 @pytest.mark.parametrize(

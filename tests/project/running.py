@@ -97,12 +97,7 @@ class Product:
 
     def processes(self) -> dict[int, str]:
         """Every live process that was started with this data folder, by id, with its command line."""
-        return {
-            pid: line
-            for pid, line in _processes()
-            # Redis writes its title over its environment; its socket stands in the title.
-            if _environment_names(pid, self.data_dir) or str(self.data_dir) in line
-        }
+        return _processes_on(self.data_dir)
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -127,13 +122,14 @@ def product_from_nothing(data_dir: Path) -> Iterator[Product]:
 
 @contextlib.contextmanager
 def _started(data_dir: Path, variables: Mapping[str, str]) -> Iterator[Product]:
+    others = _processes_on(data_dir).keys()  # another product on the same data goes on
     running = Product(data_dir, free_port(), free_port(), variables)
     try:
         yield running
     finally:
         running.process.kill()
         running.process.wait()
-        for pid in running.processes():
+        for pid in running.processes().keys() - others:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -144,6 +140,15 @@ def wait_until(true: Callable[[], bool], seconds: float, otherwise: Callable[[],
     while not true():
         assert time.monotonic() < deadline, f"not within {seconds} s; {otherwise()}"
         time.sleep(0.05)
+
+
+def _processes_on(data_dir: Path) -> dict[int, str]:
+    return {
+        pid: line
+        for pid, line in _processes()
+        # Redis writes its title over its environment; its socket stands in the title.
+        if _environment_names(pid, data_dir) or str(data_dir) in line
+    }
 
 
 def _processes() -> Iterator[tuple[int, str]]:

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from grove_ui.environment import BASE_DIR, ConfigurationError, ensure_secret_key, parse_environment
+from grove_ui.environment import (
+    BASE_DIR,
+    POD_SECURITY_LEVELS,
+    ConfigurationError,
+    ensure_secret_key,
+    parse_environment,
+)
+from rollouts.engine.validation.pod_security import PodSecurityLevel
+from rollouts.management.commands.run import find_warning
 
 
 def test_nothing_set_gives_working_defaults() -> None:
@@ -36,7 +44,11 @@ def test_an_empty_variable_counts_as_not_set() -> None:
         ("CLUSTER", "prod", "one of sandbox, kubeconfig, in-cluster"),
         ("CLUSTER", "sandbox,prod", "one of sandbox, kubeconfig, in-cluster"),
         ("HTTPS", "maybe", "1 or 0"),
+        ("POD_SECURITY_LEVEL", "strict", "one of baseline, restricted, privileged"),
         ("WORKER_PROCESSES", "0", "a whole number from 1 up"),
+        ("TOKEN_MAX_DAYS", "0", "a number of days from 1 to 36500, or to off"),
+        ("TOKEN_MAX_DAYS", "never", "a number of days from 1 to 36500, or to off"),
+        ("OIDC_TOKEN_DAYS", "99999999999", "a number of days from 1 to 36500, or to off"),
     ],
 )
 def test_a_wrong_value_is_named_with_the_way_out(name: str, value: str, way_out: str) -> None:
@@ -46,9 +58,21 @@ def test_a_wrong_value_is_named_with_the_way_out(name: str, value: str, way_out:
     assert way_out in str(caught.value)
 
 
+def test_days_can_be_without_end() -> None:
+    usual, off = parse_environment({}), parse_environment({"TOKEN_MAX_DAYS": "off", "OIDC_TOKEN_DAYS": "off"})
+    assert (usual.token_max_days, usual.oidc_token_days) == (365, 30)
+    assert (off.token_max_days, off.oidc_token_days) == (None, None)
+
+
 def test_several_clusters_are_named_in_a_list() -> None:
     environment = parse_environment({"CLUSTER": "sandbox, kubeconfig", "KUBE_CONTEXT": "east,west"})
     assert (environment.clusters, environment.kube_contexts) == (("sandbox", "kubeconfig"), ("east", "west"))
+
+
+def test_pods_are_held_to_baseline_unless_another_level_is_set() -> None:
+    assert {*POD_SECURITY_LEVELS} == {*PodSecurityLevel}
+    assert parse_environment({}).pod_security_level == "baseline"
+    assert parse_environment({"POD_SECURITY_LEVEL": "restricted"}).pod_security_level == "restricted"
 
 
 def test_lists_are_split_at_commas() -> None:
@@ -75,3 +99,41 @@ def test_a_data_folder_that_cannot_be_written_is_said_in_one_sentence(tmp_path: 
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ConfigurationError, match=r"DATA_DIR is .* set DATA_DIR to a folder"):
         ensure_secret_key({}, tmp_path / "file" / "data")
+
+
+@pytest.mark.parametrize("url", ["mysql2://me:secret-word@db/x", "oracle://me:secret-word@db/x", "secret-word", "://"])
+def test_a_database_of_another_kind_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_environment({"DATABASE_URL": url})
+    assert str(caught.value).startswith("DATABASE_URL ")
+    assert "set it to postgresql://" in str(caught.value)
+    assert "secret-word" not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "grove.example.com"])
+def test_debug_pages_are_refused_to_other_machines(host: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"DEBUG is 1 and HOST is .*; set DEBUG to 0, or HOST to 127\.0\.0\.1"):
+        parse_environment({"DEBUG": "1", "HOST": host})
+    assert not parse_environment({"HOST": host}).is_loopback
+
+
+@pytest.mark.parametrize("host", ["", "127.0.0.1", "::1", "localhost"])
+def test_debug_pages_are_allowed_on_this_machine(host: str) -> None:
+    environment = parse_environment({"DEBUG": "1", "HOST": host})
+    assert environment.debug
+    assert environment.is_loopback
+
+
+def test_a_start_warns_of_an_address_beyond_this_machine_without_https() -> None:
+    warning = find_warning(parse_environment({"HOST": "0.0.0.0"}))
+    assert "HOST is 0.0.0.0 and HTTPS is 0" in warning
+    assert "set HTTPS=1, or set HOST to 127.0.0.1" in warning
+    assert find_warning(parse_environment({"HOST": "0.0.0.0", "HTTPS": "1"})) == ""
+    assert find_warning(parse_environment({})) == ""
+
+
+def test_what_https_promises_for_other_names_is_off_unless_it_is_set() -> None:
+    assert not parse_environment({"HTTPS": "1"}).hsts_include_subdomains
+    assert not parse_environment({"HTTPS": "1"}).hsts_preload
+    assert parse_environment({"HTTPS": "1", "HSTS_INCLUDE_SUBDOMAINS": "1"}).hsts_include_subdomains
+    assert parse_environment({"HTTPS": "1", "HSTS_PRELOAD": "1"}).hsts_preload

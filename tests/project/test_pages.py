@@ -90,3 +90,17 @@ def test_a_viewer_is_not_offered_the_admin_site(person: Client, redis: Redis) ->
     assert b"/admin/" not in person.get("/").content
     User.objects.update(is_staff=True)
     assert b"/admin/" in person.get("/").content
+
+
+@pytest.mark.parametrize("path", ["/", "/clusters/", "/audit/", "/overrides/", "/tokens/", "/help/", "/api/v1/docs/"])
+def test_nobody_keeps_a_page_for_those_who_come_after(person: Client, redis: Redis, path: str) -> None:
+    response = person.get(path)
+    assert response.status_code == 200
+    assert "private" in response["Cache-Control"]
+    assert "no-store" in response["Cache-Control"]
+
+
+@pytest.mark.parametrize("path", ["/api/v1/workloads/", "/api/v1/me/", "/api/v1/audit/", "/api/v1/nothing/"])
+def test_an_answer_of_the_api_is_asked_for_again_each_time(person: Client, redis: Redis, path: str) -> None:
+    response = person.get(path)
+    assert "no-store" in response["Cache-Control"] or response["Cache-Control"] == "private, no-cache"

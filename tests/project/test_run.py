@@ -5,12 +5,15 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.project.running import SECONDS_TO_START, Product, product, product_from_nothing, wait_until
+from tests.data_folders import fill
+from tests.project.running import ROOT, SECONDS_TO_START, Product, product, product_from_nothing, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +34,9 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def running(data_dir: Path) -> Iterator[Product]:
+    fill(data_dir)
+    for path in (data_dir, *data_dir.iterdir()):  # as a version before this one left them
+        path.chmod(path.stat().st_mode | 0o055)
     with product(data_dir, GROVE_ADMIN_PASSWORD="correct horse battery") as started:
         started.wait_until_it_answers()
         yield started
@@ -56,6 +62,20 @@ def test_every_program_runs_and_the_product_is_ready(running: Product) -> None:
     assert json.loads(body)["ready"] is True
     for program in PROGRAMS:
         assert _pids(running, program), running.output
+
+
+def test_no_program_makes_a_file_that_another_account_can_read(running: Product) -> None:
+    masks = {pid: Path(f"/proc/{pid}/status").read_text().partition("Umask:\t")[2][:4] for pid in running.processes()}
+    assert set(masks.values()) == {"0077"}, (masks, running.processes())
+    written = [path for path in running.data_dir.rglob("*") if path.relative_to(running.data_dir).parts[0] != "static"]
+    assert {"grove.sqlite3", "sandbox.sqlite3", "redis"} <= {path.name for path in written} | {_no_sqlite()}
+    open_to_others = [path for path in (running.data_dir, *written) if path.lstat().st_mode & 0o077]
+    assert [path for path in open_to_others if not path.is_symlink()] == []
+
+
+def _no_sqlite() -> str:
+    """With PostgreSQL there is no such file."""
+    return "grove.sqlite3" if os.environ.get("DATABASE_URL") else ""
 
 
 def test_a_stranger_is_sent_to_sign_in(running: Product) -> None:
@@ -93,11 +113,13 @@ def test_ctrl_c_stops_everything_with_nothing_left_behind_and_a_second_run_keeps
     with product_from_nothing(tmp_path) as first:
         first.wait_until_it_answers()
         assert len(first.password) >= 16
+        assert "Live pages stand still" not in first.output
         assert first.interrupt() == 0, first.output
         first.wait_until_nothing_is_left()
     with product(tmp_path) as second:
         second.wait_until_it_answers()
         assert "as printed on the first run" in second.output
+        assert "stand still" not in second.output
         assert second.interrupt() == 0
         second.wait_until_nothing_is_left()
 
@@ -174,6 +196,38 @@ def test_a_missing_kubeconfig_is_said_in_one_sentence(tmp_path: Path) -> None:
 
 def test_a_wrong_setting_is_said_in_one_sentence(tmp_path: Path) -> None:
     assert "CLUSTER is 'prod'; set it to one of" in _refusal(tmp_path, CLUSTER="prod")
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"DATABASE_URL": "mysql2://me:secret-word@127.0.0.1/grove"}, "DATABASE_URL begins with 'mysql2'; set it to"),
+        ({"DEBUG": "1", "HOST": "0.0.0.0"}, "DEBUG is 1 and HOST is '0.0.0.0', where other machines would read"),
+    ],
+)
+def test_a_setting_that_would_give_secrets_away_is_said_in_one_sentence(
+    tmp_path: Path, variables: dict[str, str], sentence: str
+) -> None:
+    said = _refusal(tmp_path, **variables)
+    assert sentence in said
+    assert "secret-word" not in said
+
+
+def test_a_data_folder_of_other_programs_is_said_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "certificate.pem").write_text("theirs")
+    (tmp_path / "shared").chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "manage.py", "run"],
+        cwd=ROOT,
+        env={**os.environ, "DATA_DIR": str(tmp_path / "shared")},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    (line,) = done.stderr.splitlines()
+    assert "files of other programs; set DATA_DIR to a folder of its own" in line
 
 
 def test_an_unreachable_database_is_said_in_one_sentence_without_its_password(tmp_path: Path) -> None:

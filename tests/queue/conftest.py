@@ -15,7 +15,7 @@ from redis import Redis, RedisError
 from rollouts.dispatch import RECONCILE
 from rollouts.workqueue import WorkQueue
 from tests.data_folders import ROOT, copy_database
-from tests.queue.toy_names import BEGUN, CLASHED, ENDED, RELEASED
+from tests.queue.toy_names import BEGUN, CLASHED, ENDED, FENCED, RELEASED, WORKERS, WROTE
 from tests.redis_process import RedisProcess, running_redis
 
 SHORT_LEASE_SECONDS = 6
@@ -36,7 +36,8 @@ class Installation:
             "REDIS_URL": server.url,
             "DATABASE_URL": "",
         }
-        self._app = Celery(broker=f"redis+socket://{server.socket}")
+        # Not the current app: tests of this process that come later send by that of the product.
+        self._app = Celery(broker=f"redis+socket://{server.socket}", set_as_current=False)
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def manage(self, *words: str) -> None:
@@ -81,6 +82,18 @@ class Installation:
         """How often two ran at once."""
         return self._number(CLASHED, key)
 
+    def worker_of(self, key: str) -> int:
+        """The process that began the last pass over a workload."""
+        return self._pids(WORKERS, key)[0]
+
+    def wrote(self, key: str) -> list[int]:
+        """The processes that were let through the fence."""
+        return self._pids(WROTE, key)
+
+    def fenced(self, key: str) -> list[int]:
+        """The processes that were not."""
+        return self._pids(FENCED, key)
+
     def release(self, key: str) -> None:
         """Let the passes over a workload that wait go on."""
         self.redis.set(RELEASED.format(key), 1)
@@ -90,6 +103,9 @@ class Installation:
         process = subprocess.Popen(command, cwd=ROOT, env={**self._environment, **variables}, start_new_session=True)
         self._processes.append(process)
         return process
+
+    def _pids(self, name: str, key: str) -> list[int]:
+        return [int(pid) for pid in self.redis.lrange(name.format(key), 0, -1)]
 
     def _number(self, name: str, key: str) -> int:
         try:

@@ -7,7 +7,9 @@ top: a claim has a lease, and a sweep takes up what client-go has timers and one
 from dataclasses import dataclass, field
 
 LEASE_MS = 60_000
-RESEND_MS = 10_000
+LONGEST_MS = 200_000  # of a claim, however often it is renewed
+RESEND_MS = 5_000
+FIRST_BACK_OFF_MS, LONGEST_BACK_OFF_MS = 1_000, 60_000
 
 
 @dataclass
@@ -15,7 +17,9 @@ class Flight:
     """A key that is worked on."""
 
     token: str
+    owner: str
     until: int
+    latest: int
 
 
 @dataclass
@@ -49,12 +53,17 @@ class Model:
         """Say whether a worker that asks for the key gets it."""
         return key in self.ready
 
-    def claim(self, key: str, token: str) -> int:
+    def claim(self, key: str, token: str, owner: str) -> int:
         """Take the key; returns the number of the attempt."""
         del self.dirty[key]
         self.resend.pop(key, None)
-        self.processing[key] = Flight(token, self.now + LEASE_MS)
+        self.processing[key] = Flight(token, owner, self.now + LEASE_MS, self.now + LONGEST_MS)
         return self.failures.get(key, 0) + 1
+
+    def renew(self, key: str) -> None:
+        """Begin the lease of a good claim anew."""
+        flight = self.processing[key]
+        flight.until = min(self.now + LEASE_MS, flight.latest)
 
     def holds(self, key: str, token: str) -> bool:
         """Say whether a claim is still good."""
@@ -70,9 +79,7 @@ class Model:
         """Take up what is over; returns the keys to send."""
         unsent = set()
         for key, flight in list(self.processing.items()):
-            if flight.until <= self.now:
-                del self.processing[key]
-                self.dirty[key] = self.now
+            if flight.until <= self.now and self._take_away(key):
                 self._is_newly_ready(key)
                 unsent.add(key)
         for key, until in list(self.waiting.items()):
@@ -85,6 +92,25 @@ class Model:
                 self.resend[key] = self.now + max(RESEND_MS, self.now - self.dirty[key])
                 unsent.add(key)
         return unsent
+
+    def give_back(self, owner: str) -> set[str]:
+        """Free what a process held; the next sweep sends it."""
+        keys = {key for key, flight in self.processing.items() if flight.owner == owner}
+        for key in keys:
+            if self._take_away(key):
+                self.resend[key] = self.now
+        return keys
+
+    def _take_away(self, key: str) -> bool:
+        """End a flight as a failure; says whether the key is due at once."""
+        del self.processing[key]
+        is_dirty = key in self.dirty
+        self.failures[key] = self.failures.get(key, 0) + 1
+        if is_dirty or self.failures[key] == 1:
+            self.dirty[key] = self.now
+            return True
+        self.add_after(key, min(FIRST_BACK_OFF_MS << min(self.failures[key] - 2, 16), LONGEST_BACK_OFF_MS))
+        return False
 
     def _is_newly_ready(self, key: str) -> bool:
         if key in self.processing:

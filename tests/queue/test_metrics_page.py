@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from django.test import Client
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
@@ -93,8 +94,16 @@ def test_a_stranger_is_refused_and_not_sent_to_the_sign_in_page(client: Client, 
     assert (response.status_code, response["WWW-Authenticate"]) == (401, "Bearer")
 
 
-def test_whoever_is_signed_in_may_read(client: Client, admin_client: Client, redis: Redis) -> None:
+def test_an_account_that_sees_workloads_may_read_and_one_without_a_role_may_not(
+    client: Client, admin_client: Client, redis: Redis
+) -> None:
     assert admin_client.get("/metrics").status_code == 200
+    nora = models.User.objects.create_user("nora")
+    client.force_login(nora, "rollouts.access.AccountBackend")
+    refused = client.get("/metrics")
+    assert (refused.status_code, b"grove_ui_" in refused.content) == (403, False)
+    nora.groups.add(Group.objects.get(name="viewer"))
+    assert client.get("/metrics").status_code == 200
 
 
 def test_a_token_lets_a_prometheus_in_by_the_address_of_a_pod(prometheus: Client) -> None:
@@ -199,5 +208,5 @@ def test_the_number_of_queries_does_not_grow(
     for number in range(30):
         _clique(_workload(cluster, f"w{number}", updated_replicas=0), replicas=8, updated=3)
         _rollout(f"w{number}", "")
-    with django_assert_num_queries(9):
+    with django_assert_num_queries(11):
         _scrape(prometheus)

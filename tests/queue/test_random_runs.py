@@ -15,13 +15,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from redis import Redis
 
 from rollouts.workqueue import LONGEST_BACK_OFF_MS, Claim, Depth, Ended, WorkQueue, compute_back_off_ms
-from tests.queue.model import LEASE_MS, Model
+from tests.queue.model import LEASE_MS, LONGEST_MS, Model
 from tests.thoroughness import examples
 
 KEYS = tuple(f"sandbox/default/workload-{number}" for number in range(4))
 keys = st.sampled_from(KEYS)
 # Around what matters: nothing, a moment, the resend, the lease, everything at once.
 durations = st.sampled_from([0, 1, 999, 5_000, 9_999, 10_000, 59_999, 60_000, 200_000])
+OWNERS = ("worker/1", "worker/12")
+owners = st.sampled_from(OWNERS)
 choices = st.integers(min_value=0, max_value=1_000)
 
 
@@ -34,9 +36,19 @@ class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.model = Model()
-        self.queue = WorkQueue(
-            self.redis, lease_ms=LEASE_MS, name=f"run-{next(self.numbers)}", clock=lambda: self.model.now
-        )
+        name = f"run-{next(self.numbers)}"
+        self.queues = {
+            owner: WorkQueue(
+                self.redis,
+                lease_ms=LEASE_MS,
+                longest_ms=LONGEST_MS,
+                owner=owner,
+                name=name,
+                clock=lambda: self.model.now,
+            )
+            for owner in OWNERS
+        }
+        self.queue = self.queues[OWNERS[0]]
         self.messages: list[str] = []
         self.claims: list[Claim] = []  # of workers that live, good or not
         self.epoch = 0
@@ -75,13 +87,26 @@ class QueueMachine(RuleBasedStateMachine):
     # Workers
 
     @precondition(lambda self: self.messages)
-    @rule(choice=choices)
-    def deliver(self, choice: int) -> None:
-        self._claim(self.messages.pop(choice % len(self.messages)))
+    @rule(choice=choices, owner=owners)
+    def deliver(self, choice: int, owner: str = OWNERS[0]) -> None:
+        self._claim(self.messages.pop(choice % len(self.messages)), owner)
 
-    @rule(key=keys)
-    def claim_out_of_the_blue(self, key: str) -> None:
-        self._claim(key)
+    @rule(key=keys, owner=owners)
+    def claim_out_of_the_blue(self, key: str, owner: str) -> None:
+        self._claim(key, owner)
+
+    @precondition(lambda self: self.claims)
+    @rule(choice=choices)
+    def renew(self, choice: int) -> None:
+        claim = self.claims[choice % len(self.claims)]
+        expected = self.model.holds(claim.key, claim.token)
+        assert self.queue.renew(claim) == expected
+        if expected:
+            self.model.renew(claim.key)
+
+    @rule(owner=owners)
+    def give_back(self, owner: str) -> None:
+        assert set(self.queue.give_back(owner)) == self.model.give_back(owner)
 
     @precondition(lambda self: self.claims)
     @rule(choice=choices)
@@ -169,13 +194,13 @@ class QueueMachine(RuleBasedStateMachine):
         assert not self.owed
         assert self.queue.depth() == Depth(ready=0, flying=0, dirty=0, delayed=0, oldest_ms=0)
 
-    def _claim(self, key: str) -> None:
+    def _claim(self, key: str, owner: str) -> None:
         possible = self.model.can_claim(key)
-        claim = self.queue.claim(key)
+        claim = self.queues[owner].claim(key)
         assert (claim is not None) == possible
         if claim is None:
             return
-        assert claim.attempt == self.model.claim(key, claim.token)
+        assert claim.attempt == self.model.claim(key, claim.token, owner)
         assert claim.epoch > self.epoch
         self.epoch = claim.epoch
         self.claims.append(claim)

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from django.db import DataError
 from redis import ConnectionError as RedisConnectionError
 from redis import Redis
 
+from rollouts.cluster import Fence
 from rollouts.dispatch import run_turn
 from rollouts.outcomes import Again, Done, Outcome, Retry, Stop, Wait
 from rollouts.workqueue import Depth, WorkQueue
@@ -30,12 +31,14 @@ class World:
         self.outcomes: list[Outcome | Exception] = []
         self.passes = 0
         self.last: Outcome | None = None  # what the last pass came to
+        self.during: Callable[[Fence], object] = lambda _fence: None  # what happens in a pass
 
     def publish(self, keys: Iterable[str]) -> None:
         self.messages.extend(keys)
 
-    def reconcile(self, key: str) -> Outcome:
+    def reconcile(self, key: str, fence: Fence) -> Outcome:
         self.passes += 1
+        self.during(fence)
         outcome = self.outcomes.pop(0) if self.outcomes else Done()
         if isinstance(outcome, Exception):
             raise outcome
@@ -76,7 +79,7 @@ def test_a_turn_that_is_over_leaves_the_rest_to_a_message(world: World) -> None:
 
 
 def test_a_key_woken_during_its_pass_has_another_one(world: World) -> None:
-    def woken_meanwhile(key: str) -> Outcome:
+    def woken_meanwhile(key: str, fence: Fence) -> Outcome:
         world.passes += 1
         if world.passes == 1:
             world.queue.add([key])

@@ -11,6 +11,7 @@ from kombu.exceptions import OperationalError
 from redis import Redis
 
 from rollouts import dispatch, metrics, models
+from rollouts.cluster import Fence
 from rollouts.outcomes import Done, Outcome
 from rollouts.workqueue import Depth
 
@@ -62,7 +63,7 @@ def test_a_message_that_cannot_be_sent_leaves_the_workload_due(redis: Redis, mon
 def test_a_turn_works_on_the_queue_of_the_settings_and_hands_over_the_counts(redis: Redis) -> None:
     seen: list[str] = []
 
-    def reconcile(key: str) -> Outcome:
+    def reconcile(key: str, fence: Fence) -> Outcome:
         seen.append(key)
         return Done()
 
@@ -90,7 +91,7 @@ def test_a_sweep_wakes_everything_once_for_each_run_of_the_redis_server(redis: R
     dispatch.sweep()
     assert dispatch.open_queue().depth().ready == 2
     for key in KEYS:
-        dispatch.work(key, lambda _key: Done())
+        dispatch.work(key, lambda _key, _fence: Done())
     dispatch.sweep()
     assert dispatch.open_queue().depth() == Depth(ready=0, flying=0, dirty=0, delayed=0, oldest_ms=0)
     redis.set("grove:queue:server", "another run")

@@ -1,6 +1,5 @@
 """Real Celery workers on a real Redis: killed, doubled, restarted empty, over their time limit."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -11,6 +10,9 @@ from tests.project.running import wait_until
 from tests.queue.conftest import SECONDS_TO_ANSWER, Installation
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+# Of a pass, and of its time limits: so long that nothing but lost leases can end one in these tests.
+LONG_LEASE_SECONDS = 350
 
 
 def _add_workload(installation: Installation, name: str) -> str:
@@ -31,29 +33,87 @@ def _wake(installation: Installation, *keys: str) -> None:
     installation.send(*installation.queue.add(keys))
 
 
-def test_a_worker_killed_in_a_pass_leaves_it_to_another_once_the_lease_is_over(installation: Installation) -> None:
-    key = "sandbox/default/waits-for-us"
-    worker = installation.start_worker()
-    installation.start_beat()
+def _begin_a_pass(installation: Installation, key: str) -> int:
+    """Have a worker begin a pass that does not end before it is let, and return the process."""
     _wake(installation, key)
     wait_until(lambda: installation.begun(key) == 1, SECONDS_TO_ANSWER)
+    return installation.worker_of(key)
+
+
+def test_a_worker_killed_in_a_pass_leaves_it_to_another_long_before_a_pass_must_end(
+    installation: Installation,
+) -> None:
+    key = "sandbox/default/waits-for-us"
+    worker = installation.start_worker(LONG_LEASE_SECONDS)
+    installation.start_beat()
+    _begin_a_pass(installation, key)
     installation.kill(worker)
-    installation.start_worker()
+    installation.start_worker(LONG_LEASE_SECONDS)
     wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
     assert installation.begun(key) == 2
     wait_until(lambda: installation.queue.depth().flying == 0, SECONDS_TO_ANSWER)
 
 
-def test_a_child_of_the_pool_killed_in_a_pass_leaves_it_to_the_others(installation: Installation) -> None:
+def test_the_parent_of_a_child_killed_in_a_pass_gives_its_claim_back_and_waits_for_no_lease(
+    installation: Installation,
+) -> None:
     key = "sandbox/default/waits-for-us"
-    worker = installation.start_worker()
+    installation.start_worker(LONG_LEASE_SECONDS)
+    child = _begin_a_pass(installation, key)
+    os.kill(child, signal.SIGKILL)
+    # Without beat nobody sweeps, so nobody finds a lease that is over.
+    wait_until(lambda: installation.queue.depth().ready == 1, SECONDS_TO_ANSWER)
+    assert installation.queue.depth().flying == 0
     installation.start_beat()
-    _wake(installation, key)
-    wait_until(lambda: installation.begun(key) == 1, SECONDS_TO_ANSWER)
-    for child in _children(worker.pid):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
     wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
+    assert installation.begun(key) == 2
+
+
+def test_a_child_frozen_in_a_pass_leaves_it_to_the_others_and_writes_nothing_when_it_wakes_up(
+    installation: Installation,
+) -> None:
+    key = "sandbox/default/waits-for-us"
+    installation.start_worker(LONG_LEASE_SECONDS)
+    installation.start_beat()
+    child = _begin_a_pass(installation, key)
+    _assert_it_is_fenced_after_a_freeze(installation, key, child, [child])
+
+
+def test_a_worker_frozen_in_a_pass_leaves_it_to_another_and_writes_nothing_when_it_wakes_up(
+    installation: Installation,
+) -> None:
+    key = "sandbox/default/waits-for-us"
+    frozen = installation.start_worker(LONG_LEASE_SECONDS)
+    child = _begin_a_pass(installation, key)
+    installation.start_worker(LONG_LEASE_SECONDS)
+    installation.start_beat()
+    _assert_it_is_fenced_after_a_freeze(installation, key, child, [frozen.pid, *_children(frozen.pid)])
+
+
+def _assert_it_is_fenced_after_a_freeze(installation: Installation, key: str, child: int, frozen: list[int]) -> None:
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
+    assert child not in installation.wrote(key)
+    for pid in frozen:
+        os.kill(pid, signal.SIGCONT)
+    installation.release(key)
+    wait_until(lambda: installation.fenced(key) == [child], SECONDS_TO_ANSWER)
+    # The worker goes on with other workloads as if nothing had been.
+    other = "sandbox/default/other"
+    _wake(installation, other)
+    wait_until(lambda: installation.ended(other) == 1, SECONDS_TO_ANSWER)
+
+
+def test_the_children_of_a_frozen_parent_bring_their_passes_to_an_end(installation: Installation) -> None:
+    key = "sandbox/default/waits-for-us"
+    worker = installation.start_worker(LONG_LEASE_SECONDS)
+    child = _begin_a_pass(installation, key)
+    os.kill(worker.pid, signal.SIGSTOP)
+    installation.release(key)
+    wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
+    assert (installation.wrote(key), installation.fenced(key)) == ([child], [])
+    os.kill(worker.pid, signal.SIGCONT)
 
 
 def test_doubled_messages_never_run_two_passes_at_once(installation: Installation) -> None:

@@ -95,7 +95,54 @@ def test_an_expired_lease_cannot_end_even_before_the_sweep_finds_it(redis: Redis
     assert queue.done(claim) is Ended.LOST
     assert queue.back_off(claim) is Ended.LOST
     assert queue.wait(claim, 10) is Ended.LOST
+    assert queue.renew(claim) is False
     assert queue.sweep() == [KEY]
+    assert queue.renew(claim) is False
+    assert _claim(queue).attempt == 2
+
+
+def test_a_lease_that_is_renewed_lasts_longer_but_not_for_ever(redis: Redis) -> None:
+    moment = 1_000_000
+    queue = WorkQueue(redis, lease_ms=1_000, longest_ms=2_500, clock=lambda: moment)
+    queue.add([KEY])
+    claim = _claim(queue)
+    for _ in range(3):
+        moment += 800
+        assert queue.renew(claim)
+        assert queue.sweep() == []
+    moment += 100  # 2.5 s after the claim
+    assert queue.renew(claim) is False
+    assert queue.done(claim) is Ended.LOST
+    assert queue.sweep() == [KEY]
+
+
+def test_the_claims_of_a_process_that_died_are_given_back_long_before_their_lease_is_over(redis: Redis) -> None:
+    dead, alive = (WorkQueue(redis, lease_ms=3_600_000, owner=f"worker/{pid}") for pid in (7, 77))
+    dead.add([KEY, OTHER])
+    lost, kept = _claim(dead, KEY), _claim(alive, OTHER)
+    assert alive.give_back("worker/7") == [KEY]
+    assert alive.sweep() == [KEY]  # nobody has sent a message yet
+    assert dead.renew(lost) is False
+    assert dead.done(lost) is Ended.LOST
+    assert alive.done(kept) is Ended.FREE
+    assert _claim(alive, KEY).epoch > lost.epoch
+    assert alive.give_back("worker/7") == []
+
+
+def test_a_workload_that_kills_its_worker_again_and_again_waits_longer_each_time(redis: Redis) -> None:
+    moment = 1_000_000
+    queue = WorkQueue(redis, lease_ms=60_000, owner="worker/7", clock=lambda: moment)
+    queue.add([KEY])
+    for pause in (0, 1_000, 2_000, 4_000):
+        _claim(queue)
+        assert queue.give_back("worker/7") == [KEY]
+        if pause:
+            moment += pause - 1
+            assert queue.sweep() == []
+            moment += 1
+        assert queue.sweep() == [KEY]
+    queue.done(_claim(queue))
+    queue.add([KEY])
     assert _claim(queue).attempt == 1
 
 
@@ -147,7 +194,7 @@ def test_a_lost_message_is_sent_again_less_often_the_longer_it_takes(redis: Redi
         moment += 1_000
         if queue.sweep():
             sent_at.append((moment - 1_000_000) // 1_000)
-    assert sent_at == [10, 20, 40, 80, 160]
+    assert sent_at == [5, 10, 20, 40, 80, 160]
 
 
 def test_thousands_of_keys_are_added_and_swept_whole(queue: WorkQueue) -> None:

@@ -4,31 +4,40 @@ Everything else is the product: settings, tasks, dispatch, queue, broker. A pass
 Redis and does what the name of its workload says.
 """
 
+import os
 import time
 
 import django
 from redis import Redis
 
 from grove_ui.celery import app
+from rollouts.cluster import Fence
 
 django.setup()
 
 from rollouts import reconciler  # noqa: E402
 from rollouts.connections import redis_client  # noqa: E402
+from rollouts.lease import LeaseLost  # noqa: E402
 from rollouts.outcomes import Again, Done, Outcome  # noqa: E402
-from tests.queue.toy_names import AT_ONCE, BEGUN, CLASHED, ENDED, RELEASED  # noqa: E402
+from tests.queue.toy_names import AT_ONCE, BEGUN, CLASHED, ENDED, FENCED, RELEASED, WORKERS, WROTE  # noqa: E402
 
 __all__ = ["app"]
 
 
-def toy_reconcile(key: str) -> Outcome:
-    """Begin, do as the name says, end."""
+def toy_reconcile(key: str, fence: Fence) -> Outcome:
+    """Begin, do as the name says, write as far as the fence allows, end."""
     redis = redis_client()
+    redis.lpush(WORKERS.format(key), os.getpid())
     begun = redis.incr(BEGUN.format(key))
     if redis.incr(AT_ONCE.format(key)) > 1:
         redis.incr(CLASHED.format(key))
     try:
         _do(redis, key, begun)
+        fence()
+        redis.rpush(WROTE.format(key), os.getpid())
+    except LeaseLost:
+        redis.rpush(FENCED.format(key), os.getpid())
+        raise
     finally:
         redis.decr(AT_ONCE.format(key))
     redis.incr(ENDED.format(key))

@@ -256,6 +256,43 @@ def invalid(stage: Stage) -> None:
     stage.settle(other)
 
 
+@scenario("another spelling of an amount replaces no pod, and another amount replaces all")
+def respelled(stage: Stage) -> None:
+    stage.nodes(2)
+    name = stage.deploy(podcliqueset(clique("a", 2, 1)))
+    request(stage, name, cpu="1", memory="1Gi")
+    stage.settle_updated(name)
+    stage.wait_for(lambda: "UpdateEnded" in told_of(stage, name), "the end of the update is told")
+    before, events = stage.witness.scene(), count_events(stage, "UpdateStarted")
+    assert len(events) == 1
+    mark = stage.witness.mark()
+    request(stage, name, cpu="1000m", memory="1024Mi")
+    generation = stage.witness.scene().get(PODCLIQUESETS, name)["metadata"]["generation"]
+    stage.witness.wait(lambda scene: scene.status(name)["observedGeneration"] == generation, "the edit is observed")
+    stage.witness.never(
+        lambda scene: uids(scene.pods(name)) != uids(before.pods(name)), PATIENCE_FOR_NOTHING, "a pod was replaced"
+    )
+    assert all(step.after.progress(name) == before.progress(name) for step in stage.witness.steps(mark))
+    assert count_events(stage, "UpdateStarted") == events
+    request(stage, name, cpu="1001m", memory="1024Mi")
+    stage.witness.wait(lambda scene: scene.progress(name) != before.progress(name), "an update begins")
+    scene = stage.settle_updated(name)
+    assert not uids(scene.pods(name)) & uids(before.pods(name))
+    stage.wait_for(lambda: len(count_events(stage, "UpdateStarted")) == 2, "the second update is told")
+
+
+def request(stage: Stage, name: str, **amounts: str) -> None:
+    """Let the pods of the first clique ask for these amounts."""
+    path = "/spec/template/cliques/0/spec/podSpec/containers/0/resources"
+    stage.patch_json(name, [{"op": "add", "path": path, "value": {"requests": amounts}}])
+
+
+def count_events(stage: Stage, reason: str) -> dict[str, int]:
+    """Return how often each Event with this reason was told, by its name."""
+    events = stage.cluster.list(EVENTS, namespace=stage.namespace).items
+    return {one["metadata"]["name"]: one.get("count") or 1 for one in events if one["reason"] == reason}
+
+
 @scenario("an update tells its steps in events on the set")
 def events_of_an_update(stage: Stage) -> None:
     stage.nodes(2)

@@ -33,7 +33,8 @@ def doubled_messages(site: Site, redis_url: str) -> Iterator[None]:
 
 
 def _send(site: Site, redis_url: str, over: threading.Event) -> None:
-    sender = Celery("doubling", broker=redis_url.replace("unix://", "redis+socket://", 1))
+    broker = redis_url.replace("unix://", "redis+socket://", 1)
+    sender = Celery("doubling", broker=broker, set_as_current=False)
     while not over.wait(SECONDS_BETWEEN):
         with contextlib.suppress(ClusterError):
             for obj in site.cluster.list(PODCLIQUESETS).items:

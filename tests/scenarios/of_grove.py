@@ -12,8 +12,6 @@ from tests.scenarios.scene import Scene, is_placed, uids
 from tests.scenarios.stage import PATIENCE_FOR_NOTHING, Stage, grove
 
 TERMINATION_DELAY = "3s"
-# A gang that was scheduled for less than this counts as one that never was (Grove's grace of 5 s).
-SECONDS_TO_COUNT_AS_SCHEDULED = 6.5
 
 
 def one_at_a_time(deeds: list[str], *indices: int) -> bool:
@@ -272,7 +270,6 @@ def gt1(stage: Stage) -> None:
     stage.nodes(10)
     name = stage.deploy(with_short_delay(grove("workload1-gt")), one_a_node=True)
     originals = uids(stage.witness.scene().pods(name))
-    stage.let_pass(SECONDS_TO_COUNT_AS_SCHEDULED)
     node = lose(stage, stage.witness.scene().pods(name, "pc-a")[0])
     stage.witness.wait(lambda scene: len(scene.pods(name)) == 10 and not originals & uids(scene.pods(name)), "all new")
     stage.uncordon(node)
@@ -284,7 +281,6 @@ def gt3(stage: Stage) -> None:
     stage.nodes(10)
     name = stage.deploy(with_short_delay(grove("workload2-gt")), one_a_node=True)
     originals = uids(stage.witness.scene().pods(name))
-    stage.let_pass(SECONDS_TO_COUNT_AS_SCHEDULED)
     first, second = stage.witness.scene().pods(name, "pc-a")
     nodes = [lose(stage, first)]
     stage.witness.wait(lambda scene: len(scene.pods(name)) == 10 and len(scene.ready(name)) == 9, "nine run")
@@ -331,7 +327,6 @@ def unscheduled_first(stage: Stage) -> None:
 def breached_first(stage: Stage) -> None:
     stage.nodes(20)
     name = stage.deploy(two_replicas(), one_a_node=True)
-    stage.let_pass(SECONDS_TO_COUNT_AS_SCHEDULED)
     last = [pod for pod in stage.witness.scene().pods(name, "pc-a") if _replica(pod) == 1]
     node = lose(stage, last[0])
     stage.witness.wait(

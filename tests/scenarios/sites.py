@@ -57,7 +57,7 @@ def real_site(*flags: str, ready: float = READY_SECONDS, termination: float = TE
 @contextlib.contextmanager
 def sandbox_site(folder: Path) -> Iterator[Site]:
     """Run the sandbox without nodes and samples."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     pace = {"SANDBOX_READY_SECONDS": str(READY_SECONDS), "SANDBOX_TERMINATION_SECONDS": str(TERMINATION_SECONDS)}
     with SandboxProcess(folder, SANDBOX_NODES="cpu=0,gpu=0", **pace) as sandbox:
         yield Site("sandbox", sandbox.kubeconfig, Cluster(kubeconfig(sandbox.kubeconfig), patience=PATIENCE))

@@ -6,13 +6,15 @@ On the sandbox everything that may run twice does: two workers, two beats, two w
 
 import pytest
 
-from tests.scenarios import changes, of_grove, sequences
+from tests.scenarios import changes, hangs, of_grove, sequences, statuses
 from tests.scenarios.conftest import Playing
 from tests.scenarios.register import SCENARIOS
 
 assert changes
+assert hangs
 assert of_grove
 assert sequences
+assert statuses
 
 TITLES = sorted(SCENARIOS)
 PLAYED_ON_THE_SANDBOX = [title for title in TITLES if not SCENARIOS[title].needs_real]

@@ -199,3 +199,25 @@ def test_a_deletion_long_after_scaling_out_is_seen() -> None:
     story.delete(0)
     with pytest.raises(AssertionError, match="w-0-a"):
         story.judge()
+
+
+def test_surplus_that_stays_after_scaling_in_takes_no_room_from_a_missing_pod() -> None:
+    story = Story()
+    killed = {story.delete(0)}
+    story.clique(2)
+    story.clock = 10.0
+    story.clique(2)
+    story.create(0)
+    story.judge(killed)
+
+
+def test_more_surplus_than_scaling_in_has_left_is_seen() -> None:
+    story = Story()
+    killed = {story.delete(0)}
+    story.clique(2)
+    story.clock = 10.0
+    story.clique(2)
+    story.create(0)
+    story.create(3)
+    with pytest.raises(AssertionError, match="by the write of Pod p-3"):
+        story.judge(killed)

@@ -19,13 +19,16 @@ from django.test import Client, override_settings
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from rollouts.audit import Caller
+from rollouts.cluster import Obj
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.commands import Command
 from rollouts.engine.edits import RESTARTED_AT, Image
 from rollouts.models import AuditEntry, NamespaceGrant, User
+from rollouts.operators import GROVE_FINALIZER
 from rollouts.selectors.revisions import revision_list
 from rollouts.services.pods import NamedPod, pods_delete
 from rollouts.services.workloads import workload_edit_strategy, workload_set_images
+from tests.commands.conftest import ONE_REPLICA
 from tests.commands.stage import Stage
 from tests.engine.manifests import small
 from tests.steering.conftest import sign_in
@@ -48,12 +51,15 @@ class Scene:
 
     def state(self) -> Any:
         """Return everything that a form could change."""
-        sets = self.stage.cluster.list(PODCLIQUESETS, namespace=self.stage.namespace).items
         return (
-            {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in sets},
+            {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in self.sets()},
             {pod["metadata"]["uid"] for pod in self.stage.loop.pods()},
             {pod for pod in self.lost if is_there(self.stage, pod)},
         )
+
+    def sets(self) -> list[Obj]:
+        """Return the PodCliqueSets that there are."""
+        return list(self.stage.cluster.list(PODCLIQUESETS, namespace=self.stage.namespace).items)
 
 
 # ---- what each form needs in order to have something to do; whoever comes next finds it so again
@@ -88,6 +94,20 @@ def _surging(scene: Scene) -> None:
 
 def _without_room(scene: Scene) -> None:
     scene.stage.edit_elsewhere(replicas=2)
+    scene.stage.observe()
+
+
+def _anew(scene: Scene) -> None:
+    stage = scene.stage
+    if not any(one["metadata"]["name"] == stage.name for one in scene.sets()):
+        stage.cluster.create(PODCLIQUESETS, small({"metadata.namespace": stage.namespace, **ONE_REPLICA}))
+        stage.observe()
+
+
+def _kept_by_grove(scene: Scene) -> None:
+    _deployed(scene)
+    kept = {"metadata": {"finalizers": [GROVE_FINALIZER]}}
+    scene.stage.cluster.patch_merge(PODCLIQUESETS, scene.stage.name, kept, namespace=scene.stage.namespace)
     scene.stage.observe()
 
 
@@ -173,6 +193,8 @@ ROWS = [
     Row("new", Command.APPLY_WORKLOAD, fill_in=_new),
     Row("pods", Command.DELETE_OUTDATED_PODS, _outdated, _pod),
     Row("any-pods", Command.DELETE_ANY_PODS, _deployed, _pod),
+    Row("take-over", Command.TAKE_OVER_WORKLOAD, _kept_by_grove),
+    Row("delete", Command.DELETE_WORKLOAD, _anew),
     Row("no-surge", Command.EDIT_STRATEGY, _surging),
     Row("more-unavailable", Command.EDIT_STRATEGY, _surging),
     Row("scale-in", Command.SCALE_WORKLOAD, _without_room),

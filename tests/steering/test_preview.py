@@ -8,27 +8,32 @@ from rollouts.engine.observed import Observed
 from rollouts.engine.simulate import End, simulate
 from rollouts.engine.workload import Strategy, Workload
 from rollouts.engine.world import Behaviour
+from rollouts.forecast import Forecast, Pace
+from rollouts.masking import ANYBODY
 from rollouts.services.changing import Change
-from rollouts.services.simulated import Considered, Pace, Run, Simulated, tell, tell_former
+from rollouts.services.simulated import Considered, Run, Simulated, tell, tell_former
 from rollouts.web.steering.difference import render_changes
 from rollouts.web.steering.preview import Preview, make_preview
 from tests.engine.simulated import QUICK, Cluster, clique, group, settled, with_image, workload
 
+PACE = Pace(10.0, is_measured=True)
 MANIFEST: dict[str, Any] = {"metadata": {"uid": "u", "generation": 1}, "spec": {}}
-CONSIDERED = Considered(Place("sandbox", "default", "w"), MANIFEST, MANIFEST, Observed(), is_new=False, warnings=())
+CONSIDERED = Considered(
+    Place("sandbox", "default", "w"), MANIFEST, MANIFEST, Observed(), is_new=False, warnings=(), reader=ANYBODY
+)
 
 
 def run(cluster: Cluster, changed: Workload, behaviour: Behaviour = QUICK) -> Run:
     """Run a change to its end."""
     observed = cluster.world.observed()
     outcome = simulate(cluster.workload, observed, changed, behaviour, cluster.world.now)
-    return Run(cluster.workload, changed, observed, outcome)
+    return Run(cluster.workload, changed, observed, outcome, Forecast(behaviour, PACE, (), ()))
 
 
 def told_of(cluster: Cluster, changed: Workload, behaviour: Behaviour = QUICK) -> Simulated:
     """Return what is told of a change."""
     considered = replace(CONSIDERED, observed=cluster.world.observed())
-    return tell(considered, run(cluster, changed, behaviour), Pace(10.0, is_measured=True))
+    return tell(considered, run(cluster, changed, behaviour))
 
 
 def facts(preview: Preview) -> dict[str, str]:

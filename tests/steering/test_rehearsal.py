@@ -10,9 +10,10 @@ from rollouts.audit import Caller, Via
 from rollouts.commands import Command, Place
 from rollouts.engine import edits
 from rollouts.engine.simulate import End
+from rollouts.forecast import Belief
 from rollouts.models import StrategyOverride, User
 from rollouts.services.simulated import Simulated
-from rollouts.services.simulation import Belief, Proposal, workload_simulate
+from rollouts.services.simulation import Proposal, workload_simulate
 from tests.api.read import fleet
 
 pytestmark = pytest.mark.django_db

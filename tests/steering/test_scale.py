@@ -50,7 +50,17 @@ def test_a_live_component_is_scaled_once_by_a_form_that_is_sent_twice(running: D
     assert live_frontend(running) == 4
 
 
+def test_a_clique_that_leaves_its_minimum_out_is_scaled_in(desk: Desk) -> None:
+    assert desk.change("scale", **{FRONTEND: "2"}).status_code == 302
+    assert numbers(desk) == (1, 2, 1)
+    assert "minAvailable" not in desk.stage.spec()["template"]["cliques"][0]["spec"]
+
+
 def test_one_number_that_breaks_a_rule_keeps_all_from_being_written(desk: Desk) -> None:
+    cliques = desk.stage.spec()["template"]["cliques"]
+    cliques[0]["spec"]["minAvailable"] = 3
+    desk.stage.edit_elsewhere(template={"cliques": cliques})
+    desk.stage.observe()
     answer = desk.change("scale", **{FRONTEND: "2", DECODE: "2"})
     assert answer.status_code == 422
     assert "minAvailable" in said_beside(answer.content.decode(), FRONTEND)

@@ -12,14 +12,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rollouts.engine.defaults import with_defaults
+from rollouts.engine.defaults import cliques_without_minimum, with_defaults
 from rollouts.engine.findings import Code, Finding, Report
 from rollouts.engine.manifest import SetManifest
 from rollouts.engine.references import look_at_references
 from rollouts.engine.schema import read_set
-from rollouts.engine.validation import components, frozen, pods, sharing, startup, strategy
+from rollouts.engine.validation import components, frozen, pods, sharing, startup, strategy, unsupported
 
-__all__ = ["Code", "Finding", "Report", "validate_create", "validate_update"]
+__all__ = [
+    "Code",
+    "Finding",
+    "Report",
+    "find_unsupported",
+    "render_unsupported",
+    "validate_create",
+    "validate_update",
+]
+render_unsupported = unsupported.render_unsupported
 
 Rule = Callable[[SetManifest], Iterator[Finding]]
 
@@ -31,13 +40,18 @@ _RULES: Final[tuple[Rule, ...]] = (
     sharing.look_at_sharing,
     strategy.look_at_strategy,
 )
-_WARNINGS: Final[tuple[Rule, ...]] = (pods.warn_about_pods, strategy.warn_about_strategy)
+_WARNINGS: Final[tuple[Rule, ...]] = (
+    pods.warn_about_pods,
+    strategy.warn_about_strategy,
+    unsupported.warn_about_unsupported,
+)
 
 
 def validate_create(manifest: object) -> Report:
     """Report whether a set may be created like this."""
     wanted = _Read.of(manifest)
-    return Report.of([*wanted.errors(), *strategy.look_at_budgets(wanted.pcs)], wanted.warnings())
+    sizes = [*strategy.look_at_budgets(wanted.pcs), *components.look_at_floors(wanted.pcs)]
+    return Report.of([*wanted.errors(), *sizes], wanted.warnings())
 
 
 def validate_update(old: object, new: object) -> Report:
@@ -49,8 +63,20 @@ def validate_update(old: object, new: object) -> Report:
     former, wanted = _Read.of(old), _Read.of(new)
     if wanted.text is not None and former.text == wanted.text:
         return Report.of(finding for finding in wanted.errors() if finding.field == "spec.replicas")
-    changes = [*strategy.look_at_budgets(wanted.pcs, former.pcs), *frozen.look_at_changes(former.pcs, wanted.pcs)]
-    return Report.of([*wanted.errors(), *changes], wanted.warnings())
+    changes = [
+        *strategy.look_at_budgets(wanted.pcs, former.pcs),
+        *components.look_at_floors(wanted.pcs, former.pcs),
+        *frozen.look_at_changes(former.pcs, wanted.pcs),
+    ]
+    # What had no effect before is on the page and in the condition; an edit of something else is not warned about it.
+    known = {*former.warnings()}
+    warnings = [one for one in wanted.warnings() if one.code is not Code.UNSUPPORTED or one not in known]
+    return Report.of([*wanted.errors(), *changes], warnings)
+
+
+def find_unsupported(manifest: object) -> tuple[Finding, ...]:
+    """Return the fields of a set that have no effect, and what does not happen because of that."""
+    return Report.of((), unsupported.warn_about_unsupported(_Read.of(manifest).pcs)).warnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +96,8 @@ class _Read:
             return cls(SetManifest(usable), tuple(faults), None)
         # As text, since for Python true is 1.
         rest = {name: value for name, value in spec.items() if name != "replicas"}
-        return cls(SetManifest(usable), tuple(faults), json.dumps(rest, sort_keys=True))
+        pcs = SetManifest(usable, cliques_without_minimum(manifest))
+        return cls(pcs, tuple(faults), json.dumps(rest, sort_keys=True))
 
     def errors(self) -> list[Finding]:
         return [*self.faults, *(finding for rule in _RULES for finding in rule(self.pcs))]

@@ -18,18 +18,37 @@ def look_at_components(pcs: SetManifest) -> Iterator[Finding]:
     for clique in pcs.cliques:
         spec = clique["spec"]
         yield from _minimum_fits(spec)
-        yield from _scaling_fits(spec, spec["autoScalingConfig"], _CLIQUE_FLOOR)
+        yield from _scaling_fits(spec, spec["autoScalingConfig"], is_minimum_said=not _leaves_minimum_out(pcs, clique))
         if clique["name"].value in pcs.members and not spec["autoScalingConfig"].is_absent:
             yield spec["autoScalingConfig"].found(Code.MEMBER_AUTOSCALED, _MEMBER_AUTOSCALED)
     for group in pcs.groups:
         yield from _minimum_fits(group)
-        yield from _scaling_fits(group, group["scaleConfig"], _GROUP_FLOOR)
+        yield from _scaling_fits(group, group["scaleConfig"], is_minimum_said=True)
 
 
-_CLIQUE_FLOOR: Final = (
-    "minReplicas may not be below minAvailable (which is replicas when left out); raise it, or set a lower minAvailable"
+def look_at_floors(pcs: SetManifest, former: SetManifest | None = None) -> Iterator[Finding]:
+    """Yield where autoscaling may go below a minAvailable that is left out, and so is all replicas.
+
+    Not where it was left out before: that default was nobody's word, and replicas may be raised above minReplicas.
+    """
+    known = frozenset() if former is None else former.without_minimum
+    for clique in pcs.cliques:
+        floor, replicas = clique["spec"]["autoScalingConfig"]["minReplicas"], clique["spec"]["replicas"].value
+        if not _leaves_minimum_out(pcs, clique) or clique["name"].value in known:
+            continue
+        if floor.value is not None and replicas is not None and floor.value < replicas:
+            yield floor.found(Code.MIN_REPLICAS_UNDER_REPLICAS, _FLOOR_WITHOUT_MINIMUM)
+
+
+def _leaves_minimum_out(pcs: SetManifest, clique: Place) -> bool:
+    return clique["name"].value in pcs.without_minimum
+
+
+_FLOOR: Final = "minReplicas may not be below minAvailable; raise it"
+_FLOOR_WITHOUT_MINIMUM: Final = (
+    "minReplicas may not be below replicas where minAvailable is left out; raise it, or in a new set write a lower"
+    " minAvailable"
 )
-_GROUP_FLOOR: Final = "minReplicas may not be below minAvailable; raise it"
 _MEMBER_AUTOSCALED: Final = (
     "a clique in a scaling group is scaled with its group, so it may not have an autoScalingConfig; use scaleConfig of"
     " the group"
@@ -39,11 +58,11 @@ _MEMBER_AUTOSCALED: Final = (
 def _minimum_fits(component: Place) -> Iterator[Finding]:
     minimum, replicas = component["minAvailable"], component["replicas"].value
     if minimum.value is not None and replicas is not None and minimum.value > replicas:
-        sentence = "minAvailable may not exceed replicas; lower it, or raise replicas"
+        sentence = "minAvailable may not exceed replicas; raise replicas, or in a new set lower minAvailable"
         yield minimum.found(Code.MIN_AVAILABLE_OVER_REPLICAS, sentence)
 
 
-def _scaling_fits(component: Place, scaling: Place, floor_sentence: str) -> Iterator[Finding]:
+def _scaling_fits(component: Place, scaling: Place, *, is_minimum_said: bool) -> Iterator[Finding]:
     floor, ceiling = scaling["minReplicas"], scaling["maxReplicas"]
     replicas, minimum = component["replicas"].value, component["minAvailable"].value
     if ceiling.value is not None and replicas is not None and ceiling.value < replicas:
@@ -55,8 +74,8 @@ def _scaling_fits(component: Place, scaling: Place, floor_sentence: str) -> Iter
     if ceiling.value is not None and floor.value > ceiling.value:
         sentence = "minReplicas may not exceed maxReplicas; lower it, or raise maxReplicas"
         yield floor.found(Code.MIN_REPLICAS_OVER_MAX_REPLICAS, sentence)
-    if minimum is not None and floor.value < minimum:
-        yield floor.found(Code.MIN_REPLICAS_UNDER_MIN_AVAILABLE, floor_sentence)
+    if is_minimum_said and minimum is not None and floor.value < minimum:
+        yield floor.found(Code.MIN_REPLICAS_UNDER_MIN_AVAILABLE, _FLOOR)
 
 
 def _names_are_short(pcs: SetManifest) -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 """Rules of what may not be changed once a set is stored: everything that gangs and names are made of.
 
-Values are compared as they count, so that writing out a default is no change.
+Values are compared as they count, so that writing out a default is no change. A minAvailable that nobody wrote, neither
+before nor now, is none that could be changed: it follows the replicas.
 """
 
 from collections.abc import Iterator
@@ -26,10 +27,14 @@ def look_at_changes(old: SetManifest, new: SetManifest) -> Iterator[Finding]:
     if old.template.value is None or new.template.value is None:
         return
     yield from _look_at_set(old, new)
+    unsaid = old.without_minimum & new.without_minimum
     former = _by_name(old.cliques)
     for clique in new.cliques:
         if clique["name"].value in former:
             yield from _look_at_clique(former[clique["name"].value], clique)
+            if clique["name"].value not in unsaid:
+                spec = former[clique["name"].value]["spec"]
+                yield from _same(spec, clique["spec"], "minAvailable", sentence=_MINIMUM_OF_A_CLIQUE)
     former = _by_name(old.groups)
     for group in new.groups:
         if group["name"].value in former:
@@ -62,7 +67,6 @@ def _same_cliques(old: SetManifest, new: SetManifest) -> Iterator[Finding]:
 
 def _look_at_clique(old: Place, new: Place) -> Iterator[Finding]:
     yield from _same(old["spec"], new["spec"], "roleName", empty="")
-    yield from _same(old["spec"], new["spec"], "minAvailable", sentence=_MINIMUM_OF_A_CLIQUE)
     yield from _same(old["spec"], new["spec"], "startsAfter", empty=[])
     yield from _same(old["spec"]["podSpec"], new["spec"]["podSpec"], "schedulerName", empty="")
     yield from _same(old, new, "resourceSharing")

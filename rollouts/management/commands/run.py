@@ -3,6 +3,10 @@
 First everything that can be wrong is looked at (ports, data folder, database, Redis, cluster), each with one sentence
 when it is; then the programs are started in the order in which they need each other. The address and the first
 account are printed once /readyz says yes. Ctrl-C stops everything.
+
+While they run, a SQLite database that is deleted is made anew, with its tables, roles and first account: this process
+made it at the start, holds the data folder alone, and nobody else can. A PostgreSQL database may be in the middle of
+being restored, so there /readyz asks for `manage.py migrate`.
 """
 
 import asyncio
@@ -15,7 +19,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import psycopg
 from django.conf import settings
@@ -26,13 +30,26 @@ from django.db import connection
 from redis import Redis, RedisError
 
 from grove_ui.environment import BASE_DIR, Environment
-from rollouts import heartbeats
+from rollouts import database, heartbeats
 from rollouts.cluster import ClusterError, Patience
 from rollouts.connections import cluster_entries, connect_cluster, redis_client
-from rollouts.redis_server import RedisMissingError, find_redis_server, redis_command
+from rollouts.private_folder import UMASK, NotPrivateError, drop_socket_folder, ensure_private
+from rollouts.redis_server import RedisMissingError, find_redis_server, name_data_folder, redis_command
 from rollouts.services.accounts import FirstAccount, account_ensure_first
 from rollouts.static_files import collect_static_files
 from rollouts.supervisor import Log, Program, StartError, Supervisor
+
+_SECONDS_BETWEEN_LOOKS: Final = 1.0
+
+# How uvicorn serves the pages and the API, wherever it runs.
+WEB_OPTIONS: Final = (
+    # Who is believed about where a request comes from is a setting of ours: TRUSTED_PROXIES.
+    *("--no-proxy-headers", "--no-access-log", "--log-level", "warning", "--lifespan", "off"),
+    # Bounds what clients may send and keep open; there are no web sockets.
+    *("--http", "grove_ui.http_protocol:BoundedProtocol", "--ws", "none"),
+    # Longer than proxies keep theirs, so that none sends a command to a connection that is just being closed.
+    *("--timeout-keep-alive", "90"),
+)
 
 
 class Command(BaseCommand):
@@ -44,15 +61,17 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **_options: Any) -> None:
         """Prepare, run, and turn what went wrong into one sentence and a non-zero exit."""
         environment: Environment = settings.ENVIRONMENT
+        os.umask(UMASK)  # the programs that are started inherit it
         try:
+            ensure_private(environment.data_dir)
             with _only_one(environment.data_dir):
-                account = _prepare(environment)
-                asyncio.run(_run(environment, account, self.stdout))
-        except (StartError, RedisMissingError, ClusterError) as error:
+                _prepare(environment)
+                asyncio.run(_run(environment, self.stdout))
+        except (StartError, NotPrivateError, RedisMissingError, ClusterError) as error:
             sys.exit(f"grove-ui: {error}")
 
 
-def _prepare(environment: Environment) -> FirstAccount:
+def _prepare(environment: Environment) -> None:
     """Look at everything that must be in place, and bring the database and static files up to date."""
     _check_port(environment.host, environment.port, "PORT")
     if "sandbox" in environment.clusters:
@@ -64,49 +83,114 @@ def _prepare(environment: Environment) -> FirstAccount:
         _check_database(environment.database_url)
     try:
         call_command("migrate", verbosity=0, interactive=False)
-        account = account_ensure_first(environment.admin_user, environment.admin_password, environment.admin_token)
     except DatabaseError as error:
         raise StartError(f"The database cannot be used: {_first_line(error)}") from error
+    finally:
+        connection.close()  # this process stays, and must not keep a database open that is deleted
     collect_static_files()
-    return account
 
 
-async def _run(environment: Environment, account: FirstAccount, out: Any) -> None:
+def _ensure_account(environment: Environment) -> FirstAccount:
+    """Make sure that somebody can sign in. It is on record, and so on live pages: Redis must be there by now."""
+    try:
+        return account_ensure_first(environment.admin_user, environment.admin_password, environment.admin_token)
+    except DatabaseError as error:
+        raise StartError(f"The database cannot be used: {_first_line(error)}") from error
+    finally:
+        connection.close()  # that of the thread which this runs in
+
+
+def find_warning(environment: Environment) -> str:
+    """Return what to warn of before the start: passwords that cross a network unencrypted. Empty: nothing."""
+    if environment.is_loopback or environment.https:
+        return ""
+    return (
+        f"HOST is {environment.host} and HTTPS is 0: passwords, tokens and manifests cross the network unencrypted. "
+        "Put a proxy that ends TLS in front and set HTTPS=1, or set HOST to 127.0.0.1."
+    )
+
+
+async def _run(environment: Environment, out: Any) -> None:
     """Start the programs one after the other, say where the product is, and wait for the end."""
-    supervisor = Supervisor(Log(sys.stdout))
+    log = Log(sys.stdout)
+    supervisor = Supervisor(log)
     loop = asyncio.get_running_loop()
+    if warning := find_warning(environment):
+        out.write(f"grove-ui: {warning}")
+        out.flush()
     starting = asyncio.create_task(_start(supervisor, environment))
+    keeping: asyncio.Task[None] | None = None
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _stop, supervisor, starting)
     try:
         with contextlib.suppress(asyncio.CancelledError):
-            await starting
-            out.write(_greeting(environment, account))
+            out.write(_greeting(environment, await starting))
             out.flush()  # into a pipe it would wait for the buffer to fill
+            if connection.vendor == "sqlite":
+                keeping = asyncio.create_task(_keep_database(environment, log))
             await supervisor.wait()
     finally:
+        if keeping is not None:
+            keeping.cancel()
         await supervisor.stop()
 
 
-def _stop(supervisor: Supervisor, starting: "asyncio.Task[None]") -> None:
+async def _keep_database(environment: Environment, log: Log) -> None:
+    """Make the database anew whenever it was deleted, and say so."""
+    told = ""
+    while True:
+        await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+        line = await asyncio.to_thread(_mend_database, environment)
+        if line and line != told:
+            log.write("database", line)
+        told = line
+
+
+def _mend_database(environment: Environment) -> str:
+    """Make a database anew that has no tables, or lacks migrations; return what there is to say about it."""
+    try:
+        if not database.list_missing_migrations():
+            return ""
+        if holders := database.list_holders_of_deleted():
+            return f"deleted; made anew as soon as its last connections are closed (process {holders[0]})"
+        was_empty = not connection.introspection.table_names()
+        call_command("migrate", verbosity=0, interactive=False)
+        account = _ensure_account(environment)
+    except (DatabaseError, StartError, OSError) as error:
+        return f"cannot be used: {_first_line(error)}"
+    finally:
+        connection.close()
+    if not was_empty:
+        return "lacked migrations, which are applied now"
+    password = f", whose password is now {account.new_password}" if account.new_password else ""
+    return (
+        "was deleted and is made anew: the mirror fills by itself; history, overrides, accounts, tokens and audit are "
+        f"lost. Sign in as {account.username}{password}"
+    )
+
+
+def _stop(supervisor: Supervisor, starting: "asyncio.Task[FirstAccount]") -> None:
     supervisor.request_stop()
     starting.cancel()
 
 
-async def _start(supervisor: Supervisor, environment: Environment) -> None:
+async def _start(supervisor: Supervisor, environment: Environment) -> FirstAccount:
     if not environment.redis_url:
         await supervisor.start(_redis(environment))
         await asyncio.to_thread(heartbeats.clear, redis_client())
+    account = await asyncio.to_thread(_ensure_account, environment)
     if "sandbox" in environment.clusters:
         await supervisor.start(_sandbox(environment))
     for program in (_worker(), _beat(), _watcher(), _web(environment)):
         await supervisor.start(program)
+    return account
 
 
 def _redis(environment: Environment) -> Program:
-    folder = environment.data_dir / "redis"
+    server = find_redis_server()
+    folder = environment.data_dir / name_data_folder(server)
     folder.mkdir(parents=True, exist_ok=True)
-    command = redis_command(find_redis_server(), socket=settings.REDIS_SOCKET, folder=folder)
+    command = redis_command(server, socket=settings.REDIS_SOCKET, folder=folder)
     return Program("redis", command, answers=_redis_answers, quiet=True)
 
 
@@ -144,20 +228,8 @@ def _web(environment: Environment) -> Program:
     command = [
         *(sys.executable, "-m", "uvicorn", "grove_ui.asgi:application"),
         *("--host", environment.host, "--port", str(environment.port)),
-        *(
-            # Who is believed about where a request comes from is a setting of ours: TRUSTED_PROXIES.
-            "--no-proxy-headers",
-            "--no-access-log",
-            "--log-level",
-            "warning",
-            "--lifespan",
-            "off",
-            # Longer than proxies keep theirs, so that none sends a command to a connection that is just being closed.
-            "--timeout-keep-alive",
-            "90",
-            "--timeout-graceful-shutdown",
-            "3",
-        ),
+        *WEB_OPTIONS,
+        *("--timeout-graceful-shutdown", "3"),
     ]
     # It answers once the worker has swept and the watcher has listed the cluster: three programs start meanwhile.
     return Program("web", command, answers=answers, seconds_to_answer=120)
@@ -239,7 +311,6 @@ def _check_port(host: str, port: int, variable: str) -> None:
 @contextlib.contextmanager
 def _only_one(data_dir: Path) -> Iterator[IO[str]]:
     """Hold the data folder: two supervisors on one database would start everything twice."""
-    data_dir.mkdir(parents=True, exist_ok=True)
     with (data_dir / "run.lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -252,7 +323,10 @@ def _only_one(data_dir: Path) -> Iterator[IO[str]]:
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
-        yield lock
+        try:
+            yield lock
+        finally:
+            drop_socket_folder(data_dir)
 
 
 def _http_ok(host: str, port: int, path: str) -> bool:

@@ -80,7 +80,8 @@ def _settled(
         for one, share in others.items()
     }
     previous = parse_owners(live).get(owner)
-    after[owner] = Share(mine, previous.time if previous is not None and last == mine else now)
+    is_noop = last == mine and not found.changed and not found.removed
+    after[owner] = Share(mine, previous.time if previous is not None and is_noop else now)
     result = {**result, "metadata": {**result["metadata"]}}
     write_owners(result, after)
     return result

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from rollouts.engine.amounts import count_quantity
+
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _DURATION = re.compile(
     r"[+-]?(0|(\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))*)"
@@ -48,20 +50,6 @@ _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
-def parse_quantity(value: Any) -> Decimal:
-    """The number a quantity stands for; 0 for what is none."""
-    found = _QUANTITY.fullmatch(str(value))
-    if found is None:
-        return Decimal(0)
-    suffix = found[3] or ""
-    number = Decimal(str(value)[: len(str(value)) - len(suffix)])
-    if suffix in _BINARY:
-        return number * Decimal(1024) ** _BINARY[suffix]
-    if suffix in _DECIMAL:
-        return number.scaleb(_DECIMAL[suffix])
-    return number.scaleb(int(suffix[1:]))
-
-
 def canonical_quantity(value: Any) -> Any:
     """A quantity in the form the real server stores: a string without fraction, its suffix as large as it goes.
 
@@ -72,7 +60,7 @@ def canonical_quantity(value: Any) -> Any:
     found = _QUANTITY.fullmatch(str(value))
     if found is None:
         return value
-    number = parse_quantity(value)
+    number = count_quantity(value)
     if (found[3] or "") in _BINARY:
         return _with_suffix(number, {name: Decimal(1024) ** power for name, power in _BINARY.items()})
     return _with_suffix(number, {name: Decimal(1).scaleb(power) for name, power in _DECIMAL.items()})

@@ -2,7 +2,7 @@
 
 Receives and bounds requests, hands them to `resources` (or answers discovery and health itself), streams watches, and
 writes every refusal as a Status. It serves loopback only, and refuses what a web page in the operator's browser could
-send: a foreign Host, any Origin, and form content types.
+send: a foreign Host, any Origin, another site's request, and a body that is of a form's type or of none.
 """
 
 import asyncio
@@ -177,6 +177,8 @@ def _refuse_foreign(request: Request) -> None:
         raise ApiError(403, "Forbidden", f"the sandbox serves this machine only, not the host {host!r}")
     if "origin" in request.headers:
         raise ApiError(403, "Forbidden", "the sandbox does not answer web pages: the request has an Origin")
+    if request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
+        raise ApiError(403, "Forbidden", "the sandbox does not answer web pages: another site sent the request")
 
 
 async def _read(receive: Receive, request: Request) -> bytes:

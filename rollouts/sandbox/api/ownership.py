@@ -26,7 +26,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The fields of one owner, and when they last became different fields."""
+    """The fields of one owner, and when the owner last changed one of them."""
 
     fields: FieldSet
     time: str | None
@@ -124,9 +124,7 @@ def track_update(kind: Kind, current: Obj | None, obj: Obj, owners: Owners, me: 
         left = difference(share.fields, found.removed)
         after[owner] = replace(share, fields=left if owner == me else difference(left, changed))
     if changed and me.manager:
-        mine = union(after[me].fields if me in after else {}, changed)
-        unchanged = me in owners and owners[me].fields == mine
-        after[me] = Share(mine, owners[me].time if unchanged else now)
+        after[me] = Share(union(after[me].fields if me in after else {}, changed), now)
     write_owners(obj, _folded(after))
 
 

@@ -6,8 +6,9 @@ Pure functions on pods, called by `builtins` and `verbs`.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rollouts.engine.amounts import count_quantity
 from rollouts.sandbox.api import objectmeta
-from rollouts.sandbox.api.formats import parse_quantity, render
+from rollouts.sandbox.api.formats import render
 from rollouts.sandbox.api.status import Cause
 
 Obj = dict[str, Any]
@@ -210,7 +211,7 @@ def _container_findings(path: str, container: Obj, names: set[str]) -> Iterator[
     resources = container.get("resources") or {}
     limits = resources.get("limits") or {}
     for resource, amount in (resources.get("requests") or {}).items():
-        if resource in limits and parse_quantity(amount) > parse_quantity(limits[resource]):
+        if resource in limits and count_quantity(amount) > count_quantity(limits[resource]):
             sentence = f"must be less than or equal to {resource} limit of {limits[resource]}"
             yield Cause(
                 "FieldValueInvalid", f"Invalid value: {render(amount)}: {sentence}", f"{path}.resources.requests"

@@ -22,6 +22,9 @@ BUILTIN = Path(__file__).parent / "builtin"
 Review = Callable[[dict[str, Any], dict[str, Any] | None], list[Cause]]
 """What is wrong with an object, given how it was before (None: it is created)."""
 
+Advice = Callable[[dict[str, Any], dict[str, Any] | None], list[str]]
+"""What is odd about an object that was accepted, given how it was before."""
+
 # Kinds whose real counterpart counts generations although they are built in; custom kinds all do.
 _COUNTED_BUILTINS = frozenset(("pods", "poddisruptionbudgets", "priorityclasses"))
 
@@ -67,6 +70,7 @@ class Kind:
     columns: tuple[Column, ...]
     manifest: dict[str, Any] = field(repr=False)  # the CustomResourceDefinition as read
     review: Review | None = None  # admission beyond schema and CEL, as a webhook would do it
+    advice: Advice | None = None  # the warnings of that webhook
 
     @property
     def key(self) -> str:
@@ -99,12 +103,17 @@ class Registry:
             self._kinds[kind.group, kind.plural] = kind
 
     @classmethod
-    def load(cls, *directories: Path, reviews: Mapping[str, Review] = MappingProxyType({})) -> "Registry":
-        """Read the built-in kinds and every manifest of the given directories; reviews go by `Kind.key`."""
+    def load(
+        cls,
+        *directories: Path,
+        reviews: Mapping[str, Review] = MappingProxyType({}),
+        advice: Mapping[str, Advice] = MappingProxyType({}),
+    ) -> "Registry":
+        """Read the built-in kinds and every manifest of the given directories; reviews and advice go by `Kind.key`."""
         kinds = [parse_kind(manifest, builtin=True) for manifest in read_manifests(BUILTIN)]
         for directory in directories:
             kinds += [parse_kind(manifest, builtin=False) for manifest in read_manifests(directory)]
-        return cls(replace(kind, review=reviews.get(kind.key)) for kind in kinds)
+        return cls(replace(kind, review=reviews.get(kind.key), advice=advice.get(kind.key)) for kind in kinds)
 
     def kind(self, plural: str, group: str = "") -> Kind:
         """The kind of that plural; KeyError when nothing of the sort is registered."""

@@ -186,8 +186,8 @@ _JsonLoader.yaml_implicit_resolvers = {
 
 
 def check_media(request: Request) -> None:
-    """Refuse bodies of other kinds, which includes everything that a web page's form could send."""
-    if request.media not in {"", "application/json", "application/yaml", protobuf.MEDIA}:
+    """Refuse bodies of other kinds, which includes everything that a web page's form or beacon could send."""
+    if request.media not in {"application/json", "application/yaml", protobuf.MEDIA}:
         raise unsupported_media_type(
             f"the body of the request was in an unknown format - accepted media types include: {_MEDIA}"
         )

@@ -199,7 +199,7 @@ class Resources:
             dry_run=options.dry_run,
             unknown_fields=report.unknown,
         )
-        return self._written(201, target, obj, presenter, report.warnings)
+        return self._written(201, target, obj, presenter, [*report.warnings, *_advise(target, obj, None)])
 
     def _body(self, kind: Kind, request: Request, validation: str) -> tuple[Obj, _FieldReport]:
         check_media(request)
@@ -255,6 +255,7 @@ class Resources:
             body, report = decode_body(request, "Scale"), _FieldReport("Ignore")
         else:
             body, report = self._body(target.kind, request, options.validation)
+        former = self._store.get(target.kind, target.namespace, target.name or "")
         obj = self._verbs.update(
             target.kind,
             target.namespace,
@@ -265,7 +266,7 @@ class Resources:
             dry_run=options.dry_run,
             unknown_fields=report.unknown,
         )
-        return self._changed(200, target, obj, presenter, report.warnings)
+        return self._changed(200, target, obj, presenter, [*report.warnings, *_advise(target, obj, former)])
 
     def _patch(self, target: Target, request: Request) -> Response:
         kind, name = target.kind, target.name or ""
@@ -275,7 +276,7 @@ class Resources:
         presenter = self.presenter(target, request)
         body = parse_yaml(request.body) if applying else decode_patch(request.body)
         report = _FieldReport(options.validation, patching=True)
-        existed = self._store.get(kind, target.namespace, name) is not None
+        former = self._store.get(kind, target.namespace, name)
         obj = self._verbs.patch(
             kind,
             target.namespace,
@@ -288,7 +289,8 @@ class Resources:
             dry_run=options.dry_run,
             unknown_fields=report.unknown,
         )
-        return self._changed(200 if existed else 201, target, obj, presenter, report.warnings)
+        warnings = [*report.warnings, *_advise(target, obj, former)]
+        return self._changed(201 if former is None else 200, target, obj, presenter, warnings)
 
     def _changed(self, code: int, target: Target, obj: Obj, presenter: Presenter, warnings: Sequence[str]) -> Response:
         if target.subresource == "scale":
@@ -365,6 +367,13 @@ class Resources:
             dry_run=options.dry_run or bool(deleting.get("dryRun")),
         )
         return _success(201)
+
+
+def _advise(target: Target, obj: Obj, former: Stored | None) -> list[str]:
+    """Return the warnings that a webhook would give with what was written."""
+    if target.kind.advice is None or target.subresource:
+        return []
+    return target.kind.advice(obj, None if former is None else former.obj)
 
 
 def _not_allowed(kind: Kind) -> ApiError:

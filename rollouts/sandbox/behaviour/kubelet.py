@@ -14,7 +14,9 @@ is asked, or exactly what the annotation says):
 
 Faults are chosen by ordinary means, the tag of an image: `:broken` runs and never becomes Ready, `:slow`
 takes ten times as long, `:crash` exits with code 1 at R/2 and is restarted after a pause that doubles from 10
-s to 5 min.
+s to 5 min, `:crash-ready` does the same and is Ready as long as it runs, as a container without a readiness
+probe is, `:oom` does the same as `:crash` and is killed for its memory, `:missing` is never pulled (ErrImagePull
+and ImagePullBackOff by turns, with the same pauses), and a container of `:misconfigured` cannot be created.
 
 An init container with an argument `--podcliques=<name>:<count>` — Grove's way to start cliques in order —
 ends only when so many pods of that clique are Ready. This is the one thing that depends on other pods; the
@@ -41,8 +43,10 @@ Obj = dict[str, Any]
 
 READY_SECONDS_ANNOTATION: Final = "sandbox.grove.io/ready-seconds"
 POD_CONDITIONS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
-BROKEN, SLOW, CRASH = "broken", "slow", "crash"
+BROKEN, SLOW, CRASH, CRASH_READY = "broken", "slow", "crash", "crash-ready"
+OUT_OF_MEMORY, MISSING, MISCONFIGURED = "oom", "missing", "misconfigured"
 
+_FAULTS: Final = (BROKEN, SLOW, CRASH, CRASH_READY, OUT_OF_MEMORY, MISSING, MISCONFIGURED)
 _SLOWNESS: Final = 10
 _CREATING_SHARE: Final = 0.25  # of R
 _CRASH_SHARE: Final = 0.5  # of R, the time a crashing container runs
@@ -204,11 +208,21 @@ def find_incidents(before: Obj, after: Obj) -> Iterator[Incident]:
         was, is_now = (old.get(entry["name"]) or {}).get("state") or {}, entry.get("state") or {}
         if "running" in is_now and "running" not in was:
             yield Incident("Normal", "Started", f"Started container {entry['name']}")
-        reason = (is_now.get("waiting") or {}).get("reason")
-        if reason == "CrashLoopBackOff" and (was.get("waiting") or {}).get("reason") != reason:
-            yield Incident("Warning", "BackOff", f"Back-off restarting failed container {entry['name']}")
+        waiting = is_now.get("waiting") or {}
+        if waiting.get("reason") != (was.get("waiting") or {}).get("reason"):
+            yield from _find_waiting_incidents(entry["name"], waiting)
         if "running" in is_now and "running" not in was and _find_fault(entry["image"]) == BROKEN:
             yield Incident("Warning", "Unhealthy", f"Readiness probe failed: {entry['name']} does not answer")
+
+
+def _find_waiting_incidents(container: str, waiting: Obj) -> Iterator[Incident]:
+    reason = waiting.get("reason")
+    if reason == "CrashLoopBackOff":
+        yield Incident("Warning", "BackOff", f"Back-off restarting failed container {container}")
+    elif reason == "ImagePullBackOff":
+        yield Incident("Warning", "BackOff", waiting["message"])
+    elif reason in ("ErrImagePull", "CreateContainerConfigError"):
+        yield Incident("Warning", "Failed", waiting["message"])
 
 
 def _grace(pod: Obj) -> float:
@@ -247,7 +261,7 @@ def _spread(pod: Obj) -> float:
 def _find_fault(image: str) -> str | None:
     """Read the fault an image stands for: the tag of `registry:5000/team/app:broken@sha256:…` is broken."""
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
-    return tag if tag in (BROKEN, SLOW, CRASH) else None
+    return tag if tag in _FAULTS else None
 
 
 def _beginnings(pod: Obj, line: _Timeline) -> Iterator[datetime]:
@@ -266,8 +280,13 @@ def _run_container(container: Obj, line: _Timeline, now: datetime, pod: Obj, pac
         reason = "PodInitializing" if initializing else "ContainerCreating"
         return _Run({"waiting": {"reason": reason}}, {}, running=False, ready=False, restarts=0, wake_at=started_at)
     fault = _find_fault(container.get("image") or "")
-    if fault == CRASH:
-        return _run_crashing(line, started_at, now, pod, pace)
+    if fault in (CRASH, CRASH_READY, OUT_OF_MEMORY):
+        return _run_crashing(line, started_at, now, pod, pace, fault=fault)
+    if fault == MISSING:
+        return _wait_for_image(container["image"], line, started_at, now, pace)
+    if fault == MISCONFIGURED:
+        waiting = {"reason": "CreateContainerConfigError", "message": f'secret "{container["name"]}" not found'}
+        return _Run({"waiting": waiting}, {}, running=False, ready=False, restarts=0, wake_at=None)
     state = {"running": {"startedAt": render_time(started_at)}}
     ready_at = started_at + timedelta(seconds=line.ready_seconds)
     ready = fault != BROKEN and now >= ready_at
@@ -275,41 +294,67 @@ def _run_container(container: Obj, line: _Timeline, now: datetime, pod: Obj, pac
     return _Run(state, {}, running=True, ready=ready, restarts=0, wake_at=wake_at)
 
 
-def _run_crashing(line: _Timeline, first: datetime, now: datetime, pod: Obj, pace: Pace) -> _Run:
+def _wait_for_image(image: str, line: _Timeline, first: datetime, now: datetime, pace: Pace) -> _Run:
+    """Follow an image that cannot be pulled: an attempt takes as long as a crashing container runs, then a pause."""
+    loop = _follow_loop((now - first).total_seconds(), line.crash_seconds, pace)
+    pauses_at = first + timedelta(seconds=loop.began + line.crash_seconds)
+    waiting = {"reason": "ErrImagePull", "message": f'failed to pull image "{image}": not found'}
+    if now >= pauses_at:
+        waiting = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{image}"'}
+    wake_at = pauses_at if now < pauses_at else pauses_at + timedelta(seconds=loop.pause)
+    return _Run({"waiting": waiting}, {}, running=False, ready=False, restarts=0, wake_at=wake_at)
+
+
+def _run_crashing(line: _Timeline, first: datetime, now: datetime, pod: Obj, pace: Pace, *, fault: str) -> _Run:
     """Follow a container that exits, waits and starts again; its n-th pause is 10, 20, 40 … 300 s."""
-    began, restarts, pause = _count_restarts((now - first).total_seconds(), line.crash_seconds, pace)
-    started_at = first + timedelta(seconds=began)
-    exits_at = started_at + timedelta(seconds=line.crash_seconds)
+    is_killed, ready = fault == OUT_OF_MEMORY, fault == CRASH_READY
+    loop = _follow_loop((now - first).total_seconds(), line.crash_seconds, pace)
+    started_at, restarts = first + timedelta(seconds=loop.began), loop.restarts
     policy = pod["spec"].get("restartPolicy") or "Always"
     if policy == "Never":
-        started_at, exits_at, restarts = first, first + timedelta(seconds=line.crash_seconds), 0
-    exited = _exit_state(started_at, exits_at)
+        started_at, restarts = first, 0
+    run = timedelta(seconds=line.crash_seconds)
+    exits_at = started_at + run
+    exited = _exit_state(started_at, exits_at, is_killed=is_killed)
     if now < exits_at:
-        before = _exit_state(started_at - timedelta(seconds=line.crash_seconds), started_at) if restarts else {}
+        ended_at = started_at - timedelta(seconds=loop.pause_before)
+        before = _exit_state(ended_at - run, ended_at, is_killed=is_killed) if restarts else {}
         state = {"running": {"startedAt": render_time(started_at)}}
-        return _Run(state, before, running=True, ready=False, restarts=restarts, wake_at=exits_at)
+        return _Run(state, before, running=True, ready=ready, restarts=restarts, wake_at=exits_at)
     if policy == "Never":
         return _Run(exited, {}, running=False, ready=False, restarts=0, wake_at=None)
-    waiting = {"reason": "CrashLoopBackOff", "message": f"back-off {pause:.0f}s restarting failed container"}
-    again_at = exits_at + timedelta(seconds=pause)
+    waiting = {"reason": "CrashLoopBackOff", "message": f"back-off {loop.pause:.0f}s restarting failed container"}
+    again_at = exits_at + timedelta(seconds=loop.pause)
     return _Run({"waiting": waiting}, exited, running=False, ready=False, restarts=restarts, wake_at=again_at)
 
 
-def _count_restarts(elapsed: float, run: float, pace: Pace) -> tuple[float, int, float]:
-    """Give when the current run began, which restart it is, and the pause that follows it."""
-    began, restarts, pause = 0.0, 0, pace.first_backoff
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """One round of something that is tried again and again."""
+
+    began: float  # seconds after the first one
+    restarts: int  # how many came before
+    pause: float  # that follows it
+    pause_before: float
+
+
+def _follow_loop(elapsed: float, run: float, pace: Pace) -> _Loop:
+    """Give the round that is under way, or was the last one before the pause that is."""
+    began, restarts, pause, before = 0.0, 0, pace.first_backoff, 0.0
     while pause < pace.last_backoff:
         if elapsed < began + run + pause:
-            return began, restarts, pause
-        began, restarts, pause = began + run + pause, restarts + 1, min(2 * pause, pace.last_backoff)
+            return _Loop(began, restarts, pause, before)
+        began, restarts, before = began + run + pause, restarts + 1, pause
+        pause = min(2 * pause, pace.last_backoff)
     cycle = max(run + pause, 1.0)
     further = int((elapsed - began) // cycle)
-    return began + further * cycle, restarts + further, pause
+    return _Loop(began + further * cycle, restarts + further, pause, pause if further else before)
 
 
-def _exit_state(started_at: datetime, exited_at: datetime) -> Obj:
+def _exit_state(started_at: datetime, exited_at: datetime, *, is_killed: bool) -> Obj:
     times = {"startedAt": render_time(started_at), "finishedAt": render_time(exited_at)}
-    return {"terminated": {"exitCode": 1, "reason": "Error", **times}}
+    end = {"exitCode": 137, "reason": "OOMKilled"} if is_killed else {"exitCode": 1, "reason": "Error"}
+    return {"terminated": {**end, **times}}
 
 
 def _compute_phase(pod: Obj, runs: Iterable[_Run]) -> str:

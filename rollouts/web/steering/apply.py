@@ -24,8 +24,8 @@ from rollouts.engine.findings import Code, Finding
 from rollouts.refusals import CommandRefused, Contradiction, Invalid, RaceLost
 from rollouts.selectors.manifests import manifest_detail
 from rollouts.selectors.places import configured_names
-from rollouts.services.applying import WRITTEN, workload_apply
-from rollouts.services.changing import Changed
+from rollouts.services.applying import workload_apply
+from rollouts.services.changing import METADATA, Changed
 from rollouts.services.simulated import Simulated
 from rollouts.services.simulation import Proposal
 from rollouts.services.sites import refuse
@@ -35,7 +35,7 @@ from rollouts.web.steering.desk import Desk, Draft, Sitting
 
 _TEXT: Final = "manifest"
 _FORCE: Final = "force"
-_OF_METADATA: Final = ("name", "namespace", *WRITTEN)
+_OF_METADATA: Final = ("name", "namespace", *METADATA)
 _NAMESPACE: Final = "default"
 # What a new workload is begun with: the least that can be accepted.
 _STARTER: Final = """\
@@ -68,7 +68,7 @@ class Apply(Desk):
     def fill_in(self, scene: Sitting, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show the manifest as the cluster has it, with what may be secret hidden."""
         return {
-            "text": _render(manifest_detail(scene.place).manifest) if given is None else _text_of(given),
+            "text": _render(manifest_detail(scene.place, scene.reader).manifest) if given is None else _text_of(given),
             "is_forced": given is not None and _FORCE in given,
             "fields": [_TEXT],
         }

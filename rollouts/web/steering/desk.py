@@ -25,13 +25,15 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from rollouts.access import Refusal, find_refusal
-from rollouts.audit import Caller, Result, Via, caller_of, record, require
+from rollouts.audit import Caller, Result, Via, caller_of, reader_for, record, require
 from rollouts.commands import Command, Place
 from rollouts.engine.findings import Finding
+from rollouts.forecast import Belief
+from rollouts.masking import ANYBODY, Reader
 from rollouts.refusals import ClusterAway, CommandRefused, Invalid, NotAllowed, NotThere, RaceLost
 from rollouts.services.changing import Changed
 from rollouts.services.simulated import Simulated
-from rollouts.services.simulation import Belief, Proposal, workload_simulate
+from rollouts.services.simulation import Proposal, workload_simulate
 from rollouts.web.fragments import Fragment
 from rollouts.web.shell import for_fragment, for_readers
 from rollouts.web.steering.difference import render_changes
@@ -46,10 +48,14 @@ AGREED: Final = "agreed"
 """The box to tick for what nobody should do by mistake. Its value is the very sentence that was agreed to."""
 
 NEVER_READY: Final = "never_ready"
+ALL_READY: Final = "all_ready"
 IS_FULL: Final = "full"
+IS_UNLIMITED: Final = "unlimited"
+SECONDS_TO_READY: Final = "seconds_to_ready"
 """The fields that say how the cluster is supposed to behave; they are no part of the command."""
 
 _LONGEST_VERSION: Final = 100
+_MOST_SECONDS: Final = 86_400
 
 
 class CarryOut(Protocol):
@@ -73,6 +79,8 @@ class Trial:
 
     simulated: Simulated | None = None
     refusal: CommandRefused | None = None
+    # The form was sent and refused: that is said above the form, where no later trial takes its place.
+    was_sent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +92,12 @@ class Obstacle:
 
 
 class Sitting(Scene):
-    """A workload as a form shows it, and what the address of the form asks for."""
+    """A workload as a form shows it to a reader, and what the address of the form asks for."""
 
-    def __init__(self, place: Place, asked: QueryDict) -> None:
+    def __init__(self, place: Place, asked: QueryDict, reader: Reader = ANYBODY) -> None:
         super().__init__(place, asked.get("by", ""))
         self.asked = asked
+        self.reader = reader
 
 
 class Form(ABC):
@@ -97,6 +106,7 @@ class Form(ABC):
     name: ClassVar[str]  # of the address below the workload's, and of its template
     title: ClassVar[str]
     send: ClassVar[str] = "Save to the cluster"  # what the button says
+    tone: ClassVar[str] = "primary"  # how the button looks; danger: what it does cannot be undone
     command: ClassVar[Command]
     more: ClassVar[str] = ""  # of the address: what the form is about, as Django's paths write it
     template: ClassVar[str] = ""  # of the page; left out, it is called like the form
@@ -134,7 +144,11 @@ class Form(ABC):
     def believe(self, given: QueryDict) -> Belief:
         """Return how the cluster behaves when the form is tried."""
         return Belief(
-            seconds_to_ready=None, never_ready=tuple(given.getlist(NEVER_READY)), is_full=bool(given.get(IS_FULL))
+            seconds_to_ready=_read_seconds(given.get(SECONDS_TO_READY, "")),
+            never_ready=tuple(given.getlist(NEVER_READY)),
+            all_ready=bool(given.get(ALL_READY)),
+            is_full=bool(given.get(IS_FULL)),
+            is_unlimited=bool(given.get(IS_UNLIMITED)),
         )
 
     # ---- views
@@ -153,7 +167,9 @@ class Form(ABC):
         @require_http_methods([*methods])
         @for_readers
         def view(request: HttpRequest, /, cluster: str, namespace: str, name: str, **about: Any) -> HttpResponse:
-            return answer(request, Sitting(Place(cluster, namespace, name), request.GET), about)
+            place = Place(cluster, namespace, name)
+            reader = reader_for(caller_of(request, Via.PAGE), place)
+            return answer(request, Sitting(place, request.GET, reader), about)
 
         return view
 
@@ -182,7 +198,7 @@ class Form(ABC):
             _require_agreement(self.ask(scene, request.POST, **about), request.POST)
             return self.carry_out(request, scene, about)
         except CommandRefused as refusal:
-            return self._show(request, scene, about, Trial(refusal=refusal))
+            return self._show(request, scene, about, Trial(refusal=refusal, was_sent=True))
 
     def _trial(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
         """Answer what the form as it is now would do, and what is wrong with it."""
@@ -231,6 +247,7 @@ class Form(ABC):
             "now": now,
             "trial": trial,
             "is_race": is_race,
+            "is_away": isinstance(trial.refusal, ClusterAway),
             "wrong": by_field,
             "findings": others,
             **self._show_trial(scene, trial),
@@ -244,7 +261,7 @@ class Form(ABC):
         if told is None:
             return {"preview": None, "difference": []}
         manifest = scene.look.seen.manifest if told.version else {}
-        return {"preview": make_preview(told), "difference": render_changes(told.changed, manifest)}
+        return {"preview": make_preview(told), "difference": render_changes(told.changed, manifest, scene.reader)}
 
     def _suppose(self, scene: Sitting, given: QueryDict | None) -> dict[str, Any]:
         """Return how the cluster is supposed to behave, and what may be supposed."""
@@ -252,7 +269,10 @@ class Form(ABC):
         return {
             "cliques": [] if workload is None else [clique.name for clique in workload.cliques],
             "never_ready": [] if given is None else given.getlist(NEVER_READY),
+            "all_ready": given is not None and bool(given.get(ALL_READY)),
             "is_full": given is not None and bool(given.get(IS_FULL)),
+            "is_unlimited": given is not None and bool(given.get(IS_UNLIMITED)),
+            "seconds_to_ready": "" if given is None else given.get(SECONDS_TO_READY, ""),
         }
 
     def _find_version(self, scene: Sitting) -> str:
@@ -326,6 +346,19 @@ _STATUSES: Final = {
     Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
     ClusterAway: HTTPStatus.SERVICE_UNAVAILABLE,
 }
+
+
+def _read_seconds(text: str) -> float | None:
+    """Return how long pods are supposed to take to become Ready; None: as measured."""
+    if not text.strip():
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= _MOST_SECONDS:
+        raise Invalid(f"Seconds to Ready must be a number from 0 to {_MOST_SECONDS}; empty means as measured.")
+    return seconds
 
 
 def _require_permission(caller: Caller, command: Command, place: Place) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from rollouts.engine.difference import Way
-from rollouts.masking import mask_manifest
+from rollouts.masking import ANYBODY, Reader, mask_manifest
 from rollouts.services.changing import Change
 from rollouts.web.revisions import DiffLine
 
@@ -22,9 +22,9 @@ _MOST_BESIDE: Final = 4
 _PARTS: Final = re.compile(r"([A-Za-z0-9_-]+)|\[(\d+)\]|\[([^\]]*)\]")
 
 
-def render_changes(changes: Sequence[Change], manifest: Mapping[str, Any]) -> list[DiffLine]:
+def render_changes(changes: Sequence[Change], manifest: Mapping[str, Any], reader: Reader = ANYBODY) -> list[DiffLine]:
     """Return the lines of a diff; of a very long one the first."""
-    lines = list(_lines(changes, mask_manifest(manifest)))
+    lines = list(_lines(changes, mask_manifest(manifest, reader)))
     cut = [DiffLine("hunk", f"… and {len(lines) - _MOST_LINES} more lines")] if len(lines) > _MOST_LINES else []
     return [*lines[:_MOST_LINES], *cut]
 

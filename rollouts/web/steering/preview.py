@@ -79,6 +79,7 @@ class Preview:
     lines: tuple[Line, ...]
     more: tuple[Line, ...]  # behind a fold
     untold: int  # moments that are in neither
+    assumptions: tuple[str, ...]  # what the numbers rest on
     waits: tuple[WaitNote, ...]  # why it gets stuck, or what it waits for in the end; the most pressing
     more_waits: tuple[WaitNote, ...]  # behind a fold
 
@@ -99,6 +100,7 @@ def make_preview(told: Simulated) -> Preview:
         lines=tuple(kept[:LINES_SHOWN]),
         more=tuple(kept[LINES_SHOWN:]),
         untold=len(lines) - len(kept) + (told.steps_left_out > 0),
+        assumptions=tuple(one.text for one in told.assumptions) if moves or waits else (),
         waits=waits[:WAITS_SHOWN],
         more_waits=waits[WAITS_SHOWN:],
     )

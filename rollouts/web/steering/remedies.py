@@ -28,7 +28,7 @@ from rollouts.commands import Command, Place
 from rollouts.engine import edits
 from rollouts.engine.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE, resolve_max_unavailable
 from rollouts.engine.findings import Code, Finding
-from rollouts.engine.levels import list_levels
+from rollouts.engine.levels import is_part_of, list_levels
 from rollouts.engine.observed import Observed, Pod
 from rollouts.engine.remedies import Remedy
 from rollouts.engine.spec import Unreadable, parse_workload
@@ -36,7 +36,8 @@ from rollouts.engine.workload import BudgetSpec, Workload
 from rollouts.refusals import Invalid
 from rollouts.selectors.moments import moment
 from rollouts.selectors.now import REMEDIES
-from rollouts.selectors.revisions import revision_list
+from rollouts.selectors.places import find_workload
+from rollouts.selectors.revisions import find_former
 from rollouts.selectors.strategies import PartSource, StrategyLevel
 from rollouts.selectors.tree import ReplicaNode
 from rollouts.services.changing import Changed
@@ -117,23 +118,8 @@ def _nothing_left(given: QueryDict) -> Invalid:
 def _preselect(scene: Sitting, rows: Sequence[Row]) -> frozenset[str]:
     free = [row for row in rows if row.override is None]
     waiting = scene.asked.get(COMPONENT, "")
-    own = [row for row in free if waiting and _is_of(scene.place.name, waiting, row.component)]
+    own = [row for row in free if waiting and is_part_of(scene.place.name, waiting, row.component)]
     return frozenset(row.value for row in own or free if row.is_urgent)
-
-
-def _is_of(workload: str, waiting: str, component: str) -> bool:
-    """Whether who waits is a component, or one of its parts, by the name in the cluster or in the template.
-
-    >>> [_is_of("my", "my-0-decode-1-leader", name) for name in ("decode", "my-0-decode", "my-0-decode-1", "prefill")]
-    [True, True, True, False]
-    >>> _is_of("my", "my", "my"), _is_of("my", "my-2-frontend", "my")
-    (True, False)
-    """
-    if waiting == component:
-        return True
-    is_inside = component != workload and waiting.startswith(f"{component}-")
-    in_template = re.fullmatch(rf"{re.escape(workload)}-\d+-{re.escape(component)}(-\d+-.+)?", waiting)
-    return is_inside or in_template is not None
 
 
 # ---- the strategy
@@ -456,11 +442,12 @@ def _pods_address(place: Place, code: str, component: str) -> str:
 
 
 def _roll_back_address(place: Place, code: str, component: str) -> str:
-    """Return where one goes back to the revision before the current one; the workload, where none is on record."""
-    former = [one.number for one in revision_list(place) if not one.is_current]
-    if not former:
+    """Return where one goes back to the former revision; the workload, where none is on record."""
+    row = find_workload(place)
+    former = find_former(place.cluster, row.uid, row.generation_hash)
+    if former is None:
         return address_of(place)
-    return reverse("steer-roll-back", kwargs={**kwargs_of(place), "number": max(former)})
+    return reverse("steer-roll-back", kwargs={**kwargs_of(place), "number": former.number})
 
 
 def _with_component(address: str, component: str) -> str:

@@ -12,8 +12,7 @@ from rollouts.services.changing import Changed
 from rollouts.services.simulation import Proposal
 from rollouts.services.workloads import roll_back_to, workload_roll_back
 from rollouts.web.revisions import choose_other, parse_diff
-from rollouts.web.steering.desk import Desk, Draft
-from rollouts.web.workload import Scene
+from rollouts.web.steering.desk import Desk, Draft, Sitting
 
 
 class RollBack(Desk):
@@ -24,20 +23,20 @@ class RollBack(Desk):
     has_manifest = False  # the difference of the revisions says it already
     idle = "Nothing: pods are made as they were under that revision already."
 
-    def fill_in(self, scene: Scene, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def fill_in(self, scene: Sitting, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show how the revision differs from the one in force."""
         number: int = about["number"]
         other = choose_other(revision_list(scene.place), number)
-        diff = None if other is None else revision_diff(scene.place, other, number)
+        diff = None if other is None else revision_diff(scene.place, other, number, scene.reader)
         return {
-            "revision": revision_detail(scene.place, number),
+            "revision": revision_detail(scene.place, number, scene.reader),
             "diff": diff,
             "lines": parse_diff(diff.text) if diff else [],
             "title": f"Roll back to revision {number}",
             "send": f"Roll back to revision {number}",
         }
 
-    def read(self, scene: Scene, given: QueryDict, **about: Any) -> Draft:
+    def read(self, scene: Sitting, given: QueryDict, **about: Any) -> Draft:
         """Return the way back."""
         number: int = about["number"]
         return Draft(
@@ -45,7 +44,7 @@ class RollBack(Desk):
             Proposal(self.command, partial(roll_back_to, place=scene.place, revision=number)),
         )
 
-    def find_field(self, scene: Scene, finding: Finding) -> str:
+    def find_field(self, scene: Sitting, finding: Finding) -> str:
         """There is no field to be wrong."""
         return ""
 

@@ -5,6 +5,7 @@ from typing import Final
 from django.urls import URLPattern
 
 from rollouts.web.steering.apply import Apply, NewWorkload
+from rollouts.web.steering.delete import Delete
 from rollouts.web.steering.deletion import deletion_urlpatterns
 from rollouts.web.steering.desk import Form
 from rollouts.web.steering.images import Images
@@ -14,6 +15,7 @@ from rollouts.web.steering.restart import Restart
 from rollouts.web.steering.roll_back import RollBack
 from rollouts.web.steering.scale import Scale
 from rollouts.web.steering.strategy import EditStrategy
+from rollouts.web.steering.take_over import TakeOver
 
 _DESKS: Final[tuple[Form, ...]] = (
     Images(),
@@ -25,6 +27,8 @@ _DESKS: Final[tuple[Form, ...]] = (
     NewWorkload(),
     Pods(),
     AnyPods(),
+    TakeOver(),
+    Delete(),
     *REMEDY_FORMS,
 )
 

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from rollouts.feed import Change
-from tests.api.read.watching import TOKEN, WebServer
+from tests.api.read.watching import STREAM_LIMIT, TOKEN, WebServer
+from tests.project.running import wait_until
 
 CHAT = "sandbox/default/chat"
 OTHER = "sandbox/default/other"
@@ -102,6 +103,21 @@ def test_what_waits_for_a_slow_reader_is_bounded(own_server: WebServer) -> None:
         names += [line.split()[1]] if line.startswith(b"event:") else []
     assert len(names) < 10_000
     answer.close()
+
+
+def test_an_account_watches_so_many_times_at_once_and_no_thread_is_kept_for_it(own_server: WebServer) -> None:
+    before = own_server.threads
+    answers = [own_server.request("feed/", Authorization=f"Bearer {TOKEN}") for _ in range(STREAM_LIMIT)]
+    assert {answer.status for answer in answers} == {200}
+    for answer in answers:
+        assert answer.readline().startswith(b"retry:")
+    wait_until(lambda: own_server.threads < before + STREAM_LIMIT // 2, 60, lambda: f"{own_server.threads} threads")
+    refused = own_server.request("feed/", Authorization=f"Bearer {TOKEN}")
+    assert (refused.status, refused.headers["Retry-After"]) == (429, "30")
+    assert f"has {STREAM_LIMIT} live pages and feeds open" in json.loads(refused.read())["detail"]
+    for answer in answers:
+        answer.close()
+    wait_until(lambda: own_server.request("feed/", Authorization=f"Bearer {TOKEN}").status == 200, 60)
 
 
 def test_a_revoked_token_ends_it(own_server: WebServer) -> None:

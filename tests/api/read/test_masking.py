@@ -7,11 +7,35 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from rollouts import masking
 from rollouts.engine.findings import Code
-from rollouts.masking import MARK, is_secret_name, mask_manifest, mask_text, unmask_manifest
+from rollouts.masking import (
+    ANYBODY,
+    HIDDEN,
+    MARK,
+    RECORD,
+    Reader,
+    is_secret_name,
+    make_text_mask,
+    mask_text,
+    reader_of,
+    without_digests,
+)
 from tests.thoroughness import examples
 
 SECRET = "s3cr3t-Zx9"
+WORKLOAD = "east/team-a/chat"
+READERS = {"who may apply": reader_of(WORKLOAD), "anybody": ANYBODY, "the audit": RECORD}
+
+
+def mask_manifest(obj: Any, reader: Reader = READERS["who may apply"]) -> Any:
+    """Return a manifest as somebody sees it who may apply it."""
+    return masking.mask_manifest(obj, reader)
+
+
+def unmask_manifest(obj: Any, live: Any) -> Any:
+    """Return what somebody sends back with what was hidden put in again."""
+    return masking.unmask_manifest(obj, live, WORKLOAD)
 
 
 def container(**fields: Any) -> dict[str, Any]:
@@ -19,7 +43,7 @@ def container(**fields: Any) -> dict[str, Any]:
     return {"spec": {"podSpec": {"containers": [{"name": "main", **fields}]}}}
 
 
-HIDDEN = {
+PLANTED = {
     "env": container(env=[{"name": "GREETING", "value": SECRET}]),
     "env with a telling name": container(env=[{"name": "HF_TOKEN", "value": SECRET}]),
     "env with a harmless beginning": container(env=[{"name": "NCCL_PASSWORD", "value": SECRET}]),
@@ -61,20 +85,39 @@ HIDDEN = {
     "token by its form": container(args=["hf_abcdefghijklmnop" + SECRET.replace("-", "")]),
     "signed token": container(args=[f"eyJhbGciOiJI.eyJzdWIiOiIx.{SECRET}"]),
     "private key": container(args=[f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n-----END RSA PRIVATE KEY-----"]),
+    "user of an address without a scheme": container(args=[f"//me:{SECRET}@models.example.com/v1"]),
+    "user of a registry": container(args=["pull", f"robot:{SECRET}@registry.example.com/team/chat:v1"]),
+    "user of a registry in an image": container(image=f"robot:{SECRET}@registry.example.com:5000/chat"),
+    "password after -p": container(command=["client", "-p", SECRET]),
+    "password after -a": container(args=["-h", "cache", "-a", SECRET]),
+    "password joined to -p": container(command=["mysql", f"-p{SECRET}"]),
+    "password joined to -p, a word": container(command=["/usr/bin/mysqldump", f"-p{SECRET.lower()}"]),
+    "password joined to -p of anything": container(args=[f"-pA{SECRET}"]),
+    "password of sshpass": container(command=["sh", "-c", f"sshpass -p {SECRET} ssh host"]),
+    "password of sshpass, quoted": container(command=["sh", "-c", f"sleep 1; sshpass -p '{SECRET} x' ssh host"]),
+    "password of a client in a script": container(command=["bash", "-c", f"redis-cli -h c -a {SECRET} ping | cat"]),
+    "joined password in a script": container(command=["bash", "-c", f"a && mysql -u root -p{SECRET} db"]),
+    "exported in a script": container(command=["sh", "-c", f"export MODE=fast GREETING={SECRET}; serve"]),
+    "exported in quotes": container(command=["sh", "-c", f'export GREETING="a; {SECRET}"\nserve']),
+    "declared in a script": container(command=["bash", "-c", f"declare -x GREETING={SECRET}; serve"]),
+    "prose in an annotation": {"metadata": {"annotations": {"example.com/note": f"the password is {SECRET}, ask ana"}}},
+    "more prose in an annotation": {"annotations": {"note": f"Old API key was '{SECRET}'."}},
     "condition that quotes it": {"status": {"conditions": [{"message": f"bad value TOKEN={SECRET} given"}]}},
 }
 
 
-@pytest.mark.parametrize("what", HIDDEN)
-def test_it_is_hidden(what: str) -> None:
-    assert SECRET not in str(mask_manifest(HIDDEN[what]))
-    assert SECRET.replace("-", "") not in str(mask_manifest(HIDDEN[what]))
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("what", PLANTED)
+def test_it_is_hidden(what: str, reader: Reader) -> None:
+    shown = str(mask_manifest(PLANTED[what], reader))
+    assert SECRET.lower() not in shown.lower()
+    assert SECRET.replace("-", "") not in shown
 
 
-@pytest.mark.parametrize("what", [what for what in HIDDEN if what != "annotation with a copy"])
+@pytest.mark.parametrize("what", [what for what in PLANTED if what != "annotation with a copy"])
 def test_it_comes_back(what: str) -> None:
-    masked = mask_manifest(HIDDEN[what])
-    assert unmask_manifest(masked, HIDDEN[what]) == (HIDDEN[what], [])
+    masked = mask_manifest(PLANTED[what])
+    assert unmask_manifest(masked, PLANTED[what]) == (PLANTED[what], [])
 
 
 SHOWN = [
@@ -89,6 +132,11 @@ SHOWN = [
     {"volumes": [{"name": "tls", "secret": {"secretName": "tls", "items": [{"key": "tls.key", "path": "k"}]}}]},
     {"metadata": {"labels": {"session": "a", "example.com/token": "b"}, "annotations": {"prometheus.io/port": "80"}}},
     {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}], "topologyKey": "zone"},
+    container(image="chat:v1@sha256:0123456789abcdef"),
+    container(args=["-p", "8080", "-p", "80:8080/tcp", "-p", "/models", "-port=80", "-prefix", "x", "-a"]),
+    container(command=["sh", "-c", "mkdir -p models && cd models && ls -a all && ssh -p 22 host"]),
+    container(command=["sh", "-c", "export PATH=$PATH:/opt NCCL_DEBUG=INFO CONFIG=$HOME_FILE; serve"]),
+    {"annotations": {"note": "The token is required. The secret is kept elsewhere; see //docs/x and mail ana@x.org."}},
 ]
 
 
@@ -98,28 +146,83 @@ def test_what_operators_need_is_shown(manifest: dict[str, Any]) -> None:
 
 
 def test_nothing_given_is_changed() -> None:
-    manifests = copy.deepcopy(HIDDEN)
+    manifests = copy.deepcopy(PLANTED)
     mask_manifest(manifests)
     unmask_manifest(mask_manifest(manifests), manifests)
-    assert manifests == HIDDEN
+    assert manifests == PLANTED
 
 
-def test_the_same_value_has_the_same_mark_and_another_one_another() -> None:
-    def mark(value: str) -> str:
-        shown: str = mask_manifest(container(env=[{"name": "X", "value": value}]))["spec"]["podSpec"]["containers"][0][
-            "env"
-        ][0]["value"]
-        assert MARK.fullmatch(shown)
-        return shown
+def test_those_who_may_not_apply_see_no_command_no_argument_and_no_variable() -> None:
+    hook = {"preStop": {"exec": {"command": ["stop", "gracefully"]}}}
+    env = [{"name": "LOG_LEVEL", "value": "debug"}, {"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "a"}}}]
+    manifest = container(command=["serve", "me"], args=["positional"], env=env, lifecycle=hook, image="chat:v1")
+    (main,) = masking.mask_manifest(manifest)["spec"]["podSpec"]["containers"]
+    assert (main["command"], main["args"]) == ([HIDDEN], [HIDDEN])
+    assert main["lifecycle"]["preStop"]["exec"]["command"] == [HIDDEN]
+    assert main["env"] == [{"name": "LOG_LEVEL", "value": HIDDEN}, env[1]]
+    assert main["image"] == "chat:v1"
+    assert mask_manifest(manifest) == manifest
 
-    assert mark("a") == mark("a")
-    assert mark("a") != mark("b")
+
+@pytest.mark.parametrize(
+    ("field", "value", "shown"),
+    [
+        ("spec.template.cliques[0].spec.podSpec.containers[0].args[1]", "positional", HIDDEN),
+        ("spec.podSpec.containers[0].command", ["sh", "-c"], [HIDDEN]),
+        ("spec.podSpec.containers[main].lifecycle.preStop.exec.command[0]", "stop", HIDDEN),
+        ("spec.podSpec.containers[0].env[0].value", "debug", HIDDEN),
+        ("spec.podSpec.containers[0].env[LOG_LEVEL]", {"name": "A", "value": "b"}, {"name": "A", "value": HIDDEN}),
+        ("spec.podSpec.containers[0].env", [{"name": "PORT", "value": "1"}], [{"name": "PORT", "value": HIDDEN}]),
+        ("spec.podSpec.containers[0].image", "chat:v2", "chat:v2"),
+        ("spec.replicas", 3, 3),
+        ("spec.podSpec.containers[0].args[1]", None, None),
+    ],
+)
+def test_fields_as_changes_name_them_are_hidden_in_the_same_way(field: str, value: Any, shown: Any) -> None:
+    assert masking.mask_manifest({"fields": {field: value}}) == {"fields": {field: shown}}
+    assert masking.mask_manifest({"fields": {field: value}}, RECORD) == {"fields": {field: value}}
+
+
+def mark_of(value: str, variable: str = "X", workload: str = WORKLOAD) -> str:
+    shown = mask_manifest(container(env=[{"name": variable, "value": value}]), reader_of(workload))
+    mark: str = shown["spec"]["podSpec"]["containers"][0]["env"][0]["value"]
+    assert MARK.fullmatch(mark)
+    return mark
+
+
+def test_a_mark_tells_nothing_in_another_field_workload_namespace_or_cluster() -> None:
+    assert mark_of("a") == mark_of("a")
+    others = {
+        mark_of("a", "Y"),
+        *(mark_of("a", workload=key) for key in ("east/team-a/x", "east/b/chat", "w/team-a/chat")),
+    }
+    assert len(others) == 4
+    assert mark_of("a") not in others
+
+
+def test_a_mark_stays_the_same_where_its_entry_moves() -> None:
+    before = mask_manifest(container(env=[{"name": "A", "value": "a"}, {"name": "B", "value": "b"}]))
+    after = mask_manifest(container(env=[{"name": "C", "value": "c"}, {"name": "A", "value": "a"}]))
+    first, second = (one["spec"]["podSpec"]["containers"][0]["env"] for one in (before, after))
+    assert first[0] == second[1]
+
+
+@pytest.mark.parametrize("reader", [ANYBODY, RECORD])
+def test_marks_for_others_are_all_alike(reader: Reader) -> None:
+    shown = str(mask_manifest(PLANTED, reader))
+    assert {*MARK.findall(shown)} == {HIDDEN}
+    assert {*MARK.findall(str(without_digests(mask_manifest(PLANTED))))} == {HIDDEN}
+    assert {*MARK.findall(mask_text(f"PASSWORD={SECRET} and {SECRET}", PLANTED["env"]))} == {HIDDEN}
+
+
+def test_another_value_has_another_mark() -> None:
+    assert mark_of("a") != mark_of("b")
 
 
 def test_the_mark_needs_the_key_of_the_installation(settings: Any) -> None:
-    before = mask_manifest(HIDDEN["env"])
+    before = mask_manifest(PLANTED["env"])
     settings.SECRET_KEY = "another one"
-    assert mask_manifest(HIDDEN["env"]) != before
+    assert mask_manifest(PLANTED["env"]) != before
 
 
 # ---- and back
@@ -146,6 +249,7 @@ def test_what_was_edited_around_a_hidden_value_stays_edited() -> None:
         (lambda main: main.update(workingDir=main["env"][0]["value"]), "workingDir"),
         (lambda main: main["env"][0].update(name="OTHER"), "env[0].value"),
         (lambda main: main["env"][0].update(value="‹hidden 00000000›"), "env[0].value"),
+        (lambda main: main["env"][0].update(value=HIDDEN), "env[0].value"),
         (lambda main: main.update(args=["--token", main["env"][0]["value"]]), "args[1]"),
     ],
 )
@@ -180,6 +284,43 @@ def test_a_hidden_value_is_not_put_back_where_it_would_be_shown(live: dict[str, 
     assert [one.code for one in findings] == [Code.UNKNOWN_VALUE]
 
 
+def test_a_mark_that_is_moved_to_where_parts_of_it_are_shown_is_refused_by_its_field() -> None:
+    secret = "AccountName=acme;Key=Zx9Q,TOPSECRETPART"
+    live = container(args=["--api-key", secret])
+    sent = mask_manifest(live)
+    main = sent["spec"]["podSpec"]["containers"][0]
+    main["args"] = ["--x", main["args"][1]]
+    _, findings = unmask_manifest(sent, live)
+    assert [(one.field, one.code) for one in findings] == [("spec.podSpec.containers[0].args[1]", Code.UNKNOWN_VALUE)]
+
+
+def test_a_new_secret_may_be_written_beside_a_mark() -> None:
+    live = container(command=["sh", "-c", f"serve --token={SECRET}"])
+    sent = mask_manifest(live)
+    main = sent["spec"]["podSpec"]["containers"][0]
+    main["command"][2] += " --password=another --port=80"
+    restored, findings = unmask_manifest(sent, live)
+    assert findings == []
+    assert restored["spec"]["podSpec"]["containers"][0]["command"][2] == (
+        f"serve --token={SECRET} --password=another --port=80"
+    )
+
+
+def test_what_others_were_shown_cannot_be_applied_and_the_sentence_says_why() -> None:
+    live = container(args=["serve"], env=[{"name": "X", "value": SECRET}])
+    _, findings = unmask_manifest(masking.mask_manifest(live), live)
+    fields = [one.field.removeprefix("spec.podSpec.containers[0].") for one in findings]
+    assert fields == ["args[0]", "env[0].value"]
+    assert all("read the manifest with an account that may apply it" in one.message for one in findings)
+
+
+def test_marks_of_another_workload_are_not_put_back() -> None:
+    live = container(env=[{"name": "X", "value": SECRET}])
+    sent = masking.mask_manifest(live, reader_of("east/team-b/chat"))
+    _, findings = unmask_manifest(sent, live)
+    assert [one.code for one in findings] == [Code.UNKNOWN_VALUE]
+
+
 def test_a_value_that_changed_meanwhile_is_not_taken_for_the_one_that_was_shown() -> None:
     sent = mask_manifest(container(env=[{"name": "X", "value": "old"}]))
     restored, findings = unmask_manifest(sent, container(env=[{"name": "X", "value": "new"}]))
@@ -189,7 +330,7 @@ def test_a_value_that_changed_meanwhile_is_not_taken_for_the_one_that_was_shown(
 
 def test_a_sentence_is_shown_without_the_values_that_it_quotes() -> None:
     sentence = f'spec.env[0]: Invalid value: "{SECRET}": too odd, and --password=other'
-    shown = mask_text(sentence, HIDDEN["env"])
+    shown = mask_text(sentence, PLANTED["env"])
     assert SECRET not in shown
     assert "other" not in shown
     assert shown.startswith("spec.env[0]: Invalid value")
@@ -197,15 +338,36 @@ def test_a_sentence_is_shown_without_the_values_that_it_quotes() -> None:
 
 @pytest.mark.parametrize("case", ["env whose value is a URL", "user with a password", "user with a password, apart"])
 def test_a_sentence_is_shown_without_a_password_that_the_manifest_has_with_its_user(case: str) -> None:
-    shown = mask_text(f"cannot start: {SECRET} failed", HIDDEN[case])
+    shown = mask_text(f"cannot start: {SECRET} failed", PLANTED[case])
     assert SECRET not in shown
     assert shown.endswith("failed")
+
+
+def test_a_sentence_quotes_no_command_line_but_plain_words() -> None:
+    mask = make_text_mask(container(command=["server", "AccountName:acme"], args=["plain-name"]))
+    assert mask('exec: "server": not found') == 'exec: "server": not found'
+    assert mask('exec: "AccountName:acme plain-name"') == f'exec: "{HIDDEN} plain-name"'
 
 
 # ---- whatever it is made of
 
 _NAMES = st.sampled_from(
-    ["env", "name", "value", "args", "command", "annotations", "httpHeaders", "token", "labels", "spec", "a/b", "key"]
+    [
+        "env",
+        "a.env[0]",
+        "x.args[1]",
+        "name",
+        "value",
+        "args",
+        "command",
+        "annotations",
+        "httpHeaders",
+        "token",
+        "labels",
+        "spec",
+        "a/b",
+        "key",
+    ]
 )
 _TEXTS = st.one_of(
     st.text(max_size=20),
@@ -213,9 +375,10 @@ _TEXTS = st.one_of(
         [
             *("--token", "-u", "a:b", "TOKEN=x", "http://u:p@h", "‹hidden 00000000›", "‹hidden", '{"password": "x"}'),
             *("Bearer abcdefghij", "a=‹hidden 12345678›", "--secret=", "key=\"a'b", "Authorization: Basic abcdefgh"),
+            *("-p", "-a", "mysql", "-px", "mysql -p x", "export A=b C=d", "a:b@c/d", "//a:b@c", "the password is x1"),
         ]
     ),
-    st.text(alphabet="-=: \"'‹›@/ab_TOKENkey\n", max_size=30),
+    st.text(alphabet="-=: \"'‹›@/abp_TOKENkey\n", max_size=30),
 )
 _LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), _TEXTS)
 _ANYTHING = st.recursive(
@@ -228,18 +391,19 @@ _ANYTHING = st.recursive(
 )
 
 
-@given(_ANYTHING)
+@given(_ANYTHING, st.sampled_from(list(READERS.values())))
 @settings(max_examples=examples(300), deadline=None)
-@example({"env": [None, 1, [], {"name": 3, "value": {"a": 1}}]})
-@example({"args": [1, None, "--token", 5, ["x"], "--token"]})
-@example({"annotations": [1], "labels": "x", "httpHeaders": {"a": 1}})
-def test_anything_can_be_masked_and_masking_twice_is_masking_once(value: Any) -> None:
-    masked = mask_manifest(value)
-    assert mask_manifest(masked) == masked
+@example({"env": [None, 1, [], {"name": 3, "value": {"a": 1}}]}, ANYBODY)
+@example({"args": [1, None, "--token", 5, ["x"], "--token"]}, RECORD)
+@example({"annotations": [1], "labels": "x", "httpHeaders": {"a": 1}}, RECORD)
+def test_anything_can_be_masked_and_masking_twice_is_masking_once(value: Any, reader: Reader) -> None:
+    masked = mask_manifest(value, reader)
+    assert mask_manifest(masked, reader) == masked
 
 
 @given(_ANYTHING)
 @settings(max_examples=examples(300), deadline=None)
+@example([{"name": "TOKEN=0"}])
 def test_what_was_shown_comes_back_as_it_was(value: Any) -> None:
     if "‹hidden" in str(value):
         return  # a mark of nobody's
@@ -270,12 +434,15 @@ def test_what_is_too_deep_is_hidden_whole() -> None:
     [
         *("x", "a-", "--token ", "http://", "eyJaaaaaaaa-", 'a="', "a='\"", '"a":', "-u a:", " ", "-----BEGIN "),
         *("TOKEN=", "bearer ", "://", "-", "a: ", "'", "sk-", "‹hidden ", '"', "://a", "@", "cookie:", "cookie: a\n"),
+        *("-p ", "-p", "mysql -p", "export A=", "export ", "declare -x ", "a:b@", "//a:", "password is ", "'\"", "a:"),
     ],
 )
 def test_a_long_text_takes_no_longer_than_it_is_long(part: str) -> None:
     # Quadratic patterns would take minutes here, and be ended by the time limit of the tests.
     text = part * (300_000 // len(part))
-    mask_manifest({"text": text, "args": [text], "annotations": {"a": text}})
+    manifest = {"text": text, "args": [text], "annotations": {"a": text}}
+    for reader in READERS.values():
+        mask_manifest(manifest, reader)
 
 
 @pytest.mark.parametrize(

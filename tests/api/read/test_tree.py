@@ -120,7 +120,7 @@ def test_a_pod_shows_where_it_is_and_why_it_is_not_further(row: models.Cluster) 
         True,
         "node-0000",
     )
-    assert one.message.startswith("exit 1, TOKEN=‹hidden ")
+    assert one.message == "exit 1, TOKEN=‹hidden›"
 
 
 def test_the_revision_of_a_pod_is_told_by_its_template_hash(row: models.Cluster) -> None:

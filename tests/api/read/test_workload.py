@@ -1,12 +1,14 @@
 """What is told of one workload: detail, manifest, strategy, diagnosis and history."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from rollouts import models
 from rollouts.commands import Place
@@ -55,6 +57,21 @@ def test_an_answer_is_repeated_by_304_until_anything_of_it_changes(person: Clien
     after = person.get(CHAT, headers={"If-None-Match": before})
     assert after.status_code == 200
     assert json.loads(after.content)["version"] == "uid-chat.1"
+
+
+# ---- what has no effect
+
+
+def test_fields_without_effect_are_told_with_what_does_not_happen(person: Client, row: models.Cluster) -> None:
+    manifest = chat()
+    fleet.store_parts(row, manifest)
+    assert json.loads(person.get(CHAT).content)["unsupported"] == []
+    manifest["spec"]["paused"] = True
+    manifest["metadata"]["resourceVersion"] = "1000000"
+    fleet.store_sets(row, [manifest])
+    (told,) = json.loads(person.get(CHAT).content)["unsupported"]
+    assert (told["field"], told["code"]) == ("spec.paused", "Unsupported")
+    assert "does not pause updates yet" in told["message"]
 
 
 # ---- surge
@@ -215,6 +232,13 @@ def test_another_operator_is_why_nothing_moves(row: models.Cluster) -> None:
     fleet.store_parts(row, chat())
     models.Cluster.objects.update(other_operator="Grove's own operator runs in this cluster.")
     assert diagnosis_detail(PLACE).obstacle == "Grove's own operator runs in this cluster."
+
+
+def test_an_installation_that_only_observes_says_that_it_moves_nothing(row: models.Cluster, settings: Settings) -> None:
+    fleet.store_parts(row, chat())
+    assert diagnosis_detail(PLACE).obstacle == ""
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, observe=True)
+    assert "only observes (OBSERVE is set)" in diagnosis_detail(PLACE).obstacle
 
 
 # ---- history

@@ -19,11 +19,13 @@ from redis import Redis
 
 from rollouts import feed
 from rollouts.feed import Change
+from rollouts.management.commands.run import WEB_OPTIONS
 from tests.data_folders import ROOT, copy_database
 from tests.project.running import wait_until
 from tests.redis_process import RedisProcess
 
 SECONDS = 60.0  # generous: only reached when something is broken
+STREAM_LIMIT = 50  # of an account, unless told otherwise
 TOKEN = "grove_only-for-the-feed-0123456789"
 _ACCOUNT = f"""
 from rollouts.models import ApiToken, User
@@ -51,11 +53,15 @@ class WebServer:
         self._database = folder / "grove.sqlite3"
         self._socket = folder / "web.sock"
         # No limit to how long it may take to end: open answers must not hold it up.
-        command = ["-m", "uvicorn", "grove_ui.asgi:application", "--uds", str(self._socket), "--lifespan", "off"]
-        self.process = subprocess.Popen(
-            [sys.executable, *command, "--log-level", "warning"], cwd=ROOT, env=_environment(folder, redis.url)
-        )
+        command = ["-m", "uvicorn", "grove_ui.asgi:application", "--uds", str(self._socket), *WEB_OPTIONS]
+        self.process = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=_environment(folder, redis.url))
         wait_until(self._answers, SECONDS)
+
+    @property
+    def threads(self) -> int:
+        """How many it has."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("Threads:")[2].split()[0])
 
     def publish(self, *changes: Change) -> None:
         """Tell of changes, as watcher and worker do."""

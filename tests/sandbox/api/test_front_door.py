@@ -1,5 +1,6 @@
 """The HTTP front: who is served, what is refused, and that a refusal stores nothing."""
 
+import json
 import socket
 
 import pytest
@@ -24,6 +25,21 @@ def test_other_hosts_are_not(server: Server, host: str) -> None:
 def test_a_web_page_cannot_steer_the_sandbox(server: Server, method: str) -> None:
     headers = {"Origin": "http://localhost:8001"}
     assert server.call(method, PODS, pod() if method == "POST" else None, headers=headers).code == 403
+    assert server.call("GET", PODS).json["items"] == []
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_page_of_another_site_cannot_steer_the_sandbox(server: Server, site: str) -> None:
+    assert server.call("POST", PODS, pod(), headers={"Sec-Fetch-Site": site}).code == 403
+    assert server.call("GET", PODS, headers={"Sec-Fetch-Site": "none"}).json["items"] == []
+
+
+def test_a_body_without_a_type_is_refused_as_a_beacon_sends_one(server: Server) -> None:
+    body = json.dumps(pod()).encode()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as raw:
+        head = f"POST {PODS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        raw.sendall(head.encode() + body)
+        assert raw.recv(12) == b"HTTP/1.1 415"
     assert server.call("GET", PODS).json["items"] == []
 
 

@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
-from rollouts.sandbox.behaviour.constraints import (
+from rollouts.engine.constraints import (
     NODE_AFFINITY_UNMET,
     NODE_CORDONED,
+    Taint,
     compute_stay,
     find_obstacle,
     parse_constraints,
 )
-from rollouts.sandbox.behaviour.nodes import Node, Taint
+from rollouts.sandbox.behaviour.nodes import Node
 
 
 def a_node(*taints: Taint, labels: Mapping[str, str] | None = None, cordoned: bool = False) -> Node:

@@ -183,6 +183,50 @@ def test_a_crashing_image_restarts_after_a_pause_that_doubles() -> None:
     assert conditions(again)["Ready"] == "False"
 
 
+def test_a_crashing_container_without_a_readiness_probe_is_ready_as_long_as_it_runs() -> None:
+    pod = a_pod("app:crash-ready")  # runs from 1 to 3, and from 13 to 15
+    assert [conditions(at(pod, moment))["Ready"] for moment in (0, 1, 3, 13, 15)] == [
+        *("False", "True", "False", "True", "False")
+    ]
+    assert container(at(pod, 35))["restartCount"] == 2
+
+
+def test_a_container_that_was_started_again_tells_when_it_ended_before() -> None:
+    pod = a_pod("app:crash")  # ends at 3 for the first time, is started again at 13 and ends at 15, then at 35
+    for moment, started, ended in ((13, 13, 3), (35, 35, 15)):
+        told = container(at(pod, moment))
+        assert told["state"]["running"]["startedAt"] == f"2026-01-01T12:00:{started:02}Z"
+        assert told["lastState"]["terminated"]["finishedAt"] == f"2026-01-01T12:00:{ended:02}Z"
+
+
+def test_an_image_that_takes_too_much_memory_is_killed_again_and_again() -> None:
+    pod = a_pod("app:oom")
+    exited = container(at(pod, 3))
+    assert exited["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    assert (exited["lastState"]["terminated"]["reason"], exited["lastState"]["terminated"]["exitCode"]) == (
+        "OOMKilled",
+        137,
+    )
+    again = container(at(pod, 13))
+    assert ("running" in again["state"], again["lastState"]["terminated"]["reason"]) == (True, "OOMKilled")
+
+
+def test_an_image_that_is_missing_is_never_pulled() -> None:
+    pod = a_pod("app:missing")
+    for moment, reason, wakes in ((1, "ErrImagePull", 3), (3, "ImagePullBackOff", 13), (13, "ErrImagePull", 15)):
+        outlook = at(pod, moment)
+        assert container(outlook)["state"]["waiting"]["reason"] == reason
+        assert "app:missing" in container(outlook)["state"]["waiting"]["message"]
+        assert (outlook.status["phase"], wakes_after(outlook)) == ("Pending", wakes)
+        assert conditions(outlook)["Ready"] == "False"
+
+
+def test_a_container_that_is_misconfigured_is_never_created() -> None:
+    outlook = at(a_pod("app:misconfigured"), 50)
+    assert container(outlook)["state"]["waiting"]["reason"] == "CreateContainerConfigError"
+    assert (outlook.status["phase"], outlook.wake_at) == ("Pending", None)
+
+
 def test_the_pause_between_crashes_stops_growing_at_five_minutes() -> None:
     pod = a_pod("app:crash")
     for _ in range(3):
@@ -253,3 +297,5 @@ def test_events_tell_of_starts_crashes_and_failing_probes() -> None:
     assert told("app:v1", 0, 1, 4) == ["Started"]
     assert told("app:broken", 0, 1, 4) == ["Started", "Unhealthy"]
     assert told("app:crash", 0, 1, 3, 13, 15) == ["Started", "BackOff", "Started", "BackOff"]
+    assert told("app:missing", 0, 1, 3, 13) == ["Failed", "BackOff", "Failed"]
+    assert told("app:misconfigured", 0, 1, 4) == ["Failed"]

@@ -158,6 +158,23 @@ def test_a_second_sandbox_on_the_same_directory_is_refused_in_one_sentence(start
     assert sandbox.is_ready()
 
 
+def test_an_open_directory_of_other_programs_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "theirs").touch()
+    tmp_path.chmod(0o755)
+    refused = launch(tmp_path)
+    _, told = refused.communicate(timeout=PATIENCE)
+    assert refused.returncode != 0
+    assert told.startswith(f"sandbox: DATA_DIR is {tmp_path}, which other accounts of this machine can open")
+    assert told.count("\n") == 1
+
+
+def test_what_the_sandbox_writes_is_private(start: Callable[..., Sandbox]) -> None:
+    sandbox = start()
+    written = [path for path in (sandbox.data_dir, *sandbox.data_dir.iterdir()) if path.name != "log"]
+    assert "sandbox.sqlite3" in {path.name for path in written}
+    assert [path for path in written if path.stat().st_mode & 0o077] == []
+
+
 def test_a_busy_port_is_said_in_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

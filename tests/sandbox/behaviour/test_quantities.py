@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollouts.sandbox.behaviour.nodes import compute_requests, count_thousandths, parse_amounts, parse_node
+from rollouts.engine.amounts import compute_requests, count_thousandths, parse_amounts
+from rollouts.sandbox.behaviour.nodes import parse_node
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from rollouts.engine.amounts import compute_requests
 from rollouts.sandbox.behaviour.conditions import find_condition
 from rollouts.sandbox.behaviour.kubelet import Pace
-from rollouts.sandbox.behaviour.nodes import compute_requests, parse_node
+from rollouts.sandbox.behaviour.nodes import parse_node
 from tests.sandbox.behaviour.cluster import Cluster
 from tests.thoroughness import examples
 
 NAMES = st.sampled_from([f"p{number}" for number in range(8)])
 NODE_NAMES = st.sampled_from(["n0", "n1", "n2"])
-IMAGES = st.sampled_from(["app:v1", "app:v1", "app:broken", "app:crash", "app:slow"])
+IMAGES = st.sampled_from(["app:v1", "app:v1", "app:broken", "app:crash", "app:slow", "app:oom", "app:missing"])
 GATES = [{"name": "example.com/wait"}]
 
 
@@ -110,7 +111,8 @@ class RandomLife(RuleBasedStateMachine):
             assert not pod["metadata"].get("deletionTimestamp"), "deleted pods end"
             if pod["spec"].get("nodeName"):
                 assert pod["spec"]["nodeName"] in nodes, "pods of deleted nodes are gone"
-                assert pod["status"]["phase"] == "Running"
+                is_missing = pod["spec"]["containers"][0]["image"] == "app:missing"
+                assert pod["status"]["phase"] == ("Pending" if is_missing else "Running")
             else:
                 condition = find_condition(pod, "PodScheduled")
                 assert condition is not None

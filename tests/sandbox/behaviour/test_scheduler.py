@@ -8,9 +8,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollouts.sandbox.behaviour.constraints import Constraints
+from rollouts.engine.constraints import Constraints
+from rollouts.engine.scheduling import Decision, Demand, Gang, Group, Key, Room, Waiting, schedule
 from rollouts.sandbox.behaviour.nodes import Node
-from rollouts.sandbox.behaviour.scheduler import Decision, Demand, Gang, Group, Key, Room, Waiting, schedule
 from tests.thoroughness import examples
 
 GPU = "nvidia.com/gpu"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rollouts.sandbox.behaviour.nodes import count_thousandths
+from rollouts.engine.amounts import count_thousandths
 from rollouts.sandbox.world import NodeCounts, ensure_world, parse_node_counts
 from tests.sandbox.behaviour.cluster import Cluster
 

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from rollouts.engine.constraints import Taint, compute_stay, parse_constraints
 from rollouts.sandbox.api.store import Change, Store
 from rollouts.sandbox.behaviour.agenda import Agenda
 from rollouts.sandbox.behaviour.census import Census, Key, is_finished, is_leaving, key_of, node_of
 from rollouts.sandbox.behaviour.conditions import make_condition, merge_conditions, parse_time
-from rollouts.sandbox.behaviour.constraints import compute_stay, parse_constraints
 from rollouts.sandbox.behaviour.controllers import SLICE
-from rollouts.sandbox.behaviour.nodes import Taint
 from rollouts.sandbox.behaviour.writes import Writes
 
 Obj = dict[str, Any]

@@ -16,6 +16,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from rollouts.engine.amounts import compute_requests
+from rollouts.engine.constraints import parse_constraints
+from rollouts.engine.scheduling import Demand, Gang, Group, Room, Waiting, schedule
 from rollouts.sandbox.api.store import Change
 from rollouts.sandbox.behaviour.agenda import Agenda
 from rollouts.sandbox.behaviour.census import (
@@ -29,11 +32,8 @@ from rollouts.sandbox.behaviour.census import (
     parse_groups,
 )
 from rollouts.sandbox.behaviour.conditions import find_condition, make_condition, merge_conditions
-from rollouts.sandbox.behaviour.constraints import parse_constraints
 from rollouts.sandbox.behaviour.controllers import SLICE
 from rollouts.sandbox.behaviour.controllers.recorder import Recorder
-from rollouts.sandbox.behaviour.nodes import compute_requests
-from rollouts.sandbox.behaviour.scheduler import Demand, Gang, Group, Room, Waiting, schedule
 from rollouts.sandbox.behaviour.writes import Writes
 
 Obj = dict[str, Any]

@@ -1,7 +1,8 @@
 """Which waiting pod goes to which node: the decision, over values.
 
-`controllers/scheduling.py` gathers the waiting pods, the free room of the nodes and the gangs, and carries
-the answer out; nothing is read or written here. Gated pods are not handed in at all.
+Both clusters that we simulate decide here: the forecast (`placing`) and the sandbox, whose
+`controllers/scheduling.py` gathers the waiting pods, the free room of the nodes and the gangs. So a forecast and a
+sandbox never disagree about room. Gated pods are not handed in at all.
 
 Gangs. A PodGang names groups of pods, each with `minReplicas`. While some group has fewer scheduled pods than
 that, the missing ones of all groups form one *minimum*: it is placed whole or not at all. Everything else is
@@ -23,13 +24,15 @@ Invariants: no node is ever asked for more than it has free; no gang is left bet
 minimum.
 """
 
+import heapq
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
-from rollouts.sandbox.behaviour.constraints import ANYWHERE, Constraints, find_obstacle
-from rollouts.sandbox.behaviour.nodes import PODS, Amounts, Node
+from rollouts.engine.amounts import PODS, THOUSAND, Amounts
+from rollouts.engine.constraints import ANYWHERE, Constraints, Labelled, find_obstacle
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -43,6 +46,18 @@ class Demand:
 
     requests: tuple[tuple[str, int], ...]  # resource → thousandths, sorted by name
     constraints: Constraints = ANYWHERE
+
+
+NO_DEMAND: Final = Demand(((PODS, THOUSAND),))
+"""Of a pod that requests nothing: it is one of the pods of its node all the same."""
+
+
+class Machine(Labelled, Protocol):
+    """What is asked of a node to choose one."""
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether it offers extended resources such as GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +103,7 @@ class Gang:
 class Room:
     """A node and what is free on it."""
 
-    node: Node
+    node: Machine
     free: Amounts
 
 
@@ -128,8 +143,14 @@ def schedule(
     waiting: Iterable[Waiting], rooms: Iterable[Room], gangs: Mapping[Key, Gang], *, limit: int | None = None
 ) -> Decision:
     """Decide where the waiting pods go; about `limit` pods at most, but a minimum is never cut."""
+    return schedule_on(Board(rooms), waiting, gangs, limit=limit)
+
+
+def schedule_on(
+    board: "Board", waiting: Iterable[Waiting], gangs: Mapping[Key, Gang], *, limit: int | None = None
+) -> Decision:
+    """Decide the same on rooms that are kept from pass to pass, and take the room of the pods that are bound."""
     units, refusals = _form_units(waiting, gangs)
-    board = _Board(rooms)
     bindings: list[Binding] = []
     standing = {key for key, gang in gangs.items() if gang.stands}
     for unit in sorted(units, key=_Unit.rank):
@@ -207,20 +228,49 @@ def _split_by_group(gang: Gang, pods: list[Waiting]) -> tuple[list[list[Waiting]
     return listed, unlisted
 
 
-class _Board:
-    """The rooms during one pass. What is tried for a minimum that then does not fit is taken back."""
+class Board:
+    """The rooms during a pass, or from pass to pass. What is tried for a minimum that does not fit is taken back.
 
-    def __init__(self, rooms: Iterable[Room]) -> None:
+    `unnamed` is what is free of a resource that a room does not name: nothing in a cluster, and no end of it in a
+    simulation that leaves a resource out.
+    """
+
+    def __init__(self, rooms: Iterable[Room], unnamed: float = 0) -> None:
         ordered = sorted(rooms, key=lambda room: (room.node.has_devices, room.node.name))
-        self._nodes: list[Node] = [room.node for room in ordered]
-        self._free: list[dict[str, int]] = [dict(room.free) for room in ordered]
+        self._nodes: list[Machine] = [room.node for room in ordered]
+        self._free: list[dict[str, float]] = [dict(room.free) for room in ordered]
+        self._unnamed = unnamed
+        self._position = {node.name: position for position, node in enumerate(self._nodes)}
         self._candidates: dict[Demand, list[int]] = {}  # nodes its constraints allow, in order of preference
         self._obstacles: dict[Constraints, tuple[list[int], Counter[str]]] = {}
-        self._cursor: dict[Demand, int] = {}  # candidates before this have no room for it, and will get none
+        # Candidates before this have no room for it, but for those that something has left since, by position.
+        self._cursor: dict[Demand, int] = {}
+        self._freed: dict[Demand, list[int]] = {}
         # Sets of demands that found no room earlier in this pass: a hundred gangs of one template that do not
         # fit cost as much as one.
         self._refused: dict[frozenset[tuple[Demand, int]], str] = {}
         self.looked_at = 0
+
+    def fork(self) -> "Board":
+        """Return the same rooms, to be filled another way."""
+        other = Board((), self._unnamed)
+        other._nodes, other._position = self._nodes, self._position
+        other._free = [dict(free) for free in self._free]
+        other._candidates, other._obstacles = dict(self._candidates), dict(self._obstacles)
+        # What found no room is looked for again from the beginning: the same is found.
+        return other
+
+    def hold(self, node: str, demand: Demand) -> None:
+        """Take the room of a pod that is on a node already; a node that is not among the rooms has none to take."""
+        if node in self._position:
+            self._take(self._position[node], demand, 1)
+
+    def release(self, node: str, demand: Demand) -> None:
+        """Free the room of a pod that has left its node: what found no room before may find some now."""
+        if node in self._position:
+            self._take(self._position[node], demand, -1)
+            self._note_freed(self._position[node])
+            self._refused.clear()
 
     def place_all(self, demands: Sequence[Demand]) -> list[str] | str:
         """Place every demand and give the node names in the same order, or place none and give the reason."""
@@ -241,25 +291,42 @@ class _Board:
 
     def _find(self, demand: Demand) -> int | None:
         candidates = self._candidates_of(demand)
+        freed = self._freed.get(demand)
+        while freed:
+            if self._fits(candidates[freed[0]], demand):
+                return candidates[freed[0]]
+            heapq.heappop(freed)
         for position in range(self._cursor.get(demand, 0), len(candidates)):
-            self.looked_at += 1
-            free = self._free[candidates[position]]
-            if all(free.get(name, 0) >= amount for name, amount in demand.requests):
+            if self._fits(candidates[position], demand):
                 self._cursor[demand] = position
                 return candidates[position]
         self._cursor[demand] = len(candidates)
         return None
 
+    def _fits(self, index: int, demand: Demand) -> bool:
+        self.looked_at += 1
+        free = self._free[index]
+        return all(free.get(name, self._unnamed) >= amount for name, amount in demand.requests)
+
+    def _note_freed(self, index: int) -> None:
+        """Have a node looked at again by whoever found no room on it."""
+        for demand, cursor in self._cursor.items():
+            candidates = self._candidates_of(demand)
+            position = bisect_left(candidates, index)
+            if position < cursor and candidates[position] == index:
+                heapq.heappush(self._freed.setdefault(demand, []), position)
+
     def _take(self, index: int, demand: Demand, sign: int) -> None:
         free = self._free[index]
         for name, amount in demand.requests:
-            free[name] = free.get(name, 0) - sign * amount
+            free[name] = free.get(name, self._unnamed) - sign * amount
 
     def _take_back(self, taken: list[tuple[int, Demand]], cursors: dict[Demand, int]) -> None:
-        for index, demand in taken:
-            self._take(index, demand, -1)
         if taken:
             self._cursor.update(cursors)
+        for index, demand in taken:
+            self._take(index, demand, -1)
+            self._note_freed(index)
 
     def _candidates_of(self, demand: Demand) -> list[int]:
         if demand not in self._candidates:
@@ -291,7 +358,9 @@ class _Board:
         reasons = Counter(obstacles)
         for index in allowed:
             free = self._free[index]
-            reasons.update(_shortage(name) for name, amount in demand.requests if free.get(name, 0) < amount)
+            reasons.update(
+                _shortage(name) for name, amount in demand.requests if free.get(name, self._unnamed) < amount
+            )
         counted = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
         return f"0/{len(self._nodes)} nodes are available: {counted}."
 

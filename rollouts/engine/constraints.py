@@ -2,17 +2,46 @@
 
 Reads nodeSelector, required node affinity and tolerations into hashable values and answers, for one node, why
 it is out of the question — in the words of the Kubernetes scheduler, because people search the web for them.
-`scheduler` asks this once for each node and distinct `Constraints`; `kubelet` asks how long a pod stays under
-a taint. Preferred terms, pod (anti-)affinity and topology spread are not simulated: Grove's pods may not
-carry the last, and the first two only rank nodes.
+`scheduling` asks this once for each node and distinct `Constraints`, for the forecast and for the sandbox alike; the
+sandbox's kubelets ask how long a pod stays under a taint. Preferred terms, pod (anti-)affinity and topology spread
+are not simulated: Grove's pods may not carry the last, and the first two only rank nodes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from rollouts.sandbox.behaviour.nodes import Node, Taint
+Obj = Mapping[str, Any]
 
-Obj = dict[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """Keeps pods away from a node (NoSchedule) or drives them off (NoExecute) unless they tolerate it."""
+
+    key: str
+    value: str
+    effect: str
+
+
+class Labelled(Protocol):
+    """What is asked of a node to know whether a pod may run on it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """Its taints."""
+
+    @property
+    def cordoned(self) -> bool:
+        """Whether it is marked unschedulable."""
+
 
 UNSCHEDULABLE_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 NODE_CORDONED: Final = "node(s) were unschedulable"
@@ -54,16 +83,28 @@ ANYWHERE: Final = Constraints()
 
 def parse_constraints(pod_spec: Obj) -> Constraints:
     """Read what a pod's spec says about nodes."""
-    affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
+    affinity = _mapping(_mapping(pod_spec.get("affinity")).get("nodeAffinity"))
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    terms = (
+        None if required is None else tuple(map(_parse_term, _mappings(_mapping(required).get("nodeSelectorTerms"))))
+    )
+    selector = _mapping(pod_spec.get("nodeSelector"))
     return Constraints(
-        selector=tuple(sorted((pod_spec.get("nodeSelector") or {}).items())),
-        terms=None if required is None else tuple(map(_parse_term, required.get("nodeSelectorTerms") or ())),
-        tolerations=tuple(_parse_toleration(entry) for entry in pod_spec.get("tolerations") or ()),
+        selector=tuple(sorted((key, str(value)) for key, value in selector.items())),
+        terms=terms,
+        tolerations=tuple(map(_parse_toleration, _mappings(pod_spec.get("tolerations")))),
     )
 
 
-def find_obstacle(constraints: Constraints, node: Node) -> str | None:
+def _mapping(value: Any) -> Obj:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _mappings(value: Any) -> list[Obj]:
+    return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list | tuple) else []
+
+
+def find_obstacle(constraints: Constraints, node: Labelled) -> str | None:
     """Say why the node is out of the question, or None; the first reason counts, in the scheduler's own
     order.
     """
@@ -75,6 +116,26 @@ def find_obstacle(constraints: Constraints, node: Node) -> str | None:
     if not _is_selected(constraints, node):
         return NODE_AFFINITY_UNMET
     return None
+
+
+def list_unsimulated(pod_spec: Obj) -> tuple[str, ...]:
+    """Return what of a pod's spec restricts its nodes and is not looked at here, in words."""
+    affinity = _mapping(pod_spec.get("affinity"))
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    ports = (port for one in _mappings(pod_spec.get("containers")) for port in _mappings(one.get("ports")))
+    spread = _mappings(pod_spec.get("topologySpreadConstraints"))
+    found = {
+        "required pod (anti-)affinity": any(
+            _mapping(affinity.get(kind)).get(required) for kind in ("podAffinity", "podAntiAffinity")
+        ),
+        "topology spread": any(one.get("whenUnsatisfiable") != "ScheduleAnyway" for one in spread),
+        "claimed volumes": any(
+            one.get("persistentVolumeClaim") or one.get("ephemeral") for one in _mappings(pod_spec.get("volumes"))
+        ),
+        "host ports": any(port.get("hostPort") for port in ports),
+        "resource claims": bool(pod_spec.get("resourceClaims")),
+    }
+    return tuple(name for name, is_set in found.items() if is_set)
 
 
 def compute_stay(tolerations: tuple[Toleration, ...], taint: Taint) -> float | None:
@@ -104,7 +165,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     return bool(toleration.key) and toleration.value == taint.value
 
 
-def _is_selected(constraints: Constraints, node: Node) -> bool:
+def _is_selected(constraints: Constraints, node: Labelled) -> bool:
     if any(node.labels.get(key) != value for key, value in constraints.selector):
         return False
     if constraints.terms is None:
@@ -113,7 +174,7 @@ def _is_selected(constraints: Constraints, node: Node) -> bool:
     return any(term and all(_holds(entry, node) for entry in term) for term in constraints.terms)
 
 
-def _holds(requirement: Requirement, node: Node) -> bool:
+def _holds(requirement: Requirement, node: Labelled) -> bool:
     if requirement.on_field:
         actual = node.name if requirement.key == "metadata.name" else None
     else:
@@ -141,20 +202,22 @@ def _compares(actual: str | None, operator: str, values: tuple[str, ...]) -> boo
 
 
 def _parse_term(term: Obj) -> tuple[Requirement, ...]:
-    labels = tuple(_parse_requirement(entry, on_field=False) for entry in term.get("matchExpressions") or ())
-    return labels + tuple(_parse_requirement(entry, on_field=True) for entry in term.get("matchFields") or ())
+    labels = tuple(_parse_requirement(entry, on_field=False) for entry in _mappings(term.get("matchExpressions")))
+    return labels + tuple(_parse_requirement(entry, on_field=True) for entry in _mappings(term.get("matchFields")))
 
 
 def _parse_requirement(entry: Obj, *, on_field: bool) -> Requirement:
-    return Requirement(entry.get("key", ""), entry.get("operator", ""), tuple(entry.get("values") or ()), on_field)
+    values = entry.get("values")
+    texts = tuple(map(str, values)) if isinstance(values, list | tuple) else ()
+    return Requirement(str(entry.get("key", "")), str(entry.get("operator", "")), texts, on_field)
 
 
 def _parse_toleration(entry: Obj) -> Toleration:
     seconds = entry.get("tolerationSeconds")
     return Toleration(
-        key=entry.get("key") or "",
-        operator=entry.get("operator") or "Equal",
-        value=entry.get("value") or "",
-        effect=entry.get("effect") or "",
-        seconds=None if seconds is None else int(seconds),
+        key=str(entry.get("key") or ""),
+        operator=str(entry.get("operator") or "Equal"),
+        value=str(entry.get("value") or ""),
+        effect=str(entry.get("effect") or ""),
+        seconds=seconds if isinstance(seconds, int) else None,
     )

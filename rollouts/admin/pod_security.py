@@ -1,0 +1,65 @@
+"""Which Pod Security level is in force where: the namespaces that have another one than the installation."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import Field
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+from unfold.widgets import UnfoldAdminSelectWidget
+
+from rollouts.admin.filters import ValueFilter
+from rollouts.admin.grants import list_clusters
+from rollouts.admin.recording import RecordedTable
+from rollouts.admin.rendering import show_time
+from rollouts.admin.site import site
+from rollouts.commands import Command, Place
+from rollouts.models import NamespacePodSecurity
+
+Shown = str | SafeString
+
+
+@admin.register(NamespacePodSecurity, site=site)
+class NamespacePodSecurityAdmin(RecordedTable):
+    """All levels that are not the installation's."""
+
+    command = Command.CHANGE_POD_SECURITY
+    list_display = ("cluster", "namespace_name", "level", "author", "since")
+    list_select_related = ("author",)
+    list_filter = (("cluster", ValueFilter), ("level", ValueFilter))
+    search_fields = ("cluster", "namespace")
+    search_help_text = "Part of the name of a cluster or a namespace"
+    fields = ("cluster", "namespace", "level")
+
+    def describe_row(self, row: NamespacePodSecurity) -> dict[str, Any]:
+        """Return what an entry tells of a level."""
+        return {"cluster": row.cluster, "namespace": row.namespace, "level": row.level}
+
+    def place_of(self, row: NamespacePodSecurity) -> Place:
+        """Return the namespace."""
+        return Place(row.cluster, row.namespace)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Note who set it."""
+        obj.author = request.user
+        super().save_model(request, obj, form, change)
+
+    def formfield_for_dbfield(self, db_field: "Field[Any, Any]", request: HttpRequest, **kwargs: Any) -> Any:
+        """Offer the clusters that are configured, and say what an empty namespace means."""
+        if db_field.name == "cluster":
+            choices = [(name, name) for name in list_clusters()]
+            return forms.ChoiceField(choices=choices, widget=UnfoldAdminSelectWidget())
+        if db_field.name == "namespace":
+            kwargs["help_text"] = "Empty: every namespace of the cluster that has no level of its own."
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
+
+    @admin.display(description="Namespace", ordering="namespace")
+    def namespace_name(self, row: NamespacePodSecurity) -> str:
+        """In which namespace."""
+        return row.namespace or "all others"
+
+    @admin.display(description="Since", ordering="changed")
+    def since(self, row: NamespacePodSecurity) -> Shown:
+        """Since when."""
+        return show_time(row.changed)

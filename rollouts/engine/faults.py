@@ -1,0 +1,31 @@
+"""What a container can fail with so that waiting does not help: Kubernetes' own words, and a sentence for each.
+
+The mirror reads the fault of a pod off its container statuses (`rollouts.mirror.rows`); `diagnosis` calls it a problem
+at once. A fault stays the same while a container ends, waits and is started again, so that nothing that is told about
+it changes with every restart.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+# A container that was started again so often ends again and again.
+RESTARTS_OF_A_LOOP: Final = 2
+
+
+class Fault(StrEnum):
+    """What a container fails with; what explains most comes first."""
+
+    IMAGE = "ImagePullBackOff"
+    CONFIG = "CreateContainerConfigError"
+    MEMORY = "OOMKilled"
+    CRASH = "CrashLoopBackOff"
+
+
+SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
+    Fault.IMAGE: ("cannot pull its image", "cannot pull their image"),
+    Fault.CONFIG: ("cannot create its container", "cannot create their containers"),
+    Fault.MEMORY: ("runs out of memory and is killed", "run out of memory and are killed"),
+    Fault.CRASH: ("crashes again and again", "crash again and again"),
+}
+"""What is the matter with one pod, and with several."""

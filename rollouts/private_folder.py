@@ -1,0 +1,121 @@
+"""The data folder belongs to one account, and no other account of the machine can read it.
+
+The environment, `manage.py run` and the sandbox ask here before they write into DATA_DIR, which holds the database, the
+session rows, the data of Redis and the secret key. A folder of ours that others can open, as earlier versions made
+it, is closed, with the files in it. Any other folder that others can open is refused with a sentence.
+
+The sockets of a DATA_DIR with a long path lie in a private folder below the temporary one, which a link in DATA_DIR
+leads to: its name is made up, so nobody can make it first.
+"""
+
+import contextlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Final
+
+UMASK: Final = 0o077
+_MODE: Final = 0o700
+_OTHERS: Final = 0o077
+# What only we write: a folder with one of these is a data folder.
+_OURS: Final = frozenset(
+    {"run.lock", "sandbox.lock", "secret_key", "static.sha256", "grove.sqlite3", "sandbox.sqlite3"}
+)
+_NOTHING: Final = frozenset({"lost+found"})  # a volume that was just made
+_STATIC: Final = "static"  # holds nothing that strangers are not given anyway
+_LINK: Final = "sockets"
+
+
+class NotPrivateError(Exception):
+    """The folder cannot be used; the text is the sentence to show."""
+
+
+def ensure_private(folder: Path) -> None:
+    """Make a folder that only its owner can open, or close one of ours; raises NotPrivateError."""
+    try:
+        folder.mkdir(mode=_MODE, parents=True, exist_ok=True)
+        found = folder.stat()
+        if not found.st_mode & _OTHERS:
+            return
+        _require_ours(folder, found)
+        folder.chmod(_MODE)
+        _close_files(folder)
+    except OSError as error:
+        raise NotPrivateError(
+            f"DATA_DIR is {folder}, which cannot be used ({error.strerror}); "
+            "set DATA_DIR to a folder that can be written"
+        ) from error
+
+
+def ensure_socket_folder(data_dir: Path) -> Path:
+    """Return a private folder with a short path, made when there is none; raises NotPrivateError and OSError."""
+    link = data_dir / _LINK
+    if (folder := _follow(link)) is not None:
+        return folder
+    ensure_private(data_dir)
+    made = Path(tempfile.mkdtemp(prefix="grove-ui-"))
+    draft = data_dir / f".{_LINK}.{os.getpid()}"
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(made)
+    try:
+        if link.is_symlink():
+            link.unlink()  # what it led to is gone: a temporary folder is emptied now and then
+        os.link(draft, link, follow_symlinks=False)
+    except FileExistsError:
+        made.rmdir()  # another process was first
+    finally:
+        draft.unlink(missing_ok=True)
+    if (folder := _follow(link)) is None:
+        raise NotPrivateError(f"{link} leads to a folder that is not private; remove {link} and start again")
+    return folder
+
+
+def drop_socket_folder(data_dir: Path) -> None:
+    """Remove the private folder, once nothing is in it."""
+    with contextlib.suppress(OSError):
+        (data_dir / _LINK).readlink().rmdir()
+        (data_dir / _LINK).unlink()
+
+
+def _require_ours(folder: Path, found: os.stat_result) -> None:
+    """Raise NotPrivateError unless a folder that others can open may be closed."""
+    is_open = f"DATA_DIR is {folder}, which other accounts of this machine can open (mode {found.st_mode & 0o7777:04o})"
+    if found.st_uid != os.geteuid():
+        raise NotPrivateError(
+            f"{is_open} and which belongs to another account; "
+            f"set DATA_DIR to a folder of your own, e.g. {folder / 'grove-ui'}"
+        )
+    names = {path.name for path in folder.iterdir()} - _NOTHING
+    if found.st_mode & stat.S_ISVTX or (names and names.isdisjoint(_OURS)):
+        raise NotPrivateError(
+            f"{is_open} and which holds files of other programs; set DATA_DIR to a folder of its own, "
+            f"e.g. {folder / 'grove-ui'}, or close it: chmod 700 {folder}"
+        )
+
+
+def _close_files(folder: Path) -> None:
+    """Take from others what they may with the files that earlier versions wrote."""
+    for place, folders, files in os.walk(folder):
+        if Path(place) == folder and _STATIC in folders:
+            folders.remove(_STATIC)
+        for name in (*folders, *files):
+            with contextlib.suppress(FileNotFoundError):  # a database drops its files as it likes
+                _close(Path(place) / name)
+
+
+def _close(path: Path) -> None:
+    found = path.lstat()
+    if found.st_mode & _OTHERS and not stat.S_ISLNK(found.st_mode) and found.st_uid == os.geteuid():
+        path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS)
+
+
+def _follow(link: Path) -> Path | None:
+    """Return where the link leads, if that is a folder which nobody else can open."""
+    try:
+        folder = link.readlink()
+        found = folder.lstat()
+    except OSError:
+        return None
+    is_private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS
+    return folder if is_private else None

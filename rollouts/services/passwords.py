@@ -1,0 +1,73 @@
+"""What people command to end what was opened by an account: its password, its sessions, its tokens.
+
+One's own, on the page of the account; those of others, on the admin site. The invariants: a password that an
+administrator sets ends all sessions and tokens of the account; the caller must have all rights of the account
+(`rollouts.rights`); no entry holds a password.
+"""
+
+from django.db import transaction
+from django.utils import timezone
+
+from rollouts.audit import Caller, Result, deed, record, require
+from rollouts.commands import Command, Place
+from rollouts.models import ApiToken, User
+from rollouts.refusals import NotAllowed
+from rollouts.rights import find_missing, rights_of
+
+
+def password_change(caller: Caller, user: User, password: str, *, with_tokens: bool) -> None:
+    """Change one's own password, which ends all other sessions, and if wanted all tokens."""
+    with deed(caller, Command.CHANGE_PASSWORD, Place(name=caller.name)) as it, transaction.atomic():
+        user.set_password(password)
+        user.save(update_fields=["password"])
+        count = tokens_revoke_all(user) if with_tokens else 0
+        it.done(detail=f"Changed their own password. {_count(count)}" if with_tokens else "Changed their own password.")
+
+
+def password_change_refused(caller: Caller) -> None:
+    """Put a wrong old password on record."""
+    record(
+        caller, Command.CHANGE_PASSWORD, Place(name=caller.name), Result.REFUSED, detail="The old password is wrong."
+    )
+
+
+def password_was_set(caller: Caller, user: User) -> None:
+    """Revoke the tokens of an account after an administrator has set its password, and put that on record."""
+    with deed(caller, Command.CHANGE_ACCOUNT, Place(name=user.get_username())) as it, transaction.atomic():
+        count = tokens_revoke_all(user)
+        it.done(detail=f"Set the password of {user}. {_count(count)}")
+
+
+def sessions_end(caller: Caller, user: User) -> int:
+    """End all sessions and tokens of an account: the caller's own, or one that the caller may change."""
+    with deed(caller, Command.END_SESSIONS, Place(name=user.get_username())) as it:
+        if user != caller.user:
+            require_reach(caller, user)
+        with transaction.atomic():
+            count = end_everything(user)
+            it.done(detail=f"Ended all sessions of {user}. {_count(count)}")
+    return count
+
+
+def end_everything(user: User) -> int:
+    """End all sessions of an account and revoke its tokens; return how many tokens that were."""
+    User.objects.filter(pk=user.pk).update(sessions_ended_at=timezone.now())
+    return tokens_revoke_all(user)
+
+
+def tokens_revoke_all(user: User) -> int:
+    """Revoke all tokens of an account; return how many that were."""
+    return ApiToken.objects.filter(user=user, revoked_at=None).update(revoked_at=timezone.now())
+
+
+def require_reach(caller: Caller, user: User) -> None:
+    """Raise NotAllowed unless the caller may change accounts, and this one."""
+    require(caller, Command.CHANGE_ACCOUNT)
+    if caller.user is None:  # `require` has refused strangers
+        raise NotAllowed("Sign in first.")
+    if sentence := find_missing(caller.user, rights_of(user)):
+        raise NotAllowed(sentence)
+
+
+def _count(count: int) -> str:
+    return f"{count} {'token' if count == 1 else 'tokens'} revoked."

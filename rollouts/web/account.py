@@ -1,0 +1,130 @@
+"""/account/: one's own account: what it may do, its password, and an end to all its sessions and tokens.
+
+Commands go to `services.passwords`. Wrong old passwords are counted and on record like wrong sign-ins: a session that
+somebody left open must not be a place to guess the password.
+"""
+
+from http import HTTPStatus
+from math import ceil
+from typing import Any, Final
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import logout, update_session_auth_hash
+from django.contrib.auth.forms import PasswordChangeForm
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render, resolve_url
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_POST, require_safe
+
+from rollouts import access
+from rollouts.audit import Via, caller_of
+from rollouts.models import User
+from rollouts.scopes import render_namespace
+from rollouts.services.passwords import password_change, password_change_refused, sessions_end
+from rollouts.tokens import State, state_of, tokens_with_owners
+from rollouts.web.attempts import attempts_with_old_password, begin, say_when, succeed
+
+_TOO_OFTEN: Final = "too-often"
+# Label and help by field; the help says what AUTH_PASSWORD_VALIDATORS asks for.
+_WORDS: Final = {
+    "old_password": ("Old password", ""),
+    "new_password1": ("New password", "At least 8 characters; not a common word, not like your name, not only digits."),
+    "new_password2": ("New password again", ""),
+}
+
+
+class PasswordForm(PasswordChangeForm):
+    """The old password, looked at only so often, and the new one twice."""
+
+    def __init__(self, request: HttpRequest, user: User, *args: Any) -> None:
+        super().__init__(user, *args)
+        self._request = request
+        for name, (label, help_text) in _WORDS.items():
+            self.fields[name].label, self.fields[name].help_text = label, help_text
+        self.wait = 0.0  # seconds until the old password is looked at again
+
+    def clean_old_password(self) -> str:
+        """Look at the old password, and put it on record when it is wrong."""
+        attempts = attempts_with_old_password(self._request, self.user)
+        self.wait = begin(attempts)
+        if self.wait:
+            sentence = f"The old password was wrong too often. Try again in {ceil(self.wait)} s."
+            raise ValidationError(sentence, code=_TOO_OFTEN)
+        try:
+            password = str(super().clean_old_password())
+        except ValidationError as error:
+            password_change_refused(caller_of(self._request, Via.PAGE))
+            raise ValidationError("The old password is wrong.") from error
+        succeed(attempts)
+        return password
+
+
+@never_cache
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """Show one's account."""
+    user = _user_of(request)
+    return _show(request, PasswordForm(request, user))
+
+
+@never_cache
+@require_POST
+@sensitive_post_parameters()
+def change_password(request: HttpRequest) -> HttpResponse:
+    """Change one's own password; this session goes on, the others end."""
+    user = _user_of(request)
+    form = PasswordForm(request, user, request.POST)
+    if not user.has_usable_password():
+        return _show(request, form, status=HTTPStatus.CONFLICT)
+    if not form.is_valid():
+        status = HTTPStatus.TOO_MANY_REQUESTS if form.wait else HTTPStatus.BAD_REQUEST
+        response = _show(request, form, status=status)
+        return say_when(response, form.wait) if form.wait else response
+    with_tokens = "tokens" in request.POST
+    password_change(caller_of(request, Via.PAGE), user, form.cleaned_data["new_password1"], with_tokens=with_tokens)
+    update_session_auth_hash(request, user)
+    messages.success(
+        request, f"Your password is changed. Your other sessions {'and your tokens ' if with_tokens else ''}are ended."
+    )
+    return HttpResponseRedirect(reverse("page-account"))
+
+
+@never_cache
+@require_POST
+def end_sessions(request: HttpRequest) -> HttpResponse:
+    """End all sessions, this one too, and all tokens of one's account."""
+    user = _user_of(request)
+    if "sure" not in request.POST:
+        return _show(request, PasswordForm(request, user), is_unsure=True, status=HTTPStatus.BAD_REQUEST)
+    sessions_end(caller_of(request, Via.PAGE), user)
+    logout(request)
+    messages.success(request, "All your sessions and tokens are ended. Sign in again to go on.")
+    return HttpResponseRedirect(resolve_url(settings.LOGOUT_REDIRECT_URL))
+
+
+def _user_of(request: HttpRequest) -> User:
+    assert isinstance(request.user, User), "strangers are sent to sign in"  # noqa: S101 (the middleware has seen to it)
+    return request.user
+
+
+def _show(request: HttpRequest, form: PasswordForm, *, is_unsure: bool = False, status: int = 200) -> HttpResponse:
+    user = _user_of(request)
+    now = timezone.now()
+    tokens = tokens_with_owners().filter(user=user, revoked_at=None)
+    provider = settings.ENVIRONMENT.oidc
+    context = {
+        "form": form,
+        "is_unsure": is_unsure,
+        "roles": sorted(user.groups.values_list("name", flat=True)),
+        "needs_grants": not user.has_perm(access.ANYWHERE),
+        "grants": [render_namespace(place) for place in sorted(access.grants_of(user))],
+        "comes_by_sso": user.identities.exists(),
+        "sso_name": provider.name if provider else "single sign-on",
+        "token_count": sum(state_of(token, now) in (State.VALID, State.ASLEEP) for token in tokens),
+    }
+    return render(request, "account/page.html", context, status=status)

@@ -1,0 +1,201 @@
+"""What strangers and a greedy account can do to others: `python -m tests.bench.abuse`. Asserts nothing.
+
+The product runs as with `make run`, on loopback. First somebody asks for a page of the API over and over while nothing
+else happens; then the same while bodies of 200 MB are sent, while 1,000 connections are silent or send unfinished
+headers and bodies, and while one account opens 300 streams. Beside each stand the memory of the web process and the
+median latency, and the latency as a ratio to the quiet one of the same run. Each attack ends by itself after SECONDS.
+"""
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.bench.viewers import send_request, sign_in, weigh_process
+from tests.browser.conftest import PASSWORD
+from tests.project.running import Product, product
+
+SECONDS: Final = 20.0
+BODIES: Final = 8  # at once; each begins anew when it is refused
+BODY: Final = 200_000_000
+CONNECTIONS: Final = 1_000
+STREAMS: Final = 300
+TOKEN: Final = "grove_only-for-the-bench-0123456789"
+_PIECE: Final = b"x" * 65536
+_ASKED: Final = "/api/v1/workloads/"
+_SECONDS_BETWEEN: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How others were served, and what the web process weighed."""
+
+    latencies: tuple[float, ...]
+    megabytes: float  # the most that was seen
+    counts: Counter[str]
+
+    @property
+    def median(self) -> float:
+        """In milliseconds."""
+        return statistics.median(self.latencies) * 1000
+
+
+Attack = Callable[[int, Counter[str]], Coroutine[Any, Any, None]]
+
+
+def main() -> None:
+    """Start the product, attack it, and print."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")  # for the tables
+    variables = {"GROVE_ADMIN_PASSWORD": PASSWORD, "GROVE_ADMIN_TOKEN": TOKEN, "API_RATE": "off"}
+    with tempfile.TemporaryDirectory() as folder, product(Path(folder), **variables) as running:
+        running.wait_until_it_answers()
+        _, cookie = sign_in(running)
+        asyncio.run(_measure_all(running, cookie))
+        running.interrupt()
+
+
+async def _measure_all(running: Product, cookie: str) -> None:
+    pid = next(pid for pid, line in running.processes().items() if "grove_ui.asgi" in line)
+    await _measure(running.port, pid, cookie, None)  # the first requests are slower
+    quiet = await _measure(running.port, pid, cookie, None)
+    _report("quiet", quiet, quiet)
+    attacks: Sequence[tuple[str, Attack]] = (
+        (f"{BODIES} bodies of {BODY // 1_000_000} MB at a time", _send_bodies),
+        (f"{CONNECTIONS:,} slow connections", _hold_connections),
+        (f"{STREAMS} streams of one account", _open_streams),
+    )
+    for what, attack in attacks:
+        _report(what, await _measure(running.port, pid, cookie, attack), quiet)
+    _report("quiet again", await _measure(running.port, pid, cookie, None), quiet)
+
+
+def _report(what: str, measured: Measured, quiet: Measured) -> None:
+    counts = ", ".join(f"{count} x {name}" for name, count in measured.counts.most_common(4))
+    growth = measured.megabytes - quiet.megabytes
+    sys.stdout.write(
+        f"{what:<32} median {measured.median:7.1f} ms {measured.median / quiet.median:6.2f} x  "
+        f"memory {measured.megabytes:6.0f} MB {growth:+5.0f} MB  {counts}\n"
+    )
+    sys.stdout.flush()
+
+
+async def _measure(port: int, pid: int, cookie: str, attack: Attack | None) -> Measured:
+    """Ask like anybody else while an attack goes on, or while there is none."""
+    counts: Counter[str] = Counter()
+    processes = multiprocessing.get_context("spawn")
+    told = processes.SimpleQueue()
+    attacker = processes.Process(target=_attack, args=(attack, port, told)) if attack else None
+    if attacker:
+        attacker.start()
+        await asyncio.to_thread(told.get)  # it begins now
+    ends = time.monotonic() + SECONDS
+    latencies, heaviest = [], 0.0
+    while time.monotonic() < ends:
+        began = time.monotonic()
+        try:
+            reader, writer = await send_request(port, cookie, _ASKED, Connection="close")
+            await reader.read()
+            writer.close()
+        except (AssertionError, EOFError, OSError) as error:
+            counts[f"others cut off ({type(error).__name__})"] += 1
+        latencies.append(time.monotonic() - began)
+        heaviest = max(heaviest, weigh_process(pid))
+        await asyncio.sleep(_SECONDS_BETWEEN)
+    if attacker:
+        counts += await asyncio.to_thread(told.get)
+        attacker.join()
+    return Measured(tuple(latencies), heaviest, counts)
+
+
+def _attack(attack: Attack, port: int, told: Any) -> None:
+    """Attack from a process of its own, with the processor that others leave."""
+    os.nice(10)
+    counts: Counter[str] = Counter()
+
+    async def run() -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SECONDS):
+                await attack(port, counts)
+
+    told.put(None)
+    asyncio.run(run())
+    told.put(counts)
+
+
+async def _send_bodies(port: int, counts: Counter[str]) -> None:
+    """Send large bodies, as fast as they are taken."""
+
+    async def send_on(number: int) -> None:
+        while True:
+            counts[await _send_body(port, is_chunked=number % 2 == 1)] += 1
+
+    await asyncio.gather(*(send_on(number) for number in range(BODIES)))
+
+
+async def _send_body(port: int, *, is_chunked: bool) -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    length = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {BODY}"
+    writer.write(f"POST /sign-in/ HTTP/1.1\r\nHost: localhost:{port}\r\n{length}\r\n\r\n".encode())
+    piece = b"%x\r\n%b\r\n" % (len(_PIECE), _PIECE) if is_chunked else _PIECE
+    try:
+        for _ in range(BODY // len(_PIECE)):
+            writer.write(piece)
+            await writer.drain()
+        return (await reader.readline()).decode().strip() or "cut off"
+    except ConnectionError:
+        return "cut off"
+    finally:
+        writer.close()
+
+
+async def _hold_connections(port: int, counts: Counter[str]) -> None:
+    """Keep connections that are silent, or send unfinished headers or bodies; one that is closed is opened again."""
+    beginnings = (
+        b"",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX-Unfinished: ",
+        b"POST /sign-in/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + _PIECE,
+    )
+
+    async def hold(beginning: bytes) -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                try:
+                    writer.write(beginning)
+                    counts["opened"] += 1
+                    await reader.read()
+                    counts["closed by the server"] += 1
+                finally:
+                    writer.close()
+            await asyncio.sleep(1)
+
+    await asyncio.gather(*(hold(beginnings[number % len(beginnings)]) for number in range(CONNECTIONS)))
+
+
+async def _open_streams(port: int, counts: Counter[str]) -> None:
+    """Open as many feeds as there are to be had."""
+
+    async def watch() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            request = f"GET /api/v1/feed/ HTTP/1.1\r\nHost: localhost:{port}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+            writer.write(request.encode())
+            counts[(await reader.readline()).decode().strip()] += 1
+            await reader.read()
+        finally:
+            writer.close()
+
+    await asyncio.gather(*(watch() for _ in range(STREAMS)), return_exceptions=True)
+
+
+if __name__ == "__main__":
+    main()

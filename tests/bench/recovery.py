@@ -1,0 +1,372 @@
+"""How long a rollout stands still when something breaks: `python -m tests.bench.recovery [row …]`. Asserts nothing.
+
+The product runs as with `make run`, on a data folder and a sandbox of its own. In each row 12 pods are replaced one
+at a time, and one thing happens a few seconds in. What counts is the longest time in which no pod was created, deleted
+or became Ready, and when the rollout was complete; the rows without a disturbance, one at the start and one at the end,
+say what this machine can do just then. "In a pass" means that the process was frozen first and that the queue then said
+that it had the workload. Rows with two workers start another one beside that of the product.
+"""
+
+import contextlib
+import http.client
+import os
+import queue
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from redis import Redis
+
+from rollouts.cluster import Changed, Cluster, ClusterError, Deleted, Obj, Patience, Watch, kubeconfig
+from rollouts.cluster.resources import PODCLIQUESETS, PODS
+from rollouts.engine import names
+from rollouts.sandbox.behaviour.kubelet import READY_SECONDS_ANNOTATION
+from tests.bench.controller import in_background
+from tests.data_folders import ROOT
+from tests.project.running import Product, product, wait_until
+from tests.scenarios.scene import is_leaving, is_ready
+
+PODS_IN_A_ROW = 12
+READY_SECONDS = 1.0
+SECONDS_BEFORE = 4.0  # from the change to what happens
+SECONDS_OF_IT = 15.0  # how long a state is held that somebody must end
+SECONDS_TO_END = 300.0
+NAMESPACE, NAME = "default", "recovery"
+KEY = f"sandbox/{NAMESPACE}/{NAME}"
+CLAIMS = "grove:queue:reconcile:claims"
+PROGRAMS = {"web": "uvicorn", "worker": "celery -q -A grove_ui worker", "beat": "grove_ui beat", "watcher": "watch"}
+PATIENCE = Patience(deadline=60.0)
+
+
+@dataclass
+class Ground:
+    """A running product with the workload that rolls."""
+
+    running: Product
+    cluster: Cluster
+    redis: Redis
+    tag: int = 1
+    others: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def pids(self, program: str) -> list[int]:
+        """The processes of a program of the product."""
+        words = PROGRAMS.get(program, program)
+        ours = {one.pid for one in self.others}
+        return [pid for pid, line in self.running.processes().items() if words in line and pid not in ours]
+
+    def parent_and_children(self) -> tuple[int, list[int]]:
+        """The product's worker: its parent process and its pool."""
+        pids = self.pids("worker")
+        children = {pid: _children(pid) for pid in pids}
+        parent = next(pid for pid, found in children.items() if found)
+        return parent, children[parent]
+
+    def add_worker(self) -> None:
+        """Start one more worker."""
+        environ = Path(f"/proc/{self.parent_and_children()[0]}/environ").read_bytes().split(b"\0")
+        variables = dict(one.decode().partition("=")[::2] for one in environ if one)
+        command = [sys.executable, "-m", "celery", "-q", "-A", "grove_ui", "worker", "--without-gossip"]
+        self.others.append(subprocess.Popen(command, cwd=ROOT, env=variables, start_new_session=True))
+        wait_until(lambda: bool(_children(self.others[-1].pid)), SECONDS_TO_END)
+        time.sleep(5)  # it connects to the broker
+
+    def end_others(self) -> None:
+        """End the workers that were added."""
+        for one in self.others:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(one.pid, signal.SIGKILL)
+            one.wait()
+        self.others.clear()
+
+    def catch_in_a_pass(self) -> int:
+        """Freeze the process that has the workload in its hands."""
+        deadline = time.monotonic() + SECONDS_TO_END
+        while time.monotonic() < deadline:
+            claim = self.redis.hget(CLAIMS, KEY)
+            if claim is None:
+                continue
+            pid = int(str(claim).rpartition("/")[2])
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+            if self.redis.hget(CLAIMS, KEY) == claim == self.redis.hget(CLAIMS, KEY):
+                return pid
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        raise LookupError("no pass was caught")
+
+
+# --- what happens --------------------------------------------------------------------------------------------------
+
+
+def kill(program: str) -> Callable[[Ground], None]:
+    """Return what kills a program with everything that it started."""
+
+    def happen(ground: Ground) -> None:
+        _signal(ground.pids(program), signal.SIGKILL)
+
+    return happen
+
+
+def kill_a_child_in_a_pass(ground: Ground) -> None:
+    _signal([ground.catch_in_a_pass()], signal.SIGKILL)
+
+
+def kill_both_children_in_a_pass(ground: Ground) -> None:
+    ground.catch_in_a_pass()
+    _signal(ground.parent_and_children()[1], signal.SIGKILL)
+
+
+def kill_the_worker_in_a_pass(ground: Ground) -> None:
+    ground.catch_in_a_pass()
+    _signal([ground.parent_and_children()[0]], signal.SIGKILL)
+
+
+def kill_that_worker_of_two_in_a_pass(ground: Ground) -> None:
+    parent = _parent(ground.catch_in_a_pass())
+    _signal([parent], signal.SIGKILL)
+
+
+def freeze_a_child_in_a_pass(ground: Ground) -> None:
+    pid = ground.catch_in_a_pass()
+    time.sleep(SECONDS_OF_IT)
+    _signal([pid], signal.SIGCONT)
+
+
+def freeze_that_worker_of_two_in_a_pass(ground: Ground) -> None:
+    parent = _parent(ground.catch_in_a_pass())
+    pids = [parent, *_children(parent)]
+    _signal(pids, signal.SIGSTOP)
+    time.sleep(SECONDS_OF_IT)
+    _signal(pids, signal.SIGCONT)
+
+
+def freeze_the_parent(ground: Ground) -> None:
+    pids = [ground.parent_and_children()[0]]
+    _signal(pids, signal.SIGSTOP)
+    time.sleep(SECONDS_OF_IT)
+    _signal(pids, signal.SIGCONT)
+
+
+def flush_redis(ground: Ground) -> None:
+    ground.redis.flushall()
+
+
+def fill_redis(ground: Ground) -> None:
+    ground.redis.config_set("maxmemory", 1)
+    time.sleep(SECONDS_OF_IT)
+    ground.redis.config_set("maxmemory", 0)
+
+
+def hold_the_write_lock(ground: Ground) -> None:
+    path = ground.running.data_dir / "grove.sqlite3"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=60)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        time.sleep(SECONDS_OF_IT)
+        holder.execute("ROLLBACK")
+
+
+def delete_the_database(ground: Ground) -> None:
+    for path in ground.running.data_dir.glob("grove.sqlite3*"):
+        path.unlink()
+
+
+def nothing(_ground: Ground) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement."""
+
+    title: str
+    happen: Callable[[Ground], None]
+    workers: int = 1
+
+
+ROWS = {
+    "undisturbed": Row("nothing (undisturbed)", nothing),
+    "web": Row("kill -9 web", kill("web")),
+    "child": Row("kill -9 a worker process, in a pass", kill_a_child_in_a_pass),
+    "children": Row("kill -9 both worker processes, in a pass", kill_both_children_in_a_pass),
+    "worker": Row("kill -9 the only worker, in a pass", kill_the_worker_in_a_pass),
+    "worker-of-two": Row("kill -9 a worker of two, in a pass", kill_that_worker_of_two_in_a_pass, 2),
+    "frozen-child": Row("freeze a worker process for 15 s, in a pass", freeze_a_child_in_a_pass),
+    "frozen-worker": Row("freeze a worker of two for 15 s, in a pass", freeze_that_worker_of_two_in_a_pass, 2),
+    "frozen-parent": Row("freeze the parent of the only worker for 15 s", freeze_the_parent),
+    "watcher": Row("kill -9 watcher", kill("watcher")),
+    "beat": Row("kill -9 beat", kill("beat")),
+    "redis": Row("kill -9 redis", kill("redis.sock")),
+    "flush": Row("redis FLUSHALL", flush_redis),
+    "full-redis": Row("redis at maxmemory for 15 s", fill_redis),
+    "sandbox": Row("kill -9 sandbox", kill("rollouts.sandbox")),
+    "lock": Row("SQLite write lock for 15 s", hold_the_write_lock),
+    "deleted": Row("database deleted", delete_the_database),
+    "undisturbed-again": Row("nothing (undisturbed, at the end)", nothing),
+}
+
+
+# --- measuring -----------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Measure the rows that are asked for, or all, and print them as a table."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")
+    wanted = sys.argv[1:] or list(ROWS)
+    with _ground() as ground:
+        _write("| event | longest standstill | rollout complete after | load |\n|---|---|---|---|\n")
+        for row in (ROWS[name] for name in wanted):
+            standstill, total = _measure(ground, row)
+            _write(f"| {row.title} | {standstill:.1f} s | {total:.1f} s | {os.getloadavg()[0]:.1f} |\n")
+
+
+def _measure(ground: Ground, row: Row) -> tuple[float, float]:
+    """Roll the workload with what happens in the row; return the longest standstill and the duration."""
+    for _ in range(row.workers - 1):
+        ground.add_worker()
+    try:
+        with _listening(ground.cluster) as heard:
+            ground.tag += 1
+            _change_image(ground.cluster, f"example:v{ground.tag}")
+            started = time.monotonic()
+            with ThreadPoolExecutor(1) as pool:
+                happening = pool.submit(_happen_later, ground, row.happen)
+                moments = _follow(heard, f"example:v{ground.tag}", started)
+                happening.result()
+        return max(after - before for before, after in pairwise(moments)), moments[-1] - started
+    finally:
+        ground.end_others()
+        _settle(ground)
+
+
+def _happen_later(ground: Ground, happen: Callable[[Ground], None]) -> None:
+    time.sleep(SECONDS_BEFORE)
+    happen(ground)
+
+
+def _follow(heard: "queue.SimpleQueue[tuple[float, Obj | None]]", image: str, started: float) -> list[float]:
+    """Return when something moved, until all pods are Ready with the image."""
+    moments, current = [started], set[str]()
+    while len(current) < PODS_IN_A_ROW:
+        at, pod = heard.get(timeout=SECONDS_TO_END)
+        moments.append(at)
+        if pod is not None and pod["spec"]["containers"][0]["image"] == image and is_ready(pod) and not is_leaving(pod):
+            current.add(pod["metadata"]["uid"])
+    return moments
+
+
+@contextlib.contextmanager
+def _listening(cluster: Cluster) -> Iterator["queue.SimpleQueue[tuple[float, Obj | None]]"]:
+    """Give every step of the workload's pods with its time: created, Ready, leaving, gone."""
+    heard: queue.SimpleQueue[tuple[float, Obj | None]] = queue.SimpleQueue()
+    watch = Watch(cluster, PODS, namespace=NAMESPACE, labels=f"{names.PART_OF}={NAME}")
+    known: dict[str, tuple[bool, bool]] = {}
+
+    def listen() -> None:
+        for note in watch:
+            if isinstance(note, Changed):
+                uid, state = note.obj["metadata"]["uid"], (is_ready(note.obj), is_leaving(note.obj))
+                if known.get(uid) != state:
+                    known[uid] = state
+                    heard.put((time.monotonic(), note.obj))
+            elif isinstance(note, Deleted):
+                heard.put((time.monotonic(), None))
+
+    with in_background(listen, watch):
+        yield heard
+
+
+def _settle(ground: Ground) -> None:
+    """Wait until the product is as before: ready, and the rollout known to be over."""
+
+    def is_well() -> bool:
+        try:
+            status = ground.cluster.get(PODCLIQUESETS, NAME, namespace=NAMESPACE).get("status") or {}
+        except ClusterError:
+            return False
+        return bool((status.get("updateProgress") or {}).get("updateEndedAt")) and _is_ready(ground.running)
+
+    wait_until(is_well, SECONDS_TO_END)
+    time.sleep(2)
+
+
+def _is_ready(running: Product) -> bool:
+    connection = http.client.HTTPConnection("localhost", running.port, timeout=30)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+@contextlib.contextmanager
+def _ground() -> Iterator[Ground]:
+    with (
+        tempfile.TemporaryDirectory(prefix="gr-", ignore_cleanup_errors=True) as folder,
+        product(Path(folder), DATABASE_URL="", SANDBOX_TERMINATION_SECONDS="0.5") as running,
+    ):
+        running.wait_until_it_answers()
+        cluster = Cluster(kubeconfig(running.kubeconfig), patience=PATIENCE)
+        with Redis.from_url(f"unix://{Path(folder) / 'redis.sock'}", decode_responses=True) as redis:
+            ground = Ground(running, cluster, redis)
+            cluster.create(PODCLIQUESETS, _workload())
+            wait_until(lambda: _count_ready(cluster) == PODS_IN_A_ROW, SECONDS_TO_END)
+            time.sleep(5)
+            yield ground
+
+
+def _workload() -> Obj:
+    container = {"name": "main", "image": "example:v1"}
+    spec = {"roleName": "a", "replicas": PODS_IN_A_ROW, "minAvailable": 1, "podSpec": {"containers": [container]}}
+    clique = {"name": "a", "annotations": {READY_SECONDS_ANNOTATION: str(READY_SECONDS)}, "spec": spec}
+    return {
+        "apiVersion": PODCLIQUESETS.api_version,
+        "kind": PODCLIQUESETS.kind,
+        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "spec": {"replicas": 1, "template": {"cliques": [clique]}},
+    }
+
+
+def _count_ready(cluster: Cluster) -> int:
+    pods = cluster.list(PODS, namespace=NAMESPACE, labels=f"{names.PART_OF}={NAME}").items
+    return sum(is_ready(pod) for pod in pods)
+
+
+def _change_image(cluster: Cluster, image: str) -> None:
+    path = "/spec/template/cliques/0/spec/podSpec/containers/0/image"
+    change = [{"op": "replace", "path": path, "value": image}]
+    cluster.patch_json(PODCLIQUESETS, NAME, change, namespace=NAMESPACE)
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Workers that are killed or frozen in the middle of a pass over a real rollout: it goes on, and nothing is done twice.
+
+The lease of the settings, which bounds a pass, is five minutes here, and the limits that follow from it are as long:
+only a lease that was not renewed, or a claim that was given back, lets another worker go on. A worker is caught in a
+pass by being frozen while the queue says that it has the workload. Celery, Redis and the cluster are real.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from tests.controlling import WORKER, Controller, Running, running_controller
+from tests.project.running import wait_until
+from tests.scenarios.scene import Scene
+from tests.scenarios.sites import Site
+from tests.scenarios.stage import Stage, clique, podcliqueset, staged
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+
+LONGEST_PASS = "300"  # more would be refused
+# Only reached when something is broken. A rollout ends before the hard limit of a pass could end a frozen one.
+SECONDS_TO_START = 400.0
+SECONDS = 190.0
+PODS = 6
+NAME = "w"
+CLAIMS = "grove:queue:reconcile:claims"
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """A process of a worker that was frozen in the middle of a pass."""
+
+    epoch: int  # of its claim
+    pid: int
+    worker: Running
+
+
+@dataclass
+class Ground:
+    """A controller with two workers, and a workload that it has deployed."""
+
+    controller: Controller
+    stage: Stage
+    redis: Redis
+
+    def catch_in_a_pass(self, after: int = 0) -> Caught:
+        """Freeze a process that has the workload in its hands, by a claim that is later than another."""
+        caught: list[Caught] = []
+
+        def try_once() -> bool:
+            claim = self._claim()
+            if claim is None or claim[0] <= after:
+                return False
+            os.kill(claim[1], signal.SIGSTOP)
+            # Asked twice: Redis may not have read yet what the process had sent before.
+            if self._claim() != claim or self._claim() != claim:
+                os.kill(claim[1], signal.SIGCONT)
+                return False
+            workers = self.controller.of(WORKER)
+            caught.append(Caught(*claim, next(one for one in workers if claim[1] in one.processes())))
+            return True
+
+        while not try_once():
+            assert not self.is_updated(), "the rollout was over before a worker was caught"
+        return caught[0]
+
+    def _claim(self) -> tuple[int, int] | None:
+        """Return the epoch and the process of the claim on the workload."""
+        held = self.redis.hget(CLAIMS, f"sandbox/{self.stage.namespace}/{NAME}")
+        if held is None:
+            return None
+        epoch, _, _, owner = str(held).split(":", 3)
+        return int(epoch), int(owner.partition("/")[2])
+
+    def is_updated(self) -> bool:
+        """Say whether the rollout is over."""
+        scene = self.stage.witness.scene()
+        return scene.is_complete(NAME) and scene.is_updated(NAME)
+
+    def settle_updated(self) -> Scene:
+        """Wait until the rollout is over."""
+        return self.stage.settle_updated(NAME, SECONDS)
+
+
+@pytest.fixture
+def ground(sandbox_with_nodes: Site, tmp_path: Path) -> Iterator[Ground]:
+    site = sandbox_with_nodes
+    folder = tmp_path / "controller"
+    with (
+        running_controller(folder, site.kubeconfig, workers=2, RECONCILE_LEASE_SECONDS=LONGEST_PASS) as controller,
+        staged(site, tmp_path.name) as stage,
+        Redis.from_url(controller.redis.url, decode_responses=True) as redis,
+    ):
+        stage.nodes(2)
+        stage.settle(stage.create(podcliqueset(clique("a", PODS, 1), name=NAME)), SECONDS_TO_START)
+        yield Ground(controller, stage, redis)
+
+
+def test_a_rollout_goes_on_when_processes_of_workers_are_killed_in_its_passes(ground: Ground) -> None:
+    ground.stage.change(NAME)
+    epochs = [0]
+    for _ in range(3):
+        caught = ground.catch_in_a_pass(after=epochs[-1])
+        epochs.append(caught.epoch)
+        os.kill(caught.pid, signal.SIGKILL)
+    ground.settle_updated()
+    assert all(before < after for before, after in pairwise(epochs))
+
+
+def test_a_rollout_goes_on_when_a_whole_worker_is_killed_in_its_pass(ground: Ground) -> None:
+    ground.stage.change(NAME)
+    caught = ground.catch_in_a_pass()
+    caught.worker.kill()
+    ground.settle_updated()
+
+
+@pytest.mark.parametrize("frozen", ["child", "worker"])
+def test_a_rollout_goes_on_while_its_worker_is_frozen_which_then_does_no_harm(ground: Ground, frozen: str) -> None:
+    ground.stage.change(NAME)
+    caught = ground.catch_in_a_pass()
+    pids = [caught.pid] if frozen == "child" else caught.worker.processes()
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    after = ground.settle_updated()
+    pods = {pod["metadata"]["uid"] for pod in after.pods(NAME)}
+    log = caught.worker.log
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    # Whatever it was about to do: it says that the workload is another worker's now.
+    wait_until(lambda: "another worker may have" in log.read_text() or "outlived its lease" in log.read_text(), SECONDS)
+    assert {pod["metadata"]["uid"] for pod in ground.stage.witness.scene().pods(NAME)} == pods
+    ground.stage.change(NAME)
+    ground.settle_updated()

@@ -1,0 +1,325 @@
+"""Connections end: the protocol of the web process bounds headers, times and connections, and bodies are bounded."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import uvicorn
+from pytest_django.fixtures import Settings
+
+from grove_ui.http_protocol import HEAD_BYTES, HEADERS, BoundedProtocol
+from grove_ui.request_limits import RequestLimits
+
+SECONDS = 30.0  # generous: only reached when something is broken
+KIB = 1024
+MIB = 1024 * KIB
+# No more than this does a connection take in that is refused.
+ENOUGH = 24 * MIB
+
+
+class QuickProtocol(BoundedProtocol):
+    """The same with deadlines that a test can wait for."""
+
+    head_seconds = 0.4
+    send_seconds = 0.4
+
+
+class Application:
+    """Answers with how much it was sent; what begins with /open stays open."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.asked.append(scope["path"])
+        size, more = 0, True
+        while more:
+            message = await receive()
+            size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        if scope["path"].startswith("/open"):
+            await send({"type": "http.response.body", "body": b"open", "more_body": True})
+            await receive()
+        if scope["path"] == "/large":
+            await send({"type": "http.response.body", "body": b"x" * 64 * MIB, "more_body": True})
+        await send({"type": "http.response.body", "body": str(size).encode(), "more_body": False})
+
+
+class Server:
+    """A web server in a thread, on a port of its own."""
+
+    def __init__(self, protocol: type[BoundedProtocol] = BoundedProtocol, **limits: Any) -> None:
+        self.app = Application()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        config = uvicorn.Config(
+            RequestLimits(self.app, **limits), http=protocol, ws="none", lifespan="off", log_config=None
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve([self._listener])))
+        self._thread.start()
+
+    @property
+    def connections(self) -> int:
+        """How many it has."""
+        return len(self._server.server_state.connections)
+
+    def stop(self) -> None:
+        """End it."""
+        self._server.force_exit = self._server.should_exit = True
+        self._thread.join(SECONDS)
+
+    def connect(self) -> socket.socket:
+        """Open a connection."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS)
+
+    def send(self, *pieces: bytes) -> bytes:
+        """Send on a connection of its own and return all that comes back until it is closed."""
+        with self.connect() as connection:
+            with contextlib.suppress(ConnectionError):
+                for piece in pieces:
+                    connection.sendall(piece)
+            return read_all(connection)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Return what comes until the other side closes."""
+    pieces = []
+    with contextlib.suppress(ConnectionError):
+        while piece := connection.recv(65536):
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
+def get(path: str = "/", *, close: bool = True) -> bytes:
+    """Return a request."""
+    return b"GET %b HTTP/1.1\r\nHost: x\r\n%b\r\n" % (path.encode(), b"Connection: close\r\n" if close else b"")
+
+
+def post(path: str, *headers: bytes) -> bytes:
+    """Return the head of a request with a body."""
+    lines = [b"POST %b HTTP/1.1" % path.encode(), b"Host: x", b"Connection: close", *headers]
+    return b"\r\n".join([*lines, b"", b""])
+
+
+def status_of(answer: bytes) -> int:
+    """Return the status of an answer; 0: there was none."""
+    return int(answer.split(b" ")[1]) if answer else 0
+
+
+@contextlib.contextmanager
+def serving(*args: Any, **kwargs: Any) -> Iterator[Server]:
+    """Serve while this lasts."""
+    server = Server(*args, **kwargs)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server as it runs in the product."""
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def quick() -> Iterator[Server]:
+    """A server that loses its patience soon."""
+    with serving(QuickProtocol, seconds=0.4) as server:
+        yield server
+
+
+# ---- headers
+
+
+def test_a_request_is_answered(server: Server) -> None:
+    answer = server.send(post("/", b"Content-Length: 3") + b"abc")
+    assert status_of(answer) == 200
+    assert b"\r\n3\r\n" in answer
+
+
+def test_headers_as_large_as_may_be_are_taken(server: Server) -> None:
+    room = HEAD_BYTES - 200
+    assert status_of(server.send(get().replace(b"Host", b"X-Large: %b\r\nHost" % (b"x" * room)))) == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [b"X-Large: %b\r\n" % (b"x" * HEAD_BYTES)],
+        [b"X-Small-%d: x\r\n" % number for number in range(HEADERS)],
+        [b"X-Endless: ", *[b"x" * MIB] * 64],
+    ],
+    ids=["one large", "many", "one without an end"],
+)
+def test_headers_that_are_too_large_or_too_many_are_refused(server: Server, headers: list[bytes]) -> None:
+    answer = server.send(b"GET / HTTP/1.1\r\nHost: x\r\n", *headers, b"\r\n")
+    assert status_of(answer) in (431, 0)  # who sends on and on may be cut off before they read
+    assert server.app.asked == []
+
+
+def test_who_sends_too_large_headers_and_listens_is_told(server: Server) -> None:
+    answer = server.send(b"GET / HTTP/1.1\r\nHost: x\r\nX-Large: %b" % (b"x" * (HEAD_BYTES + 1)))
+    assert status_of(answer) == 431
+    assert b"The headers are larger than 64 KiB, or more than 100." in answer
+
+
+def test_what_comes_after_a_body_in_chunks_is_bounded_too(server: Server) -> None:
+    answer = server.send(post("/", b"Transfer-Encoding: chunked"), b"0\r\n", *[b"X-Endless: " + b"x" * MIB] * 8)
+    assert status_of(answer) == 0
+
+
+# ---- times
+
+
+def test_a_silent_connection_is_closed(quick: Server) -> None:
+    assert quick.send() == b""
+
+
+def test_unfinished_headers_have_their_time_however_slowly_they_come(quick: Server) -> None:
+    with quick.connect() as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        connection.settimeout(0.05)
+        answer = b""
+        while not answer:
+            with contextlib.suppress(TimeoutError):
+                connection.sendall(b"X: y\r\n")
+                answer = connection.recv(65536)
+        assert status_of(answer) == 408
+    assert quick.app.asked == []
+
+
+def test_so_have_those_of_a_second_request(quick: Server) -> None:
+    with quick.connect() as connection:
+        connection.sendall(get(close=False))
+        assert connection.recv(65536)
+        connection.sendall(b"GET / HTTP/1.1\r\nHo")
+        assert b" 408 " in read_all(connection)
+
+
+def test_an_unfinished_body_has_its_time(quick: Server) -> None:
+    answer = quick.send(post("/", b"Content-Length: 10") + b"abc")
+    assert status_of(answer) == 408
+    assert quick.app.asked == []
+
+
+def test_an_answer_that_nobody_takes_is_given_up(quick: Server) -> None:
+    with quick.connect() as connection:
+        connection.sendall(get("/large"))
+        wait_for(lambda: quick.connections == 1)
+        wait_for(lambda: quick.connections == 0)
+
+
+def test_an_answer_that_stays_open_is_not_cut_off(quick: Server) -> None:
+    with quick.connect() as connection, quick.connect() as silent:
+        connection.sendall(get("/open") + b"\r\n")
+        assert read_all(silent) == b""  # the deadline of both is over
+        assert b"open" in connection.recv(65536)
+        assert quick.connections == 1
+
+
+# ---- connections
+
+
+def test_a_new_connection_takes_the_place_of_the_one_that_waited_longest(settings: Settings) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, connection_limit=3)
+    with serving() as server, contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(server.connect()) for _ in range(3)]
+        wait_for(lambda: server.connections == 3)
+        assert status_of(server.send(get())) == 200
+        assert read_all(waiting[0]) == b""
+        for other in waiting[1:]:
+            other.sendall(get())
+            assert status_of(read_all(other)) == 200
+
+
+def test_where_every_connection_is_in_use_only_probes_are_answered(settings: Settings) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, connection_limit=2)
+    with serving() as server, contextlib.ExitStack() as stack:
+        for _ in range(2):
+            connection = stack.enter_context(server.connect())
+            connection.sendall(get("/open"))
+            assert connection.recv(65536)
+        refused = server.send(get("/api/v1/me/"))
+        assert (status_of(refused), b"retry-after: 5\r\n" in refused) == (503, True)
+        assert json.loads(refused.partition(b"\r\n\r\n")[2])["type"] == "urn:grove-ui:problem:overloaded"
+        assert status_of(server.send(get("/healthz"))) == 200
+        assert status_of(server.send(get("/readyz"))) == 200
+
+
+# ---- bodies
+
+
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [("/sign-in/", 2560 * KIB), ("/nowhere/", 2560 * KIB), ("/api/v1/tokens/", MIB), ("/healthz", 16 * KIB)],
+)
+@pytest.mark.parametrize("in_chunks", [False, True])
+def test_a_body_is_taken_up_to_its_limit(server: Server, path: str, most: int, in_chunks: bool) -> None:
+    for size, status in ((most, 200), (most + 1, 413)):
+        assert status_of(server.send(*body_of(path, size, in_chunks=in_chunks))) == status
+    assert server.app.asked == [path]
+
+
+@pytest.mark.parametrize("in_chunks", [False, True])
+def test_much_more_than_may_be_sent_is_not_read(server: Server, in_chunks: bool) -> None:
+    pieces = body_of("/api/v1/tokens/", 200 * MIB, in_chunks=in_chunks)
+    sent = 0
+    with server.connect() as connection, contextlib.suppress(ConnectionError):
+        for piece in pieces:
+            connection.sendall(piece)
+            sent += len(piece)
+    assert sent < ENOUGH
+    assert server.app.asked == []
+
+
+def test_a_get_has_no_large_body(server: Server) -> None:
+    head = get("/").replace(b"Host", b"Content-Length: 100000\r\nHost")
+    assert status_of(server.send(head + b"x" * 100_000)) == 413
+
+
+def test_the_api_says_it_as_a_problem_and_pages_in_plain_words(server: Server) -> None:
+    problem = server.send(*body_of("/api/v1/tokens/", MIB + 1))
+    assert b"content-type: application/problem+json\r\n" in problem
+    assert json.loads(problem.partition(b"\r\n\r\n")[2])["detail"] == "The body is larger than 1024 KiB."
+    plain = server.send(*body_of("/sign-in/", 3 * MIB))
+    assert plain.endswith(b"\r\n\r\nThe body is larger than 2560 KiB.\n")
+
+
+def test_bodies_that_are_slow_make_room_for_quick_ones() -> None:
+    with serving(together=3 * MIB) as server, contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(server.connect()) for _ in range(3)]
+        for connection in slow:
+            connection.sendall(post("/slow", b"Content-Length: %d" % (2 * MIB)) + b"x" * (MIB - KIB))
+        assert status_of(server.send(*body_of("/quick", MIB))) == 200
+        assert status_of(read_all(slow[0])) == 408
+        assert server.app.asked == ["/quick"]
+
+
+def body_of(path: str, size: int, *, in_chunks: bool = False) -> list[bytes]:
+    """Return a request with so large a body, in pieces."""
+    if not in_chunks:
+        whole, rest = divmod(size, MIB)
+        return [post(path, b"Content-Length: %d" % size), *[b"x" * MIB] * whole, b"x" * rest]
+    whole, rest = divmod(size, 64 * KIB)
+    chunks = [*[64 * KIB] * whole, *([rest] if rest else [])]
+    return [
+        post(path, b"Transfer-Encoding: chunked"),
+        *(b"%x\r\n%b\r\n" % (length, b"x" * length) for length in chunks),
+        b"0\r\n\r\n",
+    ]
+
+
+def wait_for(true: Any) -> None:
+    """Wait until something holds."""
+    from tests.project.running import wait_until
+
+    wait_until(true, SECONDS)

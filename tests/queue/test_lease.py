@@ -1,0 +1,156 @@
+"""The lease of a claim: renewed while its pass runs, and a fence before each write as soon as it may be lost."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from redis import ConnectionError as RedisConnectionError
+from redis import Redis
+
+from rollouts import dispatch, lease
+from rollouts.cluster import Fence
+from rollouts.lease import LEASE_SECONDS, RENEW_SECONDS, Lease, LeaseLost
+from rollouts.outcomes import Done, Outcome
+from rollouts.workqueue import Claim, WorkQueue
+
+KEY = "sandbox/default/llama"
+OWNER = "worker/7"
+
+
+class Worker:
+    """A claim on a workload under a lease, with the clock of the worker and that of Redis in the hands of the test."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.now = 0.0  # of the worker, in seconds
+        self.redis_now = 0.0
+        self.queue = WorkQueue(
+            redis,
+            lease_ms=round(LEASE_SECONDS * 1000),
+            longest_ms=3_600_000,
+            owner=OWNER,
+            clock=lambda: 1_000_000 + round(self.redis_now * 1000),
+        )
+        self.queue.add([KEY])
+        self.claim = self._claim()
+        self.lease = Lease(KEY, self.renew, asked_at=self.now, seconds=LEASE_SECONDS, clock=lambda: self.now)
+        self.is_redis_away = False
+
+    def _claim(self) -> Claim:
+        claim = self.queue.claim(KEY)
+        assert claim is not None
+        return claim
+
+    def renew(self) -> bool:
+        if self.is_redis_away:
+            raise RedisConnectionError
+        return self.queue.renew(self.claim)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass everywhere."""
+        self.now += seconds
+        self.redis_now += seconds
+
+    def may_write(self) -> bool:
+        """Ask the fence as a write does."""
+        try:
+            self.lease.check()
+        except LeaseLost:
+            return False
+        return True
+
+
+@pytest.fixture
+def worker(redis: Redis) -> Worker:
+    return Worker(redis)
+
+
+def test_a_pass_writes_for_as_long_as_its_lease_is_renewed(worker: Worker) -> None:
+    for _ in range(20):
+        worker.pass_time(RENEW_SECONDS)
+        worker.lease.renew_if_due()
+        assert worker.may_write()
+        assert worker.queue.sweep() == []
+
+
+def test_a_frozen_worker_that_wakes_up_after_its_lease_writes_nothing(worker: Worker) -> None:
+    worker.pass_time(LEASE_SECONDS)
+    assert not worker.may_write()
+    assert worker.queue.sweep() == [KEY]
+    assert not worker.may_write()
+
+
+def test_a_machine_whose_clock_stood_still_is_told_by_redis_that_the_lease_is_over(worker: Worker) -> None:
+    worker.redis_now += LEASE_SECONDS
+    worker.pass_time(0.3)
+    assert not worker.may_write()
+
+
+def test_a_claim_that_was_given_back_writes_nothing_more(worker: Worker) -> None:
+    worker.queue.give_back(OWNER)
+    worker.pass_time(0.3)
+    assert not worker.may_write()
+
+
+def test_a_redis_that_lost_the_claim_stops_its_pass(worker: Worker, redis: Redis) -> None:
+    redis.flushall()
+    worker.pass_time(0.3)
+    assert not worker.may_write()
+
+
+def test_while_redis_is_away_a_pass_writes_until_just_before_another_worker_could(worker: Worker) -> None:
+    worker.is_redis_away = True
+    worker.pass_time(LEASE_SECONDS * 0.75)
+    assert worker.may_write()
+    worker.pass_time(LEASE_SECONDS * 0.1)
+    assert not worker.may_write()
+    assert worker.queue.sweep() == []
+    worker.is_redis_away = False
+    assert worker.may_write()  # it is still ours after all
+
+
+def test_a_pass_that_thinks_for_long_keeps_its_workload(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    renewed = threading.Event()
+    monkeypatch.setattr(WorkQueue, "renew", _then(WorkQueue.renew, renewed.set))
+
+    def think(_key: str, fence: Fence) -> Outcome:
+        assert renewed.wait(60)  # by the thread that renews: the pass asks nothing
+        fence()
+        return Done()
+
+    dispatch.wake([KEY])
+    dispatch.work(KEY, think)
+    assert dispatch.open_queue().depth().flying == 0
+    assert dispatch.open_queue().claim(KEY) is None
+
+
+def test_a_pass_that_finds_its_lease_lost_ends_nothing_and_its_workload_goes_on(
+    redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "_FRESH_SECONDS", 0.0)
+    fenced: list[bool] = []
+
+    def lose(_key: str, fence: Fence) -> Outcome:
+        redis.delete("grove:queue:reconcile:claims", "grove:queue:reconcile:flying")
+        dispatch.wake([KEY])
+        other = dispatch.open_queue().claim(KEY)
+        assert other is not None
+        try:
+            fence()
+        except LeaseLost:
+            fenced.append(True)
+            raise
+        return Done()
+
+    dispatch.wake([KEY])
+    dispatch.work(KEY, lose)
+    assert fenced == [True]
+    assert dispatch.open_queue().depth().flying == 1  # the other one's, untouched
+
+
+def _then(work: Callable[..., bool], after: Callable[[], None]) -> Callable[..., bool]:
+    def both(*args: object) -> bool:
+        answer = work(*args)
+        after()
+        return answer
+
+    return both
