@@ -6,7 +6,8 @@ before is answered; so a round follows the other on the answers themselves, and 
 
 Statuses tell what is found, and nobody acts on them sooner than on the next pass. So they are planned on with as if
 they were written, and written once, in the end. The exception is the beginning of an update: that of the set must stand
-in the cluster before anything is replaced for it, that of a component as soon as its first units are.
+in the cluster before anything is replaced for it, that of a component as soon as its first units are. However early a
+pass ends, it writes the statuses that name what it has replaced.
 
 The invariants: `note` has heard of a round before anything of it is sent; nothing is decided on a view that an answer
 has shown to be out of date; what others do meanwhile is seen soon, since after a moment no new round is begun.
@@ -97,7 +98,7 @@ class Course:
                 break
         self.is_unfinished = True
         # Where nothing else was to be written, planning alone has taken so long, and would the next time as well.
-        self._write_statuses(only_set=bool(moves))
+        self._write_statuses(in_brief=bool(moves))
 
     def _plan(self) -> Plan:
         tree = arrange(self._shape, self.observed)
@@ -113,8 +114,8 @@ class Course:
         goes_on = not (self.is_unfinished or fates & {Fate.OUTRUN, Fate.DENIED})
         if self._has_begun or Fate.DENIED in fates:
             return self._write_statuses(goes_on=goes_on) and goes_on
-        if self.is_unfinished:
-            self._write_statuses(only_set=True)
+        if not goes_on:
+            self._write_statuses(in_brief=True)
         return goes_on
 
     def _send(self, actions: Sequence[Action]) -> tuple[list[Answer], bool]:
@@ -165,16 +166,21 @@ class Course:
         self.observed = _with_statuses(self.observed, self._uid, news)
         return True
 
-    def _write_statuses(self, *, only_set: bool = False, goes_on: bool = False) -> bool:
-        """Write the statuses that differ from what is stored; return whether all of them were taken."""
-        there = set() if only_set else {one.uid for one in self._components()}
-        writes = [write for uid, write in self._told.items() if uid in there and write.status != self._stored.get(uid)]
+    def _write_statuses(self, *, in_brief: bool = False, goes_on: bool = False) -> bool:
+        """Write the statuses that differ from what is stored; return whether all of them were taken.
+
+        `in_brief` writes that of the set, and of its components only those that name other pods or replicas as being
+        replaced: once these are gone, no later pass can tell that they were there.
+        """
+        told = {one.uid: self._told[one.uid] for one in self._components() if one.uid in self._told}
+        compare = _selected if in_brief else dict
+        writes = [one for uid, one in told.items() if compare(one.status) != compare(self._stored.get(uid) or {})]
         status = self._bearings.judge(self.observed.status, self.applied, not goes_on and not self.is_unfinished)
         if status != self._stored[self._uid]:
             writes.append(WriteStatus(Kind.SET, self._name, self._uid, status))
         due = self._without_held(writes)
         answers = self._send(due)[0] if due else []
-        self._has_begun &= only_set
+        self._has_begun &= in_brief
         if goes_on:
             self._told.clear()
             self._take_in(answers)
@@ -185,6 +191,12 @@ class Course:
 def _start(status: Status | None) -> object:
     """Return when the update of a component began, as its status tells."""
     return ((status or {}).get("updateProgress") or {}).get("updateStartedAt")
+
+
+def _selected(status: Status) -> object:
+    """Return what the status of a component names as being replaced."""
+    progress: Status = status.get("updateProgress") or {}
+    return progress.get("readyPodsSelectedToUpdate"), progress.get("readyReplicaIndicesSelectedToUpdate")
 
 
 def _with_statuses(observed: Observed, set_uid: str, told: Mapping[str, WriteStatus]) -> Observed:

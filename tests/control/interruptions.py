@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from django.db import connection
 
-from rollouts.cluster import Cluster, Obj, Resource, Unavailable
+from rollouts.cluster import Cluster, Conflict, Obj, Resource, Unavailable
 
 
 class Killed(BaseException):
@@ -26,6 +26,7 @@ class Way(Enum):
     CUT_AFTER = "cut off after it took effect"
     KILLED_BEFORE = "killed before it took effect"
     KILLED_AFTER = "killed after it took effect"
+    OUTRUN = "refused, since somebody else was quicker"
 
 
 class Interrupted:
@@ -84,6 +85,8 @@ class Interrupted:
             self.effective.append(call)
             if not is_due:
                 return answer
+        if self._way is Way.OUTRUN:
+            raise Conflict("the object has been modified")
         raise Killed if self.is_dead else Unavailable("the connection was cut")
 
     @contextlib.contextmanager
@@ -98,3 +101,15 @@ class Interrupted:
         with contextlib.suppress(Killed), connection.execute_wrapper(execute):
             yield
         self.is_dead = False
+
+
+def is_first_time() -> Callable[[int, str], bool]:
+    """Return what interrupts every write when it is first sent."""
+    seen: set[str] = set()
+
+    def is_due(_number: int, call: str) -> bool:
+        is_new = call not in seen
+        seen.add(call)
+        return is_new
+
+    return is_due

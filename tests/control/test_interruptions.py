@@ -18,7 +18,7 @@ from rollouts import mirror
 from rollouts.cluster import Cluster, Obj
 from rollouts.cluster.resources import EVENTS, NAMESPACES, PODCLIQUESETS, PODS
 from rollouts.models import Revision, Rollout, Step, Workload
-from tests.control.interruptions import Interrupted, Way
+from tests.control.interruptions import Interrupted, Way, is_first_time
 from tests.control.loop import Loop, observe
 from tests.control.test_passes import change_image
 from tests.deploy.manifests import REMOVED
@@ -121,18 +121,6 @@ def check(case: Case) -> None:
     assert Workload.objects.get(namespace=namespace).in_doubt == []
     events = [event["reason"] for event in case.loop.cluster.list(EVENTS, namespace=namespace).items]
     assert all(number == 1 for number in Counter(one for one in events if one.startswith("Update")).values())
-
-
-def is_first_time() -> Callable[[int, str], bool]:
-    """Return what interrupts every write when it is first sent."""
-    seen: set[str] = set()
-
-    def is_due(_number: int, call: str) -> bool:
-        is_new = call not in seen
-        seen.add(call)
-        return is_new
-
-    return is_due
 
 
 def is_number(place: int) -> Callable[[int, str], bool]:

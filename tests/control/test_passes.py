@@ -26,7 +26,7 @@ from rollouts.engine.validation import find_unsupported
 from rollouts.models import Pod, Revision, Rollout, Sample, Step, StrategyOverride
 from rollouts.outcomes import Again, Done, Retry, Stop, Wait
 from rollouts.reconciler import reconcile
-from tests.control.interruptions import Interrupted, Way
+from tests.control.interruptions import Interrupted, Way, is_first_time
 from tests.control.loop import Loop
 from tests.engine.manifests import pod as pod_spec
 from tests.engine.manifests import small
@@ -117,6 +117,46 @@ def test_a_set_settles_whose_planning_takes_longer_than_a_pass_should(
     loop.run(lambda: loop.is_complete() and loop.outcomes[-1] == Done())
     cliques = cluster.list(PODCLIQUES, namespace=namespace).items
     assert [one["status"]["readyReplicas"] for one in cliques] == [one["spec"]["replicas"] for one in cliques]
+
+
+def test_a_pass_that_ends_early_names_the_pods_that_it_has_replaced(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(course, "SECONDS", 0.0)
+    assert count_true_selections(loop) > 0
+
+
+def test_a_pass_whose_write_somebody_forestalls_names_the_pods_that_it_has_replaced(loop: Loop) -> None:
+    first_times = is_first_time()
+    outrun = Interrupted(
+        loop.cluster, Way.OUTRUN, lambda number, call: call.startswith("create pods") and first_times(number, call)
+    )
+    loop.cluster = outrun.as_cluster()
+    assert count_true_selections(loop) > 0
+    assert outrun.interruptions >= 3
+
+
+def count_true_selections(loop: Loop) -> int:
+    """Update the frontend and return how often its status named pods; it must name all that were replaced so far."""
+
+    def frontends() -> dict[str, str]:
+        mine = [pod for pod in loop.pods() if pod["metadata"]["labels"][names.CLIQUE].endswith("frontend")]
+        return {pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in mine}
+
+    originals, found = {*frontends()}, list[int]()
+
+    def look() -> None:
+        clique = loop.cluster.get(PODCLIQUES, "chat-0-frontend", namespace=loop.namespace)
+        progress = (clique.get("status") or {}).get("updateProgress") or {}
+        if "updateEndedAt" not in progress and isinstance(loop.outcomes[-1], (Again, Done, Wait)):
+            selected = progress.get("readyPodsSelectedToUpdate") or {}
+            told = [*selected.get("current", ()), *selected.get("completed", ())]
+            assert sorted(told) == sorted(originals - {*frontends()})
+            found.append(len(told))
+
+    change_image(loop, "two")
+    loop.run(lambda: is_updated(loop, "two"), look)
+    return sum(map(bool, found))
 
 
 def test_what_a_pass_wrote_the_next_one_sees_without_looking(cluster: Cluster, namespace: str) -> None:
