@@ -177,13 +177,19 @@ class _Writer:
     def drop_progress(self, step: ReplicaStep) -> None:
         """Write the statuses of those components that have progress of the update that is interrupted."""
         for clique in step.cliques:
-            stored = clique.view.clique
-            if stored is not None and is_interrupted(self.pen.update, stored.status.get("updateProgress")):
-                self.write_clique(clique, is_member=False)
+            self._drop_of_clique(clique, is_member=False)
         for group in step.groups:
+            for part in group.view.replicas.values():
+                for view in part.cliques:
+                    self._drop_of_clique(idle_clique(view), is_member=True)
             owner = group.view.group
             if owner is not None and is_interrupted(self.pen.update, owner.status.get("updateProgress")):
                 self.write_group(group)
+
+    def _drop_of_clique(self, step: CliqueStep, *, is_member: bool) -> None:
+        stored = step.view.clique
+        if stored is not None and is_interrupted(self.pen.update, stored.status.get("updateProgress")):
+            self.write_clique(step, is_member=is_member)
 
     def write_clique(self, step: CliqueStep, *, is_member: bool) -> None:
         clique = step.view.clique

@@ -168,6 +168,16 @@ def test_an_interruption_resets_the_progress_of_every_component_in_the_same_pass
         assert progress_of(cluster, f"w-{replica}-g")["updateEndedAt"]
 
 
+def test_an_interruption_resets_the_cliques_of_scaling_groups_too() -> None:
+    cluster = settled(workload(*BOTH, strategy=Strategy.ON_DELETE)).update("app:v2").settle()
+    (member, *_) = [one.name for one in cluster.world.observed().cliques if one.group]
+    assert progress_of(cluster, member)["updateEndedAt"]
+    cluster.edit(strategy=Strategy.ROLLING_RECREATE)
+    cluster.step()
+    cluster.update("app:v3").step()
+    assert not [name for name in ("w-0-a", "w-0-g", member) if progress_of(cluster, name)]
+
+
 @pytest.mark.parametrize("lost", ["w-1-a", "w-1-g"])
 def test_an_interrupted_progress_whose_write_was_lost_goes_with_the_next_pass(lost: str) -> None:
     parts = (clique("a", 3, 1, (0, 1)), clique("l", 1), group("g", ("l",), 3, 1, (0, 1)))
