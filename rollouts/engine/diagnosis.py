@@ -150,7 +150,7 @@ class Examiner:
         inside = {
             step.replica.index: self._replica_waits(step, bases[step.replica.index], surge)
             for step in steps.replicas
-            if step.is_at_work or not (step.replica.is_complete and step.replica.is_available)
+            if step.is_at_work or not (step.replica.is_complete and step.replica.is_available) or _is_scaled_below(step)
         }
         waits = [*self._set_waits(tree, steps, inside), *chain.from_iterable(inside.values())]
         return Diagnosis(tuple(waits), self._find_cause(waits), min(self._due, default=None))
@@ -409,6 +409,12 @@ def _deletion_wait(view: CliqueView) -> list[Wait]:
     )
     helps = (Remedy.DELETE_OUTDATED_PODS,)
     return [Wait(Code.AWAITING_DELETION, view.name, _keys(outdated), text, helps, is_problem=False)]
+
+
+def _is_scaled_below(step: ReplicaStep) -> bool:
+    """Whether any component is scaled below its minimum, be it one that the replica can do without."""
+    members = chain.from_iterable(cliques for group in step.groups for _, cliques in group.parts)
+    return any(clique.view.is_scaled_below for clique in chain(step.cliques, members))
 
 
 def _scale_wait(view: CliqueView | GroupView, what: str) -> list[Wait]:

@@ -80,6 +80,17 @@ def test_a_container_that_fails_is_a_problem_at_once_without_any_update(fault: s
     assert (told["Progressing"], told["UpdateStuck"][0]) == (("False", fault), "False")
 
 
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_container_that_fails_is_a_problem_at_once_while_others_wait_to_be_deleted(fault: str) -> None:
+    cluster = settled(workload(clique("a", 3, 1), strategy=Strategy.ON_DELETE)).update().settle()
+    assert conditions(cluster.status)["Progressing"] == ("False", "AwaitingDeletion")
+    cluster.world.delete(Kind.POD, cluster.live_pods()[0].name)
+    cluster.run_for(6.0)
+    seen = with_fault(cluster, fault)
+    told = conditions(status_in(planned(cluster, seen), seen))
+    assert (told["Progressing"], told["UpdateStuck"][0]) == (("False", fault), "False")
+
+
 def test_surge_whose_container_fails_can_be_done_without() -> None:
     cluster = settled(workload(clique("a", 3, budget=(0, 1)), strategy=Strategy.ROLLING_UPDATE)).update().run_for(6.0)
     (wait,) = problems(planned(cluster, with_fault(cluster, "CrashLoopBackOff", "exit code 1")))

@@ -54,6 +54,19 @@ def test_the_sentence_names_the_scale_the_minimum_and_the_way_out() -> None:
     assert wait.text == "w-0-a is scaled to 1 pod and its minAvailable is 2: scale it to 2 or more."
 
 
+def test_a_scale_in_a_replica_of_a_group_that_its_set_can_do_without_is_named_too() -> None:
+    cluster = settled(workload(clique("a", 1), clique("l", 1), group("g", ("l",), 3, 1)))
+    cluster.world.scale(Kind.CLIQUE, "w-0-g-2-l", 0)
+    cluster.settle()
+    (wait,) = scale_waits(cluster)
+    assert wait.text == "w-0-g-2-l is scaled to 0 pods and its minAvailable is 1: scale it to 1 or more."
+    told = conditions(cluster.status)
+    assert (told["Available"][0], told["Progressing"]) == ("True", ("False", CODE))
+    cluster.world.scale(Kind.CLIQUE, "w-0-g-2-l", 1)
+    cluster.settle()
+    assert (scale_waits(cluster), conditions(cluster.status)["Progressing"]) == ([], ("False", "Complete"))
+
+
 def test_every_scale_that_causes_it_is_named() -> None:
     cluster = scaled(*SCALES["a clique to one"])
     cluster.world.scale(Kind.GROUP, "w-1-g", 1)
