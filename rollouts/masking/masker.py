@@ -110,7 +110,7 @@ class Masker:
         """Return what is the same for the same value in the same field of the same workload, and nowhere else."""
         if not self._key:
             self._key = salted_hmac(_SALT, self.reader.workload, algorithm="sha256").digest()
-        names = [_render(secret)]
+        names = [render(secret)]
         while way is not None:
             way, name = way
             names.append(_plain(name))
@@ -255,7 +255,8 @@ def _mentions_secret(text: str) -> bool:
     return '"env"' in text or any(is_secret_name(found) for found in re.findall(r'"([\w.-]+)"\s*:', text))
 
 
-def _render(secret: Any) -> str:
+def render(secret: Any) -> str:
+    """Return a value as a text: a text as it is, anything else as JSON."""
     if isinstance(secret, str):
         return secret
     try:

@@ -3,34 +3,42 @@
 Before it: a manifest as a person read and edited it, and the live object. A mark stands for what the live object has in
 the same field of the same workload. What was put back is masked once more, and must look as it did when it was sent:
 a mark that was moved to where a part of its value would be shown is refused, with the field that it is in.
+
+A mark is short and may stand for a long value. So what is put back is counted over the whole manifest, and a manifest
+that would become too large is refused before the text that is too much is built.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rollouts.engine.findings import Code, Finding
-from rollouts.masking.masker import DEEPEST, RECORD, Masker, Reader, Way, name_of, reader_of
+from rollouts.masking.masker import DEEPEST, RECORD, Masker, Reader, Way, name_of, reader_of, render
 from rollouts.masking.names import PAIRS
 from rollouts.masking.texts import HIDDEN, MARK
 
 _LEAVE: Final = "write the value itself, or leave what was shown in the place where it was shown."
 _NOT_HERE: Final = f"This value is hidden, and the workload has another one here; {_LEAVE}"
 _MOVED: Final = f"This value is hidden, and a part of it would be shown like this; {_LEAVE}"
+_TOO_LARGE: Final = (
+    "With its hidden values put back, the manifest is larger than {kib} KiB; leave each hidden value only where it was "
+    "shown, and take out what is not needed."
+)
 _READ_BY_OTHERS: Final = (
     "This value was hidden from the account that read the manifest, which may not apply it; write the value itself, "
     "or read the manifest with an account that may apply it."
 )
 
 
-def unmask_manifest(obj: Any, live: Any, workload: str) -> tuple[Any, list[Finding]]:
+def unmask_manifest(obj: Any, live: Any, workload: str, most_bytes: int) -> tuple[Any, list[Finding]]:
     """Return what somebody sends back with what was hidden put in again, and what cannot be put back.
 
-    `workload` is the key of the workload that the live object is.
+    `workload` is the key of the workload that the live object is. Nothing larger than `most_bytes` is made.
     """
-    restorer = _Restorer(reader_of(workload))
-    restored = restorer.value(obj, live, _Where("", "", None))
-    if restorer.has_put_back:
+    restorer = _Restorer(reader_of(workload), most_bytes)
+    restored = restorer.restore(obj, live)
+    if restorer.has_put_back and not restorer.is_too_large:
         sent, shown = (Masker(restorer.reader).value(one, "") for one in (obj, restored))
         restorer.look_again(obj, sent, shown, "")
     return restored, restorer.findings
@@ -56,8 +64,11 @@ class _Restorer:
     """Puts hidden values back, place by place."""
 
     reader: Reader
+    most_bytes: int
     findings: list[Finding] = field(default_factory=list)
     has_put_back: bool = False
+    is_too_large: bool = False  # then nothing more is put back
+    _bytes: int = 0  # what the manifest has by now
 
     def look_again(self, given: Any, sent: Any, shown: Any, path: str, depth: int = 0) -> None:
         """Find what would look different from what was sent, now that it was put back."""
@@ -74,6 +85,11 @@ class _Restorer:
                     self.look_again(one, other, third, f"{path}[{index}]", depth + 1)
         elif isinstance(given, str) and MARK.search(given) and sent != shown:
             self.findings.append(Finding(path, Code.UNKNOWN_VALUE, _MOVED))
+
+    def restore(self, obj: Any, live: Any) -> Any:
+        """Put back what is hidden in a whole manifest."""
+        self._bytes = _count_bytes(obj)
+        return self.value(obj, live, _Where("", "", None))
 
     def value(self, value: Any, live: Any, where: _Where, depth: int = 0) -> Any:
         """Put back what is hidden in a place, given what the live object has there."""
@@ -131,12 +147,18 @@ class _Restorer:
         return self._put_back(text, self._find_hidden(live, where), path) if MARK.search(text) else text
 
     def _put_back(self, text: str, hidden: Mapping[str, Any], path: str) -> Any:
-        marks = set(MARK.findall(text))
-        if not marks:
+        marks = Counter(MARK.findall(text))
+        if not marks or self.is_too_large:
             return text
-        if not marks <= hidden.keys():
+        if not marks.keys() <= hidden.keys():
             sentence = _READ_BY_OTHERS if HIDDEN in marks else _NOT_HERE
             self.findings.append(Finding(path, Code.UNKNOWN_VALUE, sentence))
+            return text
+        self._bytes += sum(count * (_count_bytes(hidden[mark]) - _count_bytes(mark)) for mark, count in marks.items())
+        if self._bytes > self.most_bytes:
+            self.is_too_large = True
+            sentence = _TOO_LARGE.format(kib=self.most_bytes // 1024)
+            self.findings.append(Finding(path, Code.TOO_LONG, sentence))
             return text
         self.has_put_back = True
         if text in hidden:
@@ -145,6 +167,12 @@ class _Restorer:
 
     def _find_hidden(self, live: Any, where: _Where) -> dict[str, Any]:
         """Return what is hidden in one place of the live object, by its marks."""
+        if self.is_too_large:
+            return {}
         masker = Masker(self.reader)
         masker.value(live, where.name, where.way)
         return masker.hidden
+
+
+def _count_bytes(value: Any) -> int:
+    return len(render(value).encode(errors="replace"))

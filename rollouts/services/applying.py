@@ -30,6 +30,7 @@ from rollouts.cluster.client import FIELD_MANAGER
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.commands import Command, Place
 from rollouts.connections import redis_client
+from rollouts.documents import MOST_BYTES
 from rollouts.engine.findings import Code, Finding, Report
 from rollouts.engine.validation import validate_create, validate_update
 from rollouts.masking import unmask_manifest
@@ -165,7 +166,7 @@ class _Application:
 
     def _restore(self, live: Obj | None) -> tuple[Obj, list[Finding]]:
         """Return what is sent, with what was hidden put back, and what keeps it from being sent."""
-        restored, findings = unmask_manifest(self._wanted, live or {}, self._site.place.key)
+        restored, findings = unmask_manifest(self._wanted, live or {}, self._site.place.key, MOST_BYTES)
         metadata, known = restored["metadata"], (live or _NOTHING)["metadata"]
         not_applied = [
             Finding(f"metadata.{name}", Code.FIELD_NOT_APPLIED, sentence)

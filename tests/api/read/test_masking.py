@@ -1,6 +1,7 @@
 """What a manifest may show: nothing that may be secret, whatever it is made of, and all of it comes back."""
 
 import copy
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rollouts import masking
+from rollouts.documents import MOST_BYTES
 from rollouts.engine.findings import Code
 from rollouts.masking import (
     ANYBODY,
@@ -35,7 +37,7 @@ def mask_manifest(obj: Any, reader: Reader = READERS["who may apply"]) -> Any:
 
 def unmask_manifest(obj: Any, live: Any) -> Any:
     """Return what somebody sends back with what was hidden put in again."""
-    return masking.unmask_manifest(obj, live, WORKLOAD)
+    return masking.unmask_manifest(obj, live, WORKLOAD, MOST_BYTES)
 
 
 def container(**fields: Any) -> dict[str, Any]:
@@ -319,6 +321,39 @@ def test_marks_of_another_workload_are_not_put_back() -> None:
     sent = masking.mask_manifest(live, reader_of("east/team-b/chat"))
     _, findings = unmask_manifest(sent, live)
     assert [one.code for one in findings] == [Code.UNKNOWN_VALUE]
+
+
+@pytest.mark.parametrize(
+    ("repeat", "field"),
+    [
+        (lambda main, mark: main["env"][0].update(value=mark * 10_000), "env[0].value"),
+        (lambda main, mark: main.update(env=[{"name": "X", "value": mark}] * 500), "env[51].value"),
+        (lambda main, mark: main.update(env=[{"name": "X", "value": "-" * 20_000 + mark}] * 100), "env[0].value"),
+    ],
+    ids=["in one text", "in many fields", "in a manifest that is large already"],
+)
+def test_a_manifest_that_hidden_values_would_make_too_large_is_refused_before_it_is_built(
+    repeat: Any, field: str
+) -> None:
+    live = container(env=[{"name": "X", "value": "s" * 20_000}])
+    sent = mask_manifest(live)
+    main = sent["spec"]["podSpec"]["containers"][0]
+    repeat(main, main["env"][0]["value"])
+    tracemalloc.start()
+    try:
+        restored, findings = unmask_manifest(sent, live)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [(one.field, one.code) for one in findings] == [(f"spec.podSpec.containers[0].{field}", Code.TOO_LONG)]
+    assert "larger than 1024 KiB; leave each hidden value only where it was shown" in findings[0].message
+    assert peak < 20 * MOST_BYTES
+    assert sum(len(value) for _, value in _leaves(restored)) < 2 * MOST_BYTES
+
+
+def test_a_value_that_is_hidden_in_a_large_manifest_is_put_back_up_to_the_limit() -> None:
+    live = container(env=[{"name": "X", "value": "s" * (MOST_BYTES - 1_000)}])
+    assert unmask_manifest(mask_manifest(live), live) == (live, [])
 
 
 def test_a_value_that_changed_meanwhile_is_not_taken_for_the_one_that_was_shown() -> None:
