@@ -23,6 +23,8 @@ _MOST: Final = 60
 _MOST_OF_LIBRARIES: Final = 5
 # What strangers can make talk (hosts, cookies, requests that are no HTTP), and what tells of Redis and the database.
 _LIBRARIES: Final = ("django.security", "django.request", "uvicorn", "asyncio", "celery", "kombu", "redis", "psycopg")
+# Its messages are the text of an exception, which quotes strangers from any letter on.
+_QUOTES_STRANGERS: Final = "django.security"
 # Different things to say that are remembered; more are not counted apart.
 _MOST_KEYS: Final = 1_000
 _LONGEST_LINE: Final = 500
@@ -89,9 +91,16 @@ def of_library(record: logging.LogRecord) -> bool:
 
 def _key_of(record: logging.LogRecord, *, is_library: bool) -> _Key:
     exception = record.exc_info[0] if record.exc_info else None
+    return (record.name, record.levelno, _wording_of(record, is_library), exception.__name__ if exception else "")
+
+
+def _wording_of(record: logging.LogRecord, is_library: bool) -> str:
+    """Return what a message is before its values are filled in, as far as that is known."""
+    message = str(record.msg)
+    if record.name.startswith(_QUOTES_STRANGERS):
+        return message if record.args else ""
     # Some libraries fill their values in before they log: then the beginning has to do.
-    message = str(record.msg)[:40] if is_library else str(record.msg)
-    return (record.name, record.levelno, message, exception.__name__ if exception else "")
+    return message[:40] if is_library else message
 
 
 def _one_line(formatter: logging.Formatter, record: logging.LogRecord) -> str:

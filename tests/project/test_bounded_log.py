@@ -53,6 +53,24 @@ def test_hosts_that_are_not_ours_are_a_line_each_and_soon_none(client: Client, l
     assert all("Invalid HTTP_HOST header" in line and "Traceback" not in line for line in log.lines)
 
 
+def test_another_host_each_time_makes_no_more_lines_than_the_same_one(client: Client, log: Log) -> None:
+    for number in range(300):
+        assert client.get("/", headers={"host": f"{number:03}.evil.example"}).status_code == 400
+        assert client.get("/", headers={"host": f"{number:03}_evil/example"}).status_code == 400
+    assert len(log.lines) == 5
+    log.clock.now += SECONDS
+    assert client.get("/", headers={"host": "one-more.example"}).status_code == 400
+    assert log.lines[-1].endswith("(595 more like this were left out)")
+
+
+def test_another_origin_each_time_makes_no_more_lines_than_the_same_one(log: Log) -> None:
+    client = Client(enforce_csrf_checks=True)
+    for number in range(50):
+        answer = client.post("/sign-in/", headers={"origin": f"https://{number:03}.evil.example"})
+        assert answer.status_code == 403
+    assert len(log.lines) == 5
+
+
 def test_forms_without_a_cookie_are_few_lines(log: Log) -> None:
     client = Client(enforce_csrf_checks=True)
     for number in range(50):
