@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, Permission
 from django.core.signals import request_finished
 from django.db import close_old_connections
 from django.http import HttpResponse
@@ -30,6 +30,7 @@ class Actor(StrEnum):
     VIEWER = "viewer"
     OPERATOR_ELSEWHERE = "operator without the namespace"
     OPERATOR = "operator"
+    OPERATOR_PRIVILEGED = "operator who may apply privileged pods"
     ADMIN = "admin"
     ADMIN_READING = "admin with a read-only token"
     ADMIN_FROZEN = "admin of a read-only installation"
@@ -47,6 +48,7 @@ class Actor(StrEnum):
             Actor.OPERATOR_ELSEWHERE: "otto",
             Actor.OPERATOR: "olga",
             Actor.OPERATOR_SCOPED: "olga",
+            Actor.OPERATOR_PRIVILEGED: "petra",
         }
         return names.get(self, "ada")
 
@@ -66,8 +68,8 @@ class Request:
     content_type: str = "application/json"
 
 
-_ROLES = {"vera": "viewer", "otto": "operator", "olga": "operator", "ada": "admin"}
-_GRANTS = {"otto": ELSEWHERE, "olga": NAMESPACE}
+_ROLES = {"vera": "viewer", "otto": "operator", "olga": "operator", "petra": "operator", "ada": "admin"}
+_GRANTS = {"otto": ELSEWHERE, "olga": NAMESPACE, "petra": NAMESPACE}
 _SCOPES: dict[Actor, dict[str, Any]] = {
     Actor.ADMIN_SCALING: {"commands": ["scale_workload"]},
     Actor.ADMIN_ELSEWHERE: {"namespaces": [{"cluster": CLUSTER, "namespace": ELSEWHERE}]},
@@ -83,6 +85,7 @@ def make_actors() -> None:
             user.groups.add(Group.objects.get(name=role))
         if namespace := _GRANTS.get(name):
             NamespaceGrant.objects.create(user=user, cluster=CLUSTER, namespace=namespace)
+    User.objects.get(username="petra").user_permissions.add(Permission.objects.get(codename="apply_privileged"))
     for actor in Actor:
         if actor.account:
             ApiToken.objects.create(

@@ -33,7 +33,8 @@ SPARE = "spare"
 EVERYBODY = frozenset(Actor) - {Actor.STRANGER}
 SEEING = EVERYBODY - {Actor.NOBODY}
 ADMINS = frozenset({Actor.ADMIN, Actor.ADMIN_READING, Actor.ADMIN_FROZEN})
-OPERATORS = frozenset({Actor.OPERATOR, Actor.OPERATOR_SCOPED, Actor.ADMIN})
+PRIVILEGED = frozenset({Actor.OPERATOR_PRIVILEGED, Actor.ADMIN})
+OPERATORS = PRIVILEGED | {Actor.OPERATOR, Actor.OPERATOR_SCOPED}
 
 
 class Needs(Enum):
@@ -106,6 +107,13 @@ def _manifest(scene: Scene) -> dict[str, Any]:
     metadata = {"name": NAME, "namespace": NAMESPACE, "labels": {"round": token_hex(4)}}
     kind = {name: stored[name] for name in ("apiVersion", "kind")}
     return {**kind, "metadata": metadata, "spec": stored["spec"]}
+
+
+def _privileged(scene: Scene) -> dict[str, Any]:
+    manifest = _manifest(scene)
+    pod = manifest["spec"]["template"]["cliques"][0]["spec"]["podSpec"]
+    pod["containers"][0]["securityContext"] = {"privileged": True}
+    return manifest
 
 
 def _images(_: Scene) -> dict[str, Any]:
@@ -274,6 +282,21 @@ def test_those_who_may_are_let_and_all_others_refused(row: Row, actors: Scene) -
             surprises.append(f"{actor}: {'something' if expected >= 400 else 'nothing'} was changed: {_words(answer)}")
         surprises += _surprises_on_record(row, actor, expected, entries_before)
     assert not surprises, "\n".join(surprises)
+
+
+def test_privileged_pods_are_for_those_who_may_apply_them(actors: Scene) -> None:
+    row = Row("POST", f"{WORKLOAD}apply/?dry_run=true", Needs.GRANT, 200, Command.APPLY_WORKLOAD, _privileged)
+    before = _state(actors)
+    for actor in sorted(OPERATORS):
+        answer = send(actor, _request(row, actor, actors))
+        if actor in PRIVILEGED:
+            assert answer.status_code == 200, f"{actor}: {_words(answer)}"
+            continue
+        assert answer.status_code == 422, f"{actor}: {_words(answer)}"
+        (error,) = json.loads(answer.content)["findings"]
+        assert error["field"] == "spec.template.cliques[0].spec.podSpec.containers[0].securityContext.privileged"
+        assert "level baseline" in error["message"]
+    assert _state(actors) == before
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.method != "GET"], ids=str)
