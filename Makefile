@@ -79,8 +79,9 @@ bench: $(TOOLS) ## Measure, and print figures and ratios
 	@$(BIN)/python -m tests.bench
 
 lock: ## Resolve requirements*.in into the pinned requirements*.txt
-	@$(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install -q uv
-	@for name in requirements requirements-dev requirements-sbom; do \
+	@$(PYTHON) -m venv $(VENV)-lock
+	@$(VENV)-lock/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-lock.txt
+	@for name in requirements requirements-dev requirements-sbom requirements-lock; do \
 		$(VENV)-lock/bin/uv pip compile -q $$name.in -o $$name.txt --python-version 3.11 --universal \
 			--no-emit-index-url --generate-hashes --custom-compile-command 'make lock' || exit 1; done
 	@rm -rf $(VENV)-lock
