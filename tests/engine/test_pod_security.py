@@ -3,12 +3,14 @@
 Each case has a value that is forbidden and one beside it that is not, in the same field.
 """
 
+import copy
 from typing import Any, Final
 
 import pytest
 from hypothesis import given
 
 from rollouts.engine.findings import Code
+from rollouts.engine.validation import validate_create, validate_update
 from rollouts.engine.validation.pod_security import (
     CONTAINERS,
     PodSecurityLevel,
@@ -219,6 +221,27 @@ def test_every_clique_is_looked_at() -> None:
     assert [one.finding.field for one in find_violations(manifest, BASELINE)] == [
         "spec.template.cliques[2].spec.podSpec.hostPID"
     ]
+
+
+@pytest.mark.parametrize("count", [64, 65])
+def test_what_is_not_looked_at_since_there_are_too_many_cliques_is_refused_by_validation(count: int) -> None:
+    """A list that is too long is left out when a set is read, and with it what its pods ask of their node."""
+    harmless, dangerous = (_set_of_cliques(count, is_privileged=flag) for flag in (False, True))
+    is_read = count <= 64
+    assert bool(find_added_violations(harmless, dangerous, BASELINE)) is is_read
+    reports = [validate_create(dangerous), *(validate_update(old, dangerous) for old in (small(), harmless))]
+    for report in reports:
+        assert (Code.TOO_MANY in {one.code for one in report.errors}) is not is_read
+        assert "spec.template.cliques" in {one.field for one in report.errors} or is_read
+
+
+def _set_of_cliques(count: int, *, is_privileged: bool) -> dict[str, Any]:
+    manifest = small()
+    first = manifest["spec"]["template"]["cliques"][0]
+    cliques = [{**copy.deepcopy(first), "name": f"c{number}"} for number in range(count)]
+    cliques[-1]["spec"]["podSpec"]["hostPID"] = is_privileged
+    manifest["spec"]["template"] = {"cliques": cliques}
+    return manifest
 
 
 def test_the_complete_set_is_baseline() -> None:
