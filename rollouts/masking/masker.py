@@ -39,6 +39,7 @@ _COMMANDS: Final = frozenset({"args", "command"})
 _FIELD_OF_COMMAND: Final = re.compile(r"(?:.*\.)?(?:args|command)(?:\[.*)?", re.DOTALL)
 _FIELD_OF_VALUE: Final = re.compile(r"(?:.*\.)?env\[[^\]]*\](?:\.value)?", re.DOTALL)
 _FIELD_OF_VARIABLES: Final = re.compile(r".*\.env", re.DOTALL)
+_PATH_OF_PROBE: Final = "httpGet.path"
 _OPTION: Final = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*+)")
 # An argument of its own that assigns: no shell reads it, so what is assigned goes on to its end.
 _ASSIGNING: Final = re.compile(r"(?s:-{1,2}+(?P<option>[A-Za-z][\w.-]*+)=.++)|(?P<name>[A-Za-z_][\w.-]*+)=\S++")
@@ -131,7 +132,12 @@ class Masker:
             return {key: self.value(member, "", (way, str(key)), depth + 1) for key, member in value.items()}
         if self.reader.sees_commands:
             return {key: self.value(member, str(key), (way, str(key)), depth + 1) for key, member in value.items()}
-        return {key: self._public_member(str(key), member, (way, str(key)), depth) for key, member in value.items()}
+        return {
+            key: self._hide_query(member, (way, str(key)))
+            if isinstance(member, str) and f"{name}.{key}".endswith(_PATH_OF_PROBE)
+            else self._public_member(str(key), member, (way, str(key)), depth)
+            for key, member in value.items()
+        }
 
     def _public_member(self, name: str, value: Any, way: Way, depth: int) -> Any:
         """Mask a member for those who do not see commands; its name may be a field as changes name it."""
@@ -189,6 +195,11 @@ class Masker:
         if isinstance(value, list | tuple):
             return [HIDDEN] if value else []
         return HIDDEN if value is not None and value != "" else value
+
+    def _hide_query(self, path: str, way: Way) -> str:
+        """Hide what follows the path of a probe, which is as free as an argument."""
+        path, sign, query = path.partition("?")
+        return f"{self._text(path, way)}{sign}{self._hide_command(query)}"
 
     def _arguments(self, arguments: list[Any] | tuple[Any, ...], way: Way, depth: int) -> list[Any]:
         """Mask a command line: also the argument after an option that speaks of a secret."""

@@ -167,8 +167,40 @@ def test_those_who_may_not_apply_see_no_command_no_argument_and_no_variable() ->
 
 
 @pytest.mark.parametrize(
+    "hook", ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle.postStart", "lifecycle.preStop"]
+)
+def test_those_who_may_not_apply_see_no_query_of_a_probe(hook: str) -> None:
+    manifest = container()
+    at = manifest["spec"]["podSpec"]["containers"][0]
+    for name in hook.split("."):
+        at = at.setdefault(name, {})
+    at["httpGet"] = {"path": f"/healthz?deep=1&sig={SECRET}", "port": 80}
+    masked = masking.mask_manifest(manifest)
+    assert f"'/healthz?{HIDDEN}'" in str(masked)
+    assert masking.mask_manifest(masked) == masked
+    assert "deep=1" in str(mask_manifest(manifest))
+    at["httpGet"] = {"path": "/healthz", "port": 80}
+    assert masking.mask_manifest(manifest) == manifest
+
+
+def test_a_sentence_quotes_no_query_of_a_probe() -> None:
+    mask = make_text_mask(container(livenessProbe={"httpGet": {"path": f"/x?sig={SECRET}"}}))
+    assert mask(f'probe failed: Get "http://10.0.0.1:80/x?sig={SECRET}": EOF') == (
+        f'probe failed: Get "http://10.0.0.1:80/x?{HIDDEN}": EOF'
+    )
+
+
+@pytest.mark.parametrize(
     ("field", "value", "shown"),
     [
+        ("spec.podSpec.containers[0].livenessProbe.httpGet.path", "/x?sig=a", f"/x?{HIDDEN}"),
+        ("spec.podSpec.containers[0].livenessProbe.httpGet", {"path": "/x?sig=a"}, {"path": f"/x?{HIDDEN}"}),
+        (
+            "spec.podSpec.containers[0].livenessProbe",
+            {"httpGet": {"path": "/?a"}},
+            {"httpGet": {"path": f"/?{HIDDEN}"}},
+        ),
+        ("spec.podSpec.volumes[0].hostPath.path", "/x?a", "/x?a"),
         ("spec.template.cliques[0].spec.podSpec.containers[0].args[1]", "positional", HIDDEN),
         ("spec.podSpec.containers[0].command", ["sh", "-c"], [HIDDEN]),
         ("spec.podSpec.containers[main].lifecycle.preStop.exec.command[0]", "stop", HIDDEN),
