@@ -58,6 +58,7 @@ class Via(StrEnum):
     API = "api"
     PAGE = "page"
     ADMIN = "admin"
+    COMMAND = "command"  # manage.py, at the terminal of the server
     START = "start"  # the environment, when the product starts
 
 

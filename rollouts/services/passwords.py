@@ -1,18 +1,24 @@
 """What people command to end what was opened by an account: its password, its sessions, its tokens.
 
-One's own, on the page of the account; those of others, on the admin site. The invariants: a password that an
-administrator sets ends all sessions and tokens of the account; the caller must have all rights of the account
-(`rollouts.rights`); no entry holds a password.
+One's own, on the page of the account; those of others, on the admin site or by `manage.py changepassword`. The
+invariants: a password that an administrator sets ends all sessions and tokens of the account; on the admin site the
+caller must have all rights of the account (`rollouts.rights`); no entry holds a password.
 """
+
+from typing import Final
 
 from django.db import transaction
 from django.utils import timezone
 
-from rollouts.audit import Caller, Result, deed, record, require
+from rollouts.audit import Caller, Result, Via, deed, record, require
 from rollouts.commands import Command, Place
 from rollouts.models import ApiToken, User
 from rollouts.refusals import NotAllowed
 from rollouts.rights import find_missing, rights_of
+
+_COMMAND_LINE: Final = Caller(
+    user=None, name="manage.py changepassword", source_ip=None, request_id="", via=Via.COMMAND
+)
 
 
 def password_change(caller: Caller, user: User, password: str, *, with_tokens: bool) -> None:
@@ -36,6 +42,16 @@ def password_was_set(caller: Caller, user: User) -> None:
     with deed(caller, Command.CHANGE_ACCOUNT, Place(name=user.get_username())) as it, transaction.atomic():
         count = tokens_revoke_all(user)
         it.done(detail=f"Set the password of {user}. {_count(count)}")
+
+
+def password_was_set_by_command(username: str) -> int:
+    """Revoke the tokens of an account after its password was set on the server; return how many that were."""
+    user = User.objects.get_by_natural_key(username)
+    with transaction.atomic():
+        count = tokens_revoke_all(user)
+        detail = f"Set the password of {user}. {_count(count)}"
+        record(_COMMAND_LINE, Command.CHANGE_ACCOUNT, Place(name=username), Result.DONE, detail=detail)
+    return count
 
 
 def sessions_end(caller: Caller, user: User) -> int:
