@@ -5,7 +5,8 @@ the same field of the same workload. What was put back is masked once more, and 
 a mark that was moved to where a part of its value would be shown is refused, with the field that it is in.
 
 A mark is short and may stand for a long value. So what is put back is counted over the whole manifest, and a manifest
-that would become too large is refused before the text that is too much is built.
+that would become too large is refused before the text that is too much is built. What a value of the live object hides
+is looked for once, however often it is asked for.
 """
 
 from collections import Counter
@@ -69,6 +70,9 @@ class _Restorer:
     has_put_back: bool = False
     is_too_large: bool = False  # then nothing more is put back
     _bytes: int = 0  # what the manifest has by now
+    # What is known of values of the live object, by their ids: they stay as long as this is in use.
+    _hidden: dict[tuple[int, str, Way], dict[str, Any]] = field(default_factory=dict)
+    _by_name: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def look_again(self, given: Any, sent: Any, shown: Any, path: str, depth: int = 0) -> None:
         """Find what would look different from what was sent, now that it was put back."""
@@ -94,7 +98,7 @@ class _Restorer:
     def value(self, value: Any, live: Any, where: _Where, depth: int = 0) -> Any:
         """Put back what is hidden in a place, given what the live object has there."""
         if isinstance(value, str):
-            return self._text(value, live, where, where.path)
+            return self._text(value, live, where, where.path, (id(live), where.name, where.way))
         if depth > DEEPEST:
             return value
         if isinstance(value, Mapping):
@@ -107,20 +111,17 @@ class _Restorer:
         there = live.get(key) if isinstance(live, Mapping) else None
         place = where.field(key)
         if where.name == "annotations" and isinstance(member, str):
-            return self._text(member, {key: there}, where, place.path)
+            return self._text(member, {key: there}, where, place.path, (id(there), "annotations", place.way))
         return self.value(member, there, place, depth + 1)
 
     def _list(self, value: Sequence[Any], live: Any, where: _Where, depth: int) -> list[Any]:
         there = list(live) if isinstance(live, list | tuple) else []
         if any(isinstance(entry, str) and MARK.search(entry) for entry in value):
             # Arguments are looked for in the whole command line: what is put in before one moves it on.
-            hidden = self._find_hidden(there, where)
+            hidden = self._find_hidden(there, where, (id(live), where.name, where.way))
         else:
             hidden = {}
-        named = [entry for entry in there if name_of(entry)]
-        # A name may be hidden in part, so an entry is found by what is shown of its name too.
-        masker = Masker(RECORD)
-        by_name = {masker.value(name_of(entry), ""): entry for entry in named} | {name_of(one): one for one in named}
+        by_name = self._find_names(live, there)
         restored = []
         for index, entry in enumerate(value):
             if isinstance(entry, str):
@@ -138,13 +139,14 @@ class _Restorer:
 
     def _pair(self, entry: Mapping[Any, Any], former: Any, where: _Where, path: str) -> dict[Any, Any]:
         there = [] if former is None else [former]
+        known_as = (id(former), where.name, where.way)
         return {
-            key: self._text(member, there, where, f"{path}.{key}") if isinstance(member, str) else member
+            key: self._text(member, there, where, f"{path}.{key}", known_as) if isinstance(member, str) else member
             for key, member in entry.items()
         }
 
-    def _text(self, text: str, live: Any, where: _Where, path: str) -> Any:
-        return self._put_back(text, self._find_hidden(live, where), path) if MARK.search(text) else text
+    def _text(self, text: str, live: Any, where: _Where, path: str, known_as: tuple[int, str, Way]) -> Any:
+        return self._put_back(text, self._find_hidden(live, where, known_as), path) if MARK.search(text) else text
 
     def _put_back(self, text: str, hidden: Mapping[str, Any], path: str) -> Any:
         marks = Counter(MARK.findall(text))
@@ -165,13 +167,24 @@ class _Restorer:
             return hidden[text]  # as it was, be it a number
         return MARK.sub(lambda found: str(hidden[found[0]]), text)
 
-    def _find_hidden(self, live: Any, where: _Where) -> dict[str, Any]:
+    def _find_hidden(self, live: Any, where: _Where, known_as: tuple[int, str, Way]) -> dict[str, Any]:
         """Return what is hidden in one place of the live object, by its marks."""
         if self.is_too_large:
             return {}
-        masker = Masker(self.reader)
-        masker.value(live, where.name, where.way)
-        return masker.hidden
+        if known_as not in self._hidden:
+            masker = Masker(self.reader)
+            masker.value(live, where.name, where.way)
+            self._hidden[known_as] = masker.hidden
+        return self._hidden[known_as]
+
+    def _find_names(self, live: Any, there: list[Any]) -> dict[str, Any]:
+        """Return the entries of a list by their names, and by what is shown of these: a name may be hidden in part."""
+        if id(live) not in self._by_name:
+            named = [entry for entry in there if name_of(entry)]
+            masker = Masker(RECORD)
+            shown = {masker.value(name_of(entry), ""): entry for entry in named}
+            self._by_name[id(live)] = shown | {name_of(entry): entry for entry in named}
+        return self._by_name[id(live)]
 
 
 def _count_bytes(value: Any) -> int:

@@ -1,6 +1,7 @@
 """What a manifest may show: nothing that may be secret, whatever it is made of, and all of it comes back."""
 
 import copy
+import time
 import tracemalloc
 from typing import Any
 
@@ -381,6 +382,29 @@ def test_a_manifest_that_hidden_values_would_make_too_large_is_refused_before_it
     assert "larger than 1024 KiB; leave each hidden value only where it was shown" in findings[0].message
     assert peak < 20 * MOST_BYTES
     assert sum(len(value) for _, value in _leaves(restored)) < 2 * MOST_BYTES
+
+
+@pytest.mark.parametrize(
+    ("live", "entry"),
+    [
+        ([{"name": "VLLM_X", "value": "TOKEN=x " * 2_000}], {"name": "VLLM_X", "value": "‹hidden 00000000›"}),
+        ([{"name": "VLLM_X", "value": "TOKEN=x " * 2_000}], {"name": "VLLM_X", "value": "TOKEN={mark}"}),
+        ([{"name": f"TOKEN=x VLLM_{number}"} for number in range(2_000)], None),
+    ],
+    ids=["a mark that is none of it", "a mark that is one of it", "entries by their names"],
+)
+def test_what_a_live_value_hides_is_looked_for_once_however_often_it_is_asked_for(live: Any, entry: Any) -> None:
+    whole = container(env=live)
+    mark = MARK.search(str(mask_manifest(whole)))
+    assert mark
+    sent = container()
+    if entry is None:
+        sent["spec"]["podSpec"]["containers"] = [{"name": "main", "env": []}] * 2_000
+    else:
+        sent = container(env=[{**entry, "value": entry["value"].format(mark=mark[0])}] * 2_000)
+    before = time.process_time()
+    unmask_manifest(sent, whole)
+    assert time.process_time() - before < 5
 
 
 def test_a_value_that_is_hidden_in_a_large_manifest_is_put_back_up_to_the_limit() -> None:
