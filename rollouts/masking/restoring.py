@@ -132,18 +132,21 @@ class _Restorer:
             if name:
                 former = by_name.get(name, by_name.get(MARK.sub(HIDDEN, name)))
             if where.name in PAIRS and isinstance(entry, Mapping):
-                restored.append(self._pair(entry, former, where, f"{where.path}[{index}]"))
+                restored.append(self._pair(entry, former, where, where.entry(index, former or entry), depth))
             else:
                 restored.append(self.value(entry, former, where.entry(index, former or entry), depth + 1))
         return restored
 
-    def _pair(self, entry: Mapping[Any, Any], former: Any, where: _Where, path: str) -> dict[Any, Any]:
+    def _pair(self, entry: Mapping[Any, Any], former: Any, where: _Where, at: _Where, depth: int) -> dict[Any, Any]:
         there = [] if former is None else [former]
         known_as = (id(former), where.name, where.way)
-        return {
-            key: self._text(member, there, where, f"{path}.{key}", known_as) if isinstance(member, str) else member
-            for key, member in entry.items()
-        }
+        restored = {}
+        for key, member in entry.items():
+            if isinstance(member, str):
+                restored[key] = self._text(member, there, where, f"{at.path}.{key}", known_as)
+            else:
+                restored[key] = self._member(key, member, former, at, depth + 1)
+        return restored
 
     def _text(self, text: str, live: Any, where: _Where, path: str, known_as: tuple[int, str, Way]) -> Any:
         return self._put_back(text, self._find_hidden(live, where, known_as), path) if MARK.search(text) else text

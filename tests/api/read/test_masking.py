@@ -495,6 +495,7 @@ def test_anything_can_be_masked_and_masking_twice_is_masking_once(value: Any, re
 @given(_ANYTHING)
 @settings(max_examples=examples(300), deadline=None)
 @example([{"name": "TOKEN=0"}])
+@example({"env": [{"env": [False]}]})
 def test_what_was_shown_comes_back_as_it_was(value: Any) -> None:
     if "‹hidden" in str(value):
         return  # a mark of nobody's
