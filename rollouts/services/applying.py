@@ -37,7 +37,7 @@ from rollouts.masking import unmask_manifest
 from rollouts.refusals import Contradiction, NotThere, RaceLost
 from rollouts.services.changing import METADATA, TRIES, Changed, conclude, describe, on_record, require_expected
 from rollouts.services.pod_security import find_pod_security
-from rollouts.services.sites import Site, cluster_words, find_schema_fault, open_site, refuse
+from rollouts.services.sites import Site, cluster_words, find_schema_fault, open_site, refuse, require_ours
 from rollouts.versions import version_of
 
 _NOTHING: Final[Obj] = {"metadata": {}}
@@ -113,6 +113,8 @@ class _Application:
         """Try it out, and then in earnest, as often as somebody else writes in between."""
         for attempt in range(TRIES):
             live = self.fetch(expected)
+            if live is not None:
+                require_ours(live)
             tried = self.try_out(live)
             report = self.validate(live, tried)
             before = live or _NOTHING

@@ -29,7 +29,7 @@ from rollouts.mirror import Changes
 from rollouts.models import AuditEntry
 from rollouts.refusals import Contradiction, RaceLost
 from rollouts.services.pod_security import find_pod_security
-from rollouts.services.sites import Site, is_expected, open_site, refuse, version_in
+from rollouts.services.sites import Site, is_expected, open_site, refuse, require_ours, version_in
 from rollouts.versions import names_version
 
 Edit = Callable[[Obj], Obj | Unfit]
@@ -165,8 +165,9 @@ def _shown(value: Any) -> Any:
 
 
 def fetch_expected(site: Site, expected: str | None, *, seen: Obj | None = None) -> Obj:
-    """Return the workload as it is now; raises RaceLost when the caller saw another state of it."""
+    """Return the workload as it is now, to write to it; raises RaceLost when the caller saw another state of it."""
     live = site.fetch()
+    require_ours(live)
     require_expected(site, live, expected, seen=seen)
     return live
 

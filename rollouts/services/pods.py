@@ -35,9 +35,9 @@ from rollouts.engine.shape import Shape, make_shape
 from rollouts.engine.spec import Unreadable, parse_workload
 from rollouts.engine.workload import Strategy, Workload
 from rollouts.mirror import Changes
-from rollouts.refusals import ClusterAway, Contradiction
+from rollouts.refusals import Contradiction
 from rollouts.services.changing import fetch_expected
-from rollouts.services.sites import Site, open_site, refuse, version_in
+from rollouts.services.sites import Site, open_site, refuse, require_listed, version_in
 
 MOST_PODS: Final = 500
 """Deleted by one command; what is left takes another."""
@@ -211,8 +211,7 @@ def read_workload(site: Site, live: Obj) -> Workload:
 
 def read_observed(site: Site, live: Obj) -> Observed:
     """Return what there is of a workload as the mirror has it; raises where that does not know all of it."""
-    if not site.row.complete:
-        raise ClusterAway(f"The pods of {site.row.name} are not known yet: the cluster is being listed.")
+    require_listed(site)
     seen = mirror.read(site.row, site.place.namespace, site.place.name)
     return seen.observed if seen is not None and seen.uid == live["metadata"]["uid"] else Observed()
 

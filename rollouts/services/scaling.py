@@ -20,7 +20,7 @@ from rollouts.engine.workload import CliqueTemplate, GroupTemplate, Workload
 from rollouts.mirror import Changes
 from rollouts.refusals import RaceLost
 from rollouts.services.changing import TRIES, Change, Changed, fetch_expected
-from rollouts.services.sites import Site, refuse, version_in
+from rollouts.services.sites import Site, refuse, require_ours, version_in
 
 _FIELD: Final = "spec.replicas"
 
@@ -45,6 +45,7 @@ def scale_live(site: Site, it: Deed, wanted: LiveScale, *, expected: str | None,
     component, resource, name = choose_live(workload, wanted)
     for attempt in range(TRIES):
         target = site.fetch_object(resource, name)
+        require_ours(target)
         _require_minimum(component, _minimum_in(component, target), wanted.replicas)
         before = (target.get("spec") or {}).get("replicas")
         change = describe_scaled(resource, name, before, wanted.replicas)

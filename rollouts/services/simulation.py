@@ -35,11 +35,11 @@ from rollouts.forecast import Belief, make_forecast, read_cluster
 from rollouts.headcount import count_desired
 from rollouts.masking import Reader
 from rollouts.mirror import Seen
-from rollouts.refusals import ClusterAway, Contradiction, NotThere
+from rollouts.refusals import Contradiction, NotThere
 from rollouts.services.applying import preview_apply
 from rollouts.services.changing import Edit, make_edit, require_expected
 from rollouts.services.simulated import Considered, Run, Simulated, tell, tell_former
-from rollouts.services.sites import Site, find_site, refuse
+from rollouts.services.sites import Site, find_site, refuse, require_listed
 
 SECONDS: Final = 2.0
 """For the simulation itself; what it has not come to by then is left out."""
@@ -180,8 +180,7 @@ def _make_case(caller: Caller, site: Site, proposal: Proposal, expected: str | N
 
 
 def _look(site: Site) -> Seen | None:
-    if not site.row.complete:
-        raise ClusterAway(f"What runs in {site.row.name} is not known yet: the cluster is being listed.")
+    require_listed(site)
     return mirror.read(site.row, site.place.namespace, site.place.name)
 
 

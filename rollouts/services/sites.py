@@ -41,7 +41,7 @@ from rollouts.engine.difference import find_differences, make_json_patch
 from rollouts.engine.findings import Code, Finding
 from rollouts.masking import make_text_mask
 from rollouts.mirror import Changes
-from rollouts.operators import find_other_keeper, find_other_operator
+from rollouts.operators import find_other_keeper, find_other_operator, is_written_by_grove
 from rollouts.refusals import ClusterAway, CommandRefused, Contradiction, NotAllowed, NotThere
 from rollouts.refusals import Invalid as InvalidCommand
 from rollouts.versions import names_version, version_of
@@ -112,14 +112,18 @@ class Site:
 
 
 def open_site(place: Place) -> Site:
-    """Find the cluster of a place, to write there; raises NotThere, and Contradiction where another operator writes."""
+    """Find the cluster of a place, to write there; raises NotThere, and Contradiction where another operator writes.
+
+    Which objects Grove's operator wrote is told by the mirror alone, so it must know all of them.
+    """
     site = find_site(place)
     with cluster_words("look for another operator"):
         other = find_other_operator(site.cluster, site.row)
-    seen = mirror.read(site.row, place.namespace, place.name)
-    if not other and seen is not None:
-        other = find_other_keeper(seen.manifest, seen.written_by_grove)
     if other:
+        raise Contradiction(other)
+    require_listed(site)
+    seen = mirror.read(site.row, place.namespace, place.name)
+    if seen is not None and (other := find_other_keeper(seen.manifest, seen.written_by_grove)):
         raise Contradiction(other)
     return site
 
@@ -134,6 +138,22 @@ def find_site(place: Place) -> Site:
         return Site(place, shared_cluster(row.name, row.url), row)
     except Misconfigured as error:
         raise ClusterAway(f"The cluster {place.cluster} cannot be used: {error}") from error
+
+
+def require_listed(site: Site) -> None:
+    """Raise ClusterAway while the mirror does not know all that the cluster has."""
+    if not site.row.complete:
+        raise ClusterAway(f"What runs in {site.row.name} is not known yet: the cluster is being listed.")
+
+
+def require_ours(obj: Obj) -> None:
+    """Raise Contradiction where Grove's own operator keeps an object, as the object itself tells.
+
+    The mirror may be older than the object, or may have no row of it.
+    """
+    what = f"{obj['kind']} {obj['metadata']['name']}"
+    if other := find_other_keeper(obj, what if is_written_by_grove(obj) else ""):
+        raise Contradiction(other)
 
 
 def version_in(obj: Obj) -> str:

@@ -49,7 +49,7 @@ from rollouts.operators import (
     look_for_other_operator,
 )
 from rollouts.refusals import CommandRefused, Contradiction, RaceLost
-from rollouts.services.changing import Change, Changed, fetch_expected
+from rollouts.services.changing import Change, Changed, require_expected
 from rollouts.services.sites import Site, cluster_words, find_site, refuse, version_in
 
 SECONDS: Final = 20.0
@@ -81,7 +81,8 @@ def workload_take_over(
     with deed(caller, Command.TAKE_OVER_WORKLOAD, place, dry_run=dry_run) as it:
         site = find_site(place)
         _require_no_operator(site, now())
-        live = fetch_expected(site, expected)
+        live = site.fetch()
+        require_expected(site, live, expected)
         if live["metadata"].get("deletionTimestamp"):
             raise Contradiction(f"{place.name} is being deleted; it cannot be taken over any more.")
         parts = _list_parts(site)

@@ -26,12 +26,21 @@ from rollouts.cluster.resources import (
 )
 from rollouts.commands import Place
 from rollouts.engine import names
+from rollouts.engine.edits import Image
 from rollouts.models import User
 from rollouts.operators import GROVE_FINALIZER, GROVE_LEASE, GROVE_MANAGER, OperatorCheck
 from rollouts.outcomes import Done, Stop, Wait
-from rollouts.refusals import Contradiction
+from rollouts.refusals import ClusterAway, CommandRefused, Contradiction
 from rollouts.services import sites
+from rollouts.services.applying import workload_apply
+from rollouts.services.deletion import workload_delete
 from rollouts.services.takeover import workload_take_over
+from rollouts.services.workloads import (
+    workload_edit_strategy,
+    workload_restart,
+    workload_scale,
+    workload_set_images,
+)
 from rollouts.watcher import session
 from tests.apiserver import HOW_TO_GET_THEM, ApiServer, install_definitions, missing_binaries, running_apiserver
 from tests.contract.manifests import pod_clique_set
@@ -393,8 +402,91 @@ def test_a_command_is_refused_with_the_same_sentence(
 ) -> None:
     monkeypatch.setattr(sites, "cluster_names", lambda: ("real",))
     monkeypatch.setattr(sites, "shared_cluster", lambda *_: Cluster(kubeconfig(server.kubeconfig)))
+    mirror.ensure_cluster("real")
+    models.Cluster.objects.update(complete=True)
     assert sites.open_site(PLACE).place == PLACE
     mark_definition(admin, None)
     with pytest.raises(Contradiction, match="is not Grove UI's"):
         sites.open_site(PLACE)
     assert sites.find_site(PLACE).place == PLACE
+
+
+# ---- commands to a workload that the mirror does not know
+
+COMMANDS: dict[str, Callable[[Caller], object]] = {
+    "strategy": lambda caller: workload_edit_strategy(caller, PLACE, {"type": "OnDelete"}),
+    "images": lambda caller: workload_set_images(caller, PLACE, [Image("worker", "app:v2")]),
+    "scale": lambda caller: workload_scale(caller, PLACE, 3),
+    "scale one replica": lambda caller: workload_scale(caller, PLACE, 3, "worker", 0),
+    "restart": lambda caller: workload_restart(caller, PLACE),
+    "apply": lambda caller: workload_apply(caller, PLACE, pod_clique_set("default", "my", replicas=2)),
+    "delete": lambda caller: workload_delete(caller, PLACE),
+}
+
+
+@pytest.fixture
+def caller(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Caller:
+    """Somebody who may do everything, in the one cluster that there is."""
+    cluster = Cluster(kubeconfig(server.kubeconfig))
+    monkeypatch.setattr(sites, "cluster_names", lambda: ("real",))
+    monkeypatch.setattr(sites, "shared_cluster", lambda *_: cluster)
+    return Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Via.API)
+
+
+def refusal_of(command: Callable[[Caller], object], caller: Caller) -> tuple[type[CommandRefused], str]:
+    """Give a command, and return why it was refused."""
+    with pytest.raises(CommandRefused) as refused:
+        command(caller)
+    return refused.type, refused.value.sentence
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_while_the_cluster_is_being_listed_nobody_commands_anything(
+    name: str, admin: Cluster, redis: Redis, caller: Caller
+) -> None:
+    """The mirror cannot tell yet whose workload it is."""
+    admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))
+    keep_by_grove(admin)
+    before = list_all(admin)
+    kind, sentence = refusal_of(COMMANDS[name], caller)
+    assert (kind, list_all(admin)) == (ClusterAway, before)
+    assert "real is not known yet: the cluster is being listed" in sentence
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_looks_at_the_set_itself_where_the_mirror_has_none(
+    name: str, admin: Cluster, redis: Redis, caller: Caller
+) -> None:
+    mirror.ensure_cluster("real")
+    models.Cluster.objects.update(complete=True)
+    admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))
+    keep_by_grove(admin)
+    before = list_all(admin)
+    kind, sentence = refusal_of(COMMANDS[name], caller)
+    assert (kind, list_all(admin)) == (Contradiction, before)
+    assert "Grove's own operator keeps this set" in sentence
+
+
+def test_a_command_looks_at_who_wrote_the_set_last_where_the_mirror_has_an_older_one(
+    admin: Cluster, redis: Redis, caller: Caller, server: ApiServer
+) -> None:
+    admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))
+    with watching("real", partial(Cluster, kubeconfig(server.kubeconfig)), redis):
+        wait_until(lambda: is_complete("real"), SECONDS)
+    note = {"metadata": {"name": "my", "namespace": "default", "annotations": {"grove.io/reconcile-trigger": "1"}}}
+    admin.apply(PODCLIQUESETS, note, field_manager=GROVE_MANAGER)
+    before = list_all(admin)
+    kind, sentence = refusal_of(COMMANDS["scale"], caller)
+    assert (kind, list_all(admin)) == (Contradiction, before)
+    assert "wrote PodCliqueSet my after Grove UI" in sentence
+
+
+def test_a_component_that_grove_wrote_last_is_not_scaled(admin: Cluster, redis: Redis, caller: Caller) -> None:
+    mirror.ensure_cluster("real")
+    models.Cluster.objects.update(complete=True)
+    resource, clique = next(_made_by_grove(admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))))
+    admin.apply(resource, clique, field_manager=GROVE_MANAGER)
+    before = list_all(admin)
+    kind, sentence = refusal_of(COMMANDS["scale one replica"], caller)
+    assert (kind, list_all(admin)) == (Contradiction, before)
+    assert "wrote PodClique my-0-worker after Grove UI" in sentence
