@@ -12,7 +12,8 @@ that does not answer raises.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from django.conf import settings
 from django.db.models import Value
 
 from rollouts import models
-from rollouts.cluster import Cluster, Forbidden, NotFound
+from rollouts.cluster import Cluster, Forbidden, NotFound, Obj
 from rollouts.cluster.client import FIELD_MANAGER
 from rollouts.cluster.resources import CUSTOMRESOURCEDEFINITIONS, LEASES
 from rollouts.engine.times import parse_time
@@ -38,6 +39,10 @@ GROVE_MANAGER: Final = "grove-operator"
 _POD_CLIQUE_SETS: Final = "podcliquesets.grove.io"
 FRESH_SECONDS: Final = 60.0
 """How long Grove's operator is taken to be there after it has renewed its lease, or has written anything."""
+# A lease says how long it lasts without being renewed; this is for one that does not.
+_LEASE_SECONDS: Final = 15.0
+# A lease that was renewed longer ago is nobody's at first sight: a wrong time zone moves a clock by less.
+_OLD_SECONDS: Final = 86_400.0
 # How long a set that is new waits for Grove's finalizer, in a cluster with workloads of Grove's.
 NEW_SECONDS: Final = 10.0
 _SECONDS_BETWEEN_LOOKS: Final = 10.0
@@ -52,6 +57,10 @@ _LEASE_RENEWED: Final = (
     "Grove's own operator runs in this cluster and renews the lease {}. "
     "Grove UI shows the workloads and changes nothing here as long as that operator runs. Stop it, then take its "
     "workloads over."
+)
+_LEASE_HELD: Final = (
+    "Grove UI has not watched the lease {0} for {1:.0f} s yet, so it cannot tell whether Grove's own operator still "
+    "renews it, and changes nothing here. Try again after {1:.0f} s. If that operator is gone you may delete the lease."
 )
 _WRITES: Final = (
     f"Grove's own operator ({GROVE_MANAGER}) wrote {{}} {{}} s ago, so it seems to run. Grove UI shows the workloads "
@@ -70,6 +79,16 @@ _WRITTEN_BY_GROVE: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Renewal:
+    """The renewal of a lease that somebody holds, as this process has watched it."""
+
+    at: str  # as the lease has it, by the clock of its holder
+    since: float  # monotonic: when we first saw it
+    lasts: float  # seconds, after which another one must have followed
+    has_moved: bool  # it followed another one that we saw
+
+
 class OperatorCheck:
     """Looks for another operator in one cluster. Safe to share between threads."""
 
@@ -79,7 +98,7 @@ class OperatorCheck:
         self._row = row
         self._clock = clock
         self._lock = threading.Lock()
-        self._renewed: dict[str, str] = {}  # by lease, as the look before this one saw it
+        self._renewals: dict[str, _Renewal] = {}  # by lease, as the look before this one saw it
         self._found = ""
         self._looked_at = float("-inf")  # monotonic
 
@@ -113,9 +132,16 @@ class OperatorCheck:
             leases = self._cluster.list(LEASES, fields=f"metadata.name={GROVE_LEASE}").items
         except Forbidden:
             return _MAY_NOT_LOOK.format("list leases")
-        before, self._renewed = self._renewed, {_place_of(lease): _renewal_of(lease) for lease in leases}
-        alive = [place for place, renewed in self._renewed.items() if _is_alive(renewed, before.get(place), now)]
-        return _LEASE_RENEWED.format(alive[0]) if alive else find_fresh_write(self._row, now)
+        return self._watch(leases, now) or find_fresh_write(self._row, now)
+
+    def _watch(self, leases: Iterable[Obj], now: float) -> str:
+        """Return that somebody holds a lease, or that it is too early to say; empty: nobody does."""
+        seen_at = time.monotonic()
+        held = {_place_of(lease): lease for lease in leases if (lease.get("spec") or {}).get("holderIdentity")}
+        before = self._renewals
+        self._renewals = {place: _renewal_of(lease, before.get(place), now, seen_at) for place, lease in held.items()}
+        told = [_tell_holder(place, renewal, now, seen_at) for place, renewal in self._renewals.items()]
+        return next(filter(None, told), "")
 
 
 def find_other_operator(cluster: Cluster, row: models.Cluster) -> str:
@@ -206,20 +232,27 @@ def _check_of(cluster: Cluster, row: int) -> OperatorCheck:
     return OperatorCheck(cluster, row)
 
 
-def _is_alive(renewed: str, before: str | None, now: float) -> bool:
-    """Say whether somebody holds a lease: by our clock, or because it moved on since we looked."""
-    if not renewed:
-        return False
-    at = parse_time(renewed)
-    return at is None or now - at < FRESH_SECONDS or before not in (None, renewed)
-
-
 def _place_of(lease: Mapping[str, Any]) -> str:
     metadata = lease["metadata"]
     return f"{metadata.get('namespace')}/{metadata['name']}"
 
 
-def _renewal_of(lease: Mapping[str, Any]) -> str:
-    """Return when a lease was renewed; nothing when nobody has held it, or it was given up."""
-    spec = lease.get("spec") or {}
-    return str(spec.get("renewTime") or "") if spec.get("holderIdentity") else ""
+def _renewal_of(lease: Mapping[str, Any], before: _Renewal | None, now: float, seen_at: float) -> _Renewal:
+    """Return the renewal that a lease has, and since when we know of it: its time may be of another clock than ours."""
+    spec = lease["spec"]
+    at, lasts = str(spec.get("renewTime") or ""), float(spec.get("leaseDurationSeconds") or _LEASE_SECONDS)
+    if before is not None and before.at == at:
+        return replace(before, lasts=lasts)
+    renewed = parse_time(at)
+    is_old = before is None and renewed is not None and now - renewed > _OLD_SECONDS
+    return _Renewal(at, float("-inf") if is_old else seen_at, lasts, has_moved=before is not None)
+
+
+def _tell_holder(place: str, renewal: _Renewal, now: float, seen_at: float) -> str:
+    """Return that a lease is renewed, by our clock or as we have seen, or that this cannot be told yet."""
+    renewed = parse_time(renewal.at)
+    if renewed is not None and now - renewed < FRESH_SECONDS:
+        return _LEASE_RENEWED.format(place)
+    if seen_at - renewal.since >= renewal.lasts:
+        return ""
+    return _LEASE_RENEWED.format(place) if renewal.has_moved else _LEASE_HELD.format(place, renewal.lasts)

@@ -144,17 +144,60 @@ def test_a_lease_that_was_renewed_within_a_minute_is_held(admin: Cluster, check:
     assert "Stop it, then take its workloads over" in check.look()
 
 
-def test_a_lease_that_nobody_renews_any_more_is_none(admin: Cluster, check: OperatorCheck) -> None:
+def look_after(check: OperatorCheck, monkeypatch: pytest.MonkeyPatch, seconds: float) -> str:
+    """Look again, some seconds later by the clock that nobody sets."""
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + seconds, time=time.time)
+    monkeypatch.setattr(operators, "time", later)
+    return check.look()
+
+
+def test_a_lease_that_nobody_renews_any_more_is_none(
+    admin: Cluster, check: OperatorCheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes as long as the lease lasts: its time may be of another clock than ours."""
     renew_lease(admin, ago=70)
-    assert (check.look(), check.look()) == ("", "")
+    assert "has not watched the lease kube-system/grove-operator-leader-election for 15 s" in check.look()
+    assert "has not watched the lease" in look_after(check, monkeypatch, 14)
+    assert look_after(check, monkeypatch, 30) == ""
 
 
-def test_a_lease_that_moves_on_is_held_whatever_our_clock_says(admin: Cluster) -> None:
-    check = OperatorCheck(admin, mirror.ensure_cluster("real").pk, clock=lambda: time.time() + 3600)
-    renew_lease(admin, ago=10)
+def test_a_lease_that_lasts_longer_is_watched_for_longer(
+    admin: Cluster, check: OperatorCheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renew_lease(admin, ago=70)
+    admin.patch_merge(LEASES, GROVE_LEASE, {"spec": {"leaseDurationSeconds": 60}}, namespace="kube-system")
+    check.look()
+    assert "for 60 s" in look_after(check, monkeypatch, 50)
+    assert look_after(check, monkeypatch, 70) == ""
+
+
+def test_a_lease_that_was_given_up_or_is_days_old_delays_no_start(admin: Cluster, check: OperatorCheck) -> None:
+    renew_lease(admin, ago=2 * 86_400)
     assert check.look() == ""
     renew_lease(admin, ago=0)
-    assert "renews the lease" in check.look()
+    admin.patch_merge(LEASES, GROVE_LEASE, {"spec": {"holderIdentity": ""}}, namespace="kube-system")
+    assert check.look() == ""
+
+
+@pytest.mark.parametrize("ahead", [120, 3_600, 14 * 3_600])
+def test_a_lease_that_moves_on_is_held_whatever_our_clock_says(
+    admin: Cluster, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    check = OperatorCheck(admin, mirror.ensure_cluster("real").pk, clock=lambda: time.time() + ahead)
+    renew_lease(admin, ago=10)
+    assert "has not watched the lease" in check.look()
+    renew_lease(admin, ago=0)
+    assert "renews the lease" in look_after(check, monkeypatch, 20)
+    assert "renews the lease" in look_after(check, monkeypatch, 30)
+    assert look_after(check, monkeypatch, 40) == ""
+
+
+def test_a_lease_that_moves_on_is_held_although_our_clock_is_days_ahead(admin: Cluster) -> None:
+    check = OperatorCheck(admin, mirror.ensure_cluster("real").pk, clock=lambda: time.time() + 2 * 86_400)
+    renew_lease(admin, ago=10)
+    check.look()
+    renew_lease(admin, ago=0)
+    assert ["renews the lease" in check.look() for _ in range(2)] == [True, True]
 
 
 def test_who_may_not_look_writes_nothing(server: ApiServer, admin: Cluster) -> None:
