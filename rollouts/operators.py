@@ -2,7 +2,7 @@
 
 Two controllers that write the same objects undo each other's work, and the pods pay for it. So a pass and a command ask
 here before they write, and the watcher puts the answer on the cluster's row for the pages. Grove's operator is there
-when the definition of PodCliqueSets is not ours, when its lease is renewed, or when it has written any object of any
+when a definition of its kinds is not ours, when its lease is renewed, or when it has written any object of any
 workload within a minute, as the mirror tells from managed fields. A single workload is Grove's while the set has
 Grove's finalizer, or while the managed fields of one of its objects say that Grove's operator wrote it last.
 
@@ -23,20 +23,30 @@ from django.db.models import Value
 from rollouts import models
 from rollouts.cluster import Cluster, Forbidden, NotFound, Obj
 from rollouts.cluster.client import FIELD_MANAGER
-from rollouts.cluster.resources import CUSTOMRESOURCEDEFINITIONS, LEASES
+from rollouts.cluster.resources import (
+    CUSTOMRESOURCEDEFINITIONS,
+    LEASES,
+    PODCLIQUES,
+    PODCLIQUESCALINGGROUPS,
+    PODCLIQUESETS,
+    PODGANGS,
+)
 from rollouts.engine.times import parse_time
 
 OTHER_OPERATOR: Final = models.mirror.OTHER_OPERATOR
 
-# On our definitions (deploy/crds), and on nobody else's.
+# On our definitions (deploy/crds), and on nobody else's. Where somebody applies another schema over ours it stays.
 DEFINITION: Final = "grove-ui.io/definition"
+# Of the schema itself, which is replaced as a whole: the versions of a definition are one list to the API server.
+_TITLE: Final = "Grove UI"
 GROVE_LEASE: Final = "grove-operator-leader-election"
 # On every PodCliqueSet that Grove's operator keeps, or has kept.
 GROVE_FINALIZER: Final = "grove.io/podcliqueset.grove.io"
 # What Grove's operator is called in managed fields: a Go client goes by the name of its program.
 GROVE_MANAGER: Final = "grove-operator"
 
-_POD_CLIQUE_SETS: Final = "podcliquesets.grove.io"
+# The set first: the largest that Grove's operator has, and enough to tell that it is Grove's.
+_DEFINED: Final = (PODCLIQUESETS, PODCLIQUES, PODCLIQUESCALINGGROUPS, PODGANGS)
 FRESH_SECONDS: Final = 60.0
 """How long Grove's operator is taken to be there after it has renewed its lease, or has written anything."""
 # A lease says how long it lasts without being renewed; this is for one that does not.
@@ -48,7 +58,7 @@ NEW_SECONDS: Final = 10.0
 _SECONDS_BETWEEN_LOOKS: Final = 10.0
 
 _FOREIGN_DEFINITION: Final = (
-    "The definition of PodCliqueSets in this cluster is not Grove UI's, so another operator may run these workloads. "
+    "The definition of {} in this cluster is not Grove UI's, so another operator may run these workloads. "
     "Grove UI shows them and changes nothing here. Where Grove's own operator runs, leave the definition as it is: "
     "deploy/crds replaces it, and with it the API that this operator works with. Stop that operator first. If no other "
     "operator runs, or the definition is from an earlier Grove UI, apply deploy/crds."
@@ -119,20 +129,25 @@ class OperatorCheck:
 
     def _look(self, now: float | None = None) -> str:
         now = self._clock() if now is None else now
-        try:
-            definition = self._cluster.get(CUSTOMRESOURCEDEFINITIONS, _POD_CLIQUE_SETS)
-        except NotFound:
-            pass  # then there are no workloads either, and the watcher says so
-        except Forbidden:
-            return _MAY_NOT_LOOK.format("get customresourcedefinitions")
-        else:
-            if DEFINITION not in (definition["metadata"].get("annotations") or {}):
-                return _FOREIGN_DEFINITION
+        if foreign := self._find_foreign_definition():
+            return foreign
         try:
             leases = self._cluster.list(LEASES, fields=f"metadata.name={GROVE_LEASE}").items
         except Forbidden:
             return _MAY_NOT_LOOK.format("list leases")
         return self._watch(leases, now) or find_fresh_write(self._row, now)
+
+    def _find_foreign_definition(self) -> str:
+        for resource in _DEFINED:
+            try:
+                definition = self._cluster.get(CUSTOMRESOURCEDEFINITIONS, str(resource))
+            except NotFound:
+                continue  # then there are no workloads either, and the watcher says so
+            except Forbidden:
+                return _MAY_NOT_LOOK.format(f"get customresourcedefinitions {resource}")
+            if not _is_ours(definition):
+                return _FOREIGN_DEFINITION.format(resource)
+        return ""
 
     def _watch(self, leases: Iterable[Obj], now: float) -> str:
         """Return that somebody holds a lease, or that it is too early to say; empty: nobody does."""
@@ -230,6 +245,13 @@ _WRITTEN: Final = (
 def _check_of(cluster: Cluster, row: int) -> OperatorCheck:
     """One check for all who use the same client."""
     return OperatorCheck(cluster, row)
+
+
+def _is_ours(definition: Mapping[str, Any]) -> bool:
+    """Return whether a definition has our mark and every schema that it serves is ours."""
+    served = [version for version in definition["spec"]["versions"] if version["served"]]
+    titles = {((version.get("schema") or {}).get("openAPIV3Schema") or {}).get("title") for version in served}
+    return DEFINITION in (definition["metadata"].get("annotations") or {}) and titles == {_TITLE}
 
 
 def _place_of(lease: Mapping[str, Any]) -> str:

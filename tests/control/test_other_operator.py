@@ -5,16 +5,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from pytest_django.fixtures import Settings
 from redis import Redis
 
 from rollouts import mirror, models, operators, reconciler
 from rollouts.audit import Caller, Via
 from rollouts.cluster import Cluster, Obj, Resource, kubeconfig
+from rollouts.cluster.client import FIELD_MANAGER
 from rollouts.cluster.resources import (
     CUSTOMRESOURCEDEFINITIONS,
     LEASES,
@@ -42,7 +45,14 @@ from rollouts.services.workloads import (
     workload_set_images,
 )
 from rollouts.watcher import session
-from tests.apiserver import HOW_TO_GET_THEM, ApiServer, install_definitions, missing_binaries, running_apiserver
+from tests.apiserver import (
+    DEFINITIONS,
+    HOW_TO_GET_THEM,
+    ApiServer,
+    install_definitions,
+    missing_binaries,
+    running_apiserver,
+)
 from tests.contract.manifests import pod_clique_set
 from tests.engine.manifests import pod as pod_spec
 from tests.mirror.watching import SECONDS, is_complete, watching
@@ -54,6 +64,7 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.django_db(transaction=True)]
 KEY = "real/default/my"
 PLACE = Place("real", "default", "my")
 WAITS = Wait(60.0, "OtherOperator")
+GROVES_DEFINITIONS = Path(__file__).parent / "groves_definitions"
 KEPT_BY_GROVE = {"metadata": {"finalizers": [GROVE_FINALIZER]}}
 
 
@@ -72,7 +83,8 @@ def admin(server: ApiServer) -> Iterator[Cluster]:
     """The cluster; after each test it has our definitions, no other operator and no workload."""
     cluster = Cluster(kubeconfig(server.kubeconfig))
     yield cluster
-    mark_definition(cluster, "v1alpha1")
+    for path in DEFINITIONS.glob("*.yaml"):
+        apply_definition(cluster, path)
     for lease in cluster.list(LEASES, fields=f"metadata.name={GROVE_LEASE}").items:
         cluster.delete(LEASES, GROVE_LEASE, namespace=lease["metadata"]["namespace"])
     for obj in cluster.list(PODCLIQUESETS).items:
@@ -102,10 +114,15 @@ def reconcile(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Callable[[]
     return act
 
 
-def mark_definition(cluster: Cluster, value: str | None) -> None:
-    """Make the definition of PodCliqueSets ours, or somebody else's."""
+def mark_definition(cluster: Cluster, value: str | None, name: str = "podcliquesets.grove.io") -> None:
+    """Make a definition ours, or somebody else's."""
     change = {"metadata": {"annotations": {operators.DEFINITION: value}}}
-    cluster.patch_merge(CUSTOMRESOURCEDEFINITIONS, "podcliquesets.grove.io", change)
+    cluster.patch_merge(CUSTOMRESOURCEDEFINITIONS, name, change)
+
+
+def apply_definition(cluster: Cluster, path: Path, manager: str = FIELD_MANAGER) -> Obj:
+    """Apply a definition over whatever is there, as one who installs it does."""
+    return cluster.apply(CUSTOMRESOURCEDEFINITIONS, yaml.safe_load(path.read_text()), field_manager=manager, force=True)
 
 
 def renew_lease(cluster: Cluster, ago: float) -> None:
@@ -133,9 +150,37 @@ def test_nobody_else_is_there_with_our_definitions_and_no_lease(check: OperatorC
     assert check.look() == ""
 
 
-def test_a_definition_without_our_mark_is_somebody_elses(admin: Cluster, check: OperatorCheck) -> None:
-    mark_definition(admin, None)
-    assert "is not Grove UI's" in check.look()
+EACH_DEFINITION = pytest.mark.parametrize("name", sorted(path.stem for path in DEFINITIONS.glob("*.yaml")))
+
+
+@EACH_DEFINITION
+def test_a_definition_without_our_mark_is_somebody_elses(admin: Cluster, check: OperatorCheck, name: str) -> None:
+    group, plural = name.split("_")
+    mark_definition(admin, None, f"{plural}.{group}")
+    assert f"The definition of {plural}.{group} in this cluster is not Grove UI's" in check.look()
+
+
+@EACH_DEFINITION
+def test_a_schema_that_was_applied_over_ours_is_somebody_elses_although_our_mark_stays(
+    admin: Cluster, check: OperatorCheck, name: str
+) -> None:
+    """What one manager has put on an object stays where another one applies the rest."""
+    group, plural = name.split("_")
+    applied = apply_definition(admin, GROVES_DEFINITIONS / f"{name}.yaml", "crd-installer")
+    assert operators.DEFINITION in applied["metadata"]["annotations"]
+    assert f"The definition of {plural}.{group} in this cluster is not Grove UI's" in check.look()
+    apply_definition(admin, DEFINITIONS / f"{name}.yaml", "kubectl")
+    assert check.look() == ""
+
+
+def test_a_version_of_somebody_else_beside_ours_is_served_by_somebody_else(
+    admin: Cluster, check: OperatorCheck
+) -> None:
+    definition = yaml.safe_load((DEFINITIONS / "grove.io_podcliques.yaml").read_text())
+    theirs = yaml.safe_load((GROVES_DEFINITIONS / "grove.io_podcliques.yaml").read_text())["spec"]["versions"][0]
+    definition["spec"]["versions"].append({**theirs, "name": "v1beta1", "storage": False})
+    admin.apply(CUSTOMRESOURCEDEFINITIONS, definition, field_manager="crd-installer", force=True)
+    assert "The definition of podcliques.grove.io in this cluster is not Grove UI's" in check.look()
 
 
 def test_a_lease_that_was_renewed_within_a_minute_is_held(admin: Cluster, check: OperatorCheck) -> None:
