@@ -353,7 +353,7 @@ class Rival:
     def __init__(self, cluster: Cluster, stored: Obj, finalizers: Sequence[str]) -> None:
         self.made = 0
         self._cluster = cluster
-        self._wanted = [*_made_by_grove(stored)]
+        self._wanted = [*made_by_grove(stored)]
         applied = {"metadata": {"name": "my", "namespace": "default", "finalizers": [*finalizers]}}
         cluster.apply(PODCLIQUESETS, applied, field_manager=GROVE_MANAGER)
 
@@ -367,7 +367,7 @@ class Rival:
                 self.made += 1
 
 
-def _made_by_grove(stored: Obj) -> Iterator[tuple[Resource, Obj]]:
+def made_by_grove(stored: Obj) -> Iterator[tuple[Resource, Obj]]:
     """Yield a PodClique of two pods, its pods and its gang, with Grove's hash and without the label of the gang."""
     owner = {"kind": "PodCliqueSet", "name": "my", "uid": stored["metadata"]["uid"]}
     labels = {names.PART_OF: "my", names.MANAGED_BY: names.OPERATOR}
@@ -572,7 +572,7 @@ def test_a_command_looks_at_who_wrote_the_set_last_where_the_mirror_has_an_older
 def test_a_component_that_grove_wrote_last_is_not_scaled(admin: Cluster, redis: Redis, caller: Caller) -> None:
     mirror.ensure_cluster("real")
     models.Cluster.objects.update(complete=True)
-    resource, clique = next(_made_by_grove(admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))))
+    resource, clique = next(made_by_grove(admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))))
     admin.apply(resource, clique, field_manager=GROVE_MANAGER)
     before = list_all(admin)
     kind, sentence = refusal_of(COMMANDS["scale one replica"], caller)
