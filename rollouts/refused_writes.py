@@ -4,7 +4,8 @@ Before it: `actuator`, whose answers say what was refused. After it: `course`, w
 and the reconciler, which stores the record on the workload's row and shows it as the condition `WriteDenied`.
 
 A write is known by its verb, kind and name. It is sent as usual until the cluster has refused it three times in a row
-for the same reason. From then on it is held back, whoever wakes the workload, for a pause that doubles up to a minute.
+for the same reason, or six times for whatever reasons (two that alternate would else never be held back). From then on
+it is held back, whoever wakes the workload, for a pause that doubles up to a minute.
 After a pause one write of each group (verb, kind and reason) is sent; the one that was refused least often, so that
 every object has its turn. Example, 80 PodGangs that exist already and fit nowhere: 240 refused creates in three passes,
 then one after 1 s, 2 s, 4 s, ... 60 s, and one a minute from then on.
@@ -23,6 +24,7 @@ from rollouts.cluster import AlreadyExists, Forbidden, Invalid
 from rollouts.engine.actions import Create
 
 TRIES: Final = 3  # refusals in a row for one reason, before a write is held back
+TRIES_OF_ANY: Final = 6  # the same, whatever the reasons
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 _LABELS_SHOWN: Final = 3
@@ -38,6 +40,12 @@ class Refused:
 
     reason: str  # the API's CamelCase word
     count: int  # in a row, for this reason
+    of_any: int  # in a row, whatever the reasons
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is not sent any more as a matter of course."""
+        return self.count >= TRIES or self.of_any >= TRIES_OF_ANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,7 @@ class RefusedWrites:
     @property
     def has_held(self) -> bool:
         """Whether something is held back, in a pause or between two attempts."""
-        return any(one.count >= TRIES for one in self.writes.values())
+        return any(one.is_held for one in self.writes.values())
 
     @property
     def problem(self) -> tuple[str, str] | None:
@@ -65,13 +73,13 @@ class RefusedWrites:
 
     def compute_held(self, now: float) -> frozenset[str]:
         """Return the writes that must not be sent now."""
-        held = {key: one for key, one in self.writes.items() if one.count >= TRIES}
+        held = {key: one for key, one in self.writes.items() if one.is_held}
         if now < self.until:
             return frozenset(held)
         probes: dict[Group, tuple[int, str]] = {}
         for key, one in held.items():
             group = _group_of(key, one.reason)
-            probes[group] = min(probes.get(group, (one.count, key)), (one.count, key))
+            probes[group] = min(probes.get(group, (one.of_any, key)), (one.of_any, key))
         return frozenset(held) - {key for _, key in probes.values()}
 
     def count(self, applied: Applied, now: float, *, is_whole: bool) -> "RefusedWrites":
@@ -90,15 +98,14 @@ class RefusedWrites:
             if key not in accepted and (key in unsent or not is_whole) and _group_of(key, one.reason) not in released
         }
         for key, reason in refused.items():
-            former = self.writes.get(key)
-            writes[key] = Refused(reason, former.count + 1 if former and former.reason == reason else 1)
+            writes[key] = _count_on(self.writes.get(key), reason)
         counted = replace(self, writes=writes, messages=self._merge_messages(writes, answers))
         return counted._schedule(refused, now)  # noqa: SLF001 (of this class)
 
     def _infer_refused(self, refused: Mapping[str, str], unsent: Iterable[str]) -> dict[str, str]:
         """Return what the actuator did not send because others like it were refused: they would have been as well."""
         reasons = {_like_of(key): reason for key, reason in refused.items()}
-        held = {key for key, one in self.writes.items() if one.count >= TRIES}
+        held = {key for key, one in self.writes.items() if one.is_held}
         return {key: reasons[_like_of(key)] for key in unsent if key not in held and _like_of(key) in reasons}
 
     def _merge_messages(self, writes: Mapping[str, Refused], refused: Mapping[str, Answer]) -> dict[Group, str]:
@@ -106,12 +113,12 @@ class RefusedWrites:
         groups = {_group_of(key, one.reason) for key, one in writes.items()}
         messages = {group: message for group, message in self.messages.items() if group in groups}
         for key, answer in refused.items():
-            if answer.fate is Fate.DENIED or writes[key].count >= TRIES:
+            if answer.fate is Fate.DENIED or writes[key].is_held:
                 messages.setdefault(_group_of(key, writes[key].reason), _explain(answer))
         return messages
 
     def _schedule(self, refused: Iterable[str], now: float) -> "RefusedWrites":
-        if any(self.writes[key].count >= TRIES for key in refused):
+        if any(self.writes[key].is_held for key in refused):
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self.pauses, 16))
             return replace(self, pauses=self.pauses + 1, until=now + pause)
         return self if self.has_held else replace(self, pauses=0, until=0.0)
@@ -125,7 +132,10 @@ def parse_refused(stored: Mapping[str, Any], version: str) -> RefusedWrites:
     """Return a stored record; an empty one when it was made for another state of the workload."""
     if stored.get("version") != version:
         return RefusedWrites(version)
-    writes = {key: Refused(reason, count) for key, (reason, count) in stored["writes"].items()}
+    # An earlier version did not store the last number.
+    writes = {
+        key: Refused(reason, count, *(more or [count])) for key, (reason, count, *more) in stored["writes"].items()
+    }
     return RefusedWrites(version, stored["pauses"], stored["until"], writes, stored["messages"])
 
 
@@ -137,9 +147,15 @@ def render_refused(record: RefusedWrites) -> dict[str, Any]:
         "version": record.version,
         "pauses": record.pauses,
         "until": record.until,
-        "writes": {key: [one.reason, one.count] for key, one in record.writes.items()},
+        "writes": {key: [one.reason, one.count, one.of_any] for key, one in record.writes.items()},
         "messages": {**record.messages},
     }
+
+
+def _count_on(former: Refused | None, reason: str) -> Refused:
+    if former is None:
+        return Refused(reason, 1, 1)
+    return Refused(reason, former.count + 1 if former.reason == reason else 1, former.of_any + 1)
 
 
 def _sort(applied: Applied) -> tuple[dict[str, Answer], frozenset[str], frozenset[str]]:

@@ -12,7 +12,7 @@ from rollouts.engine import names
 from rollouts.engine.actions import Create, Kind
 from rollouts.models import StrategyOverride, Workload
 from rollouts.outcomes import Wait
-from rollouts.refused_writes import LONGEST_PAUSE, TRIES, RefusedWrites, parse_refused, render_refused
+from rollouts.refused_writes import LONGEST_PAUSE, TRIES, TRIES_OF_ANY, RefusedWrites, parse_refused, render_refused
 from tests.control.interruptions import Interrupted, Way
 from tests.control.loop import Loop
 from tests.control.test_passes import ONE_REPLICA, PODS_OF_ONE, make, told
@@ -60,6 +60,35 @@ def test_a_write_is_held_back_when_it_was_refused_three_times_in_a_row() -> None
 def test_another_reason_begins_the_count_anew() -> None:
     record = count_often("a", times=TRIES - 1).count(pass_of("a", error=EXISTS), NOW, is_whole=True)
     assert record.compute_held(NOW) == frozenset()
+
+
+def refuse_by_turns(record: RefusedWrites, times: int) -> tuple[RefusedWrites, list[bool]]:
+    """Refuse a write for two reasons by turns; return also after which refusals it was held back."""
+    held = []
+    for number in range(times):
+        record = record.count(pass_of("a", error=(FORBIDDEN, EXISTS)[number % 2]), NOW, is_whole=True)
+        held.append(record.compute_held(NOW) == {"create Pod a"})
+    return record, held
+
+
+def test_a_write_that_is_refused_for_changing_reasons_is_held_back_as_well() -> None:
+    record, held = refuse_by_turns(RefusedWrites("uid.1"), 20)
+    assert held == [False] * (TRIES_OF_ANY - 1) + [True] * (20 - TRIES_OF_ANY + 1)
+    assert (record.has_held, record.until) == (True, NOW + 60.0)
+    assert record.problem is not None
+    assert parse_refused(render_refused(record), "uid.1") == record
+
+
+def test_a_write_that_is_accepted_ends_the_row_of_refusals_for_whatever_reason() -> None:
+    record, _ = refuse_by_turns(RefusedWrites("uid.1"), TRIES_OF_ANY - 1)
+    record = record.count(pass_of(accepted=("a",)), NOW, is_whole=True)
+    assert refuse_by_turns(record, TRIES_OF_ANY - 1)[1] == [False] * (TRIES_OF_ANY - 1)
+
+
+def test_a_record_of_an_earlier_version_holds_back_what_it_held_back() -> None:
+    stored = render_refused(count_often("a"))
+    stored["writes"] = {key: one[:2] for key, one in stored["writes"].items()}
+    assert parse_refused(stored, "uid.1").compute_held(NOW) == {"create Pod a"}
 
 
 def test_after_a_pause_one_write_of_its_like_is_tried_and_each_has_its_turn() -> None:
