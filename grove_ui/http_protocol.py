@@ -4,8 +4,9 @@ Before it: sockets. After it: `request_limits`, which bounds bodies, and Django.
 is idle after a response, and waits for everything else for as long as the client likes. Here the headers of a request
 must be complete within HEAD_SECONDS and HEAD_BYTES, and a client must read what it asked for (docs/adr/0029).
 
-With more than CONNECTION_LIMIT connections, the one that has waited longest for its client is closed. Where every
-connection has a request under way, new requests are refused with 503, but for the probes.
+With more than CONNECTION_LIMIT connections, the one that has waited longest for its client is closed, whether it waits
+for a request or for the client to take an answer. Where every connection waits for us, new requests are refused with
+503, but for the probes.
 
 The invariant: no connection waits for its client without an end, and what one holds meanwhile is bounded.
 """
@@ -54,6 +55,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._waiting = _WAITING.setdefault(self.server_state, {})
         self._limit: int = settings.ENVIRONMENT.connection_limit
         self._awaits_head = True
+        self._awaits_request = True
         self._is_refused = False
         self._has_too_much = False
         self._head_bytes = 0  # of the address and of the headers that are complete
@@ -67,9 +69,10 @@ class BoundedProtocol(HttpToolsProtocol):
         """Wait for a request, and make room for this connection."""
         super().connection_made(transport)
         self._await_head()
-        self._waiting[self] = None
-        if len(self.connections) > self._limit:
-            self._make_room()
+        self._note_waiting()
+        self._make_room()
+        if len(self.connections) > self._limit + _RESERVE:
+            self.close_now()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
@@ -79,12 +82,19 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _make_room(self) -> None:
-        """Close the connection that has waited longest for its client, or this one when there is no room at all."""
-        oldest = next(iter(self._waiting))
-        if oldest is not self:
+        """Close those that have waited longest for their clients, as long as there are too many connections."""
+        while len(self.connections) > self._limit:
+            oldest = next((other for other in self._waiting if other is not self), None)
+            if oldest is None:
+                return
             oldest.close_now()
-        elif len(self.connections) > self._limit + _RESERVE:
-            self.close_now()
+
+    def _note_waiting(self) -> None:
+        """Be among those that may be closed while the client is waited for, from the moment that it was first."""
+        if self in self.connections and (self._awaits_request or self.flow.write_paused):
+            self._waiting.setdefault(self, None)
+        else:
+            self._waiting.pop(self, None)
 
     def close_now(self) -> None:
         """Close it, whatever is still to be sent."""
@@ -143,6 +153,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Let the request be answered."""
         self._awaits_head, self._bytes_without_progress = False, 0
         self._cancel_head_deadline()
+        self._make_room()
         is_probe = self.url.partition(b"?")[0].decode("latin-1") in PROBES
         is_beyond = len(self.connections) > self._limit and not is_probe
         self.app = refuse_overload if is_beyond else self._own_app
@@ -156,8 +167,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Have a whole request; the next one may follow."""
         self._bytes_without_progress = 0
-        self._awaits_head = True
-        self._waiting.pop(self, None)
+        self._awaits_head, self._awaits_request = True, False
+        self._note_waiting()
         super().on_message_complete()
 
     # ---- what the client is sent
@@ -165,19 +176,36 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Wait for the next request; uvicorn says how long."""
         super().on_response_complete()
-        if self.cycle.response_complete and not self.transport.is_closing():
-            self._waiting[self] = None
+        if self.cycle.response_complete:
+            self._awaits_request = True
+            self._note_waiting()
+        if self.transport.is_closing():
+            self._await_taking()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close it, as no other request came."""
+        super().timeout_keep_alive_handler()
+        self._await_taking()
 
     def pause_writing(self) -> None:
         """Give the client time to take what it asked for."""
         super().pause_writing()
-        self._cancel_send_deadline()
-        self._send_deadline = self.loop.call_later(self.send_seconds, self.close_now)
+        self._note_waiting()
+        self._await_taking()
 
     def resume_writing(self) -> None:
         """Go on: the client has taken most of it."""
-        self._cancel_send_deadline()
         super().resume_writing()
+        self._note_waiting()
+        if not self.transport.is_closing():
+            self._cancel_send_deadline()
+
+    def _await_taking(self) -> None:
+        """Close it unless the client takes what there is for it; one that is to close does so once nothing is left."""
+        self._cancel_send_deadline()
+        if self not in self.connections:
+            return
+        self._send_deadline = self.loop.call_later(self.send_seconds, self.close_now)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, or too much of it."""

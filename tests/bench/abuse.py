@@ -2,8 +2,9 @@
 
 The product runs as with `make run`, on loopback. First somebody asks for a page of the API over and over while nothing
 else happens; then the same while bodies of 200 MB are sent, while 1,000 connections are silent or send unfinished
-headers and bodies, and while one account opens 300 streams. Beside each stand the memory of the web process and the
-median latency, and the latency as a ratio to the quiet one of the same run. Each attack ends by itself after SECONDS.
+headers and bodies, while as many ask for much and read nothing of it, and while one account opens 300 streams. Beside
+each stand the memory of the web process and the median latency, and the latency as a ratio to the quiet one of the same
+run. Each attack ends by itself after SECONDS.
 """
 
 import asyncio
@@ -33,6 +34,9 @@ TOKEN: Final = "grove_only-for-the-bench-0123456789"
 _PIECE: Final = b"x" * 65536
 _ASKED: Final = "/api/v1/workloads/"
 _SECONDS_BETWEEN: Final = 0.05
+_FILE: Final = "/static/admin/js/vendor/jquery/jquery.js"  # the largest that anybody may have
+_ANSWERS: Final = 16  # asked for at once
+_SECONDS_UNREAD: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ async def _measure_all(running: Product, cookie: str) -> None:
     attacks: Sequence[tuple[str, Attack]] = (
         (f"{BODIES} bodies of {BODY // 1_000_000} MB at a time", _send_bodies),
         (f"{CONNECTIONS:,} slow connections", _hold_connections),
+        (f"{CONNECTIONS:,} slow readers", _leave_answers),
         (f"{STREAMS} streams of one account", _open_streams),
     )
     for what, attack in attacks:
@@ -179,6 +184,22 @@ async def _hold_connections(port: int, counts: Counter[str]) -> None:
             await asyncio.sleep(1)
 
     await asyncio.gather(*(hold(beginnings[number % len(beginnings)]) for number in range(CONNECTIONS)))
+
+
+async def _leave_answers(port: int, counts: Counter[str]) -> None:
+    """Ask for more than the buffers of sockets take, read almost nothing of it, and begin anew after a while."""
+    asked = f"GET {_FILE} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode() * _ANSWERS
+
+    async def leave() -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+                writer.write(asked)
+                counts["opened"] += 1
+                await asyncio.sleep(_SECONDS_UNREAD)
+                writer.transport.abort()
+
+    await asyncio.gather(*(leave() for _ in range(CONNECTIONS)))
 
 
 async def _open_streams(port: int, counts: Counter[str]) -> None:

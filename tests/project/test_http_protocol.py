@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvicorn
@@ -21,6 +21,8 @@ KIB = 1024
 MIB = 1024 * KIB
 # No more than this does a connection take in that is refused.
 ENOUGH = 24 * MIB
+# More than the buffers of two sockets take.
+LARGE = 64 * MIB
 
 
 class QuickProtocol(BoundedProtocol):
@@ -30,11 +32,30 @@ class QuickProtocol(BoundedProtocol):
     send_seconds = 0.4
 
 
+class GenerousProtocol(QuickProtocol):
+    """One that is told of no answer that its client does not take: all of it is written at once."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Let much wait to be sent."""
+        transport.set_write_buffer_limits(high=2 * LARGE)
+        super().connection_made(transport)
+
+
 class Application:
-    """Answers with how much it was sent; what begins with /open stays open."""
+    """Answers with how much it was sent; what begins with /open stays open, and what ends with /large is large.
+
+    What is asked for with ?later is large too, and waits for `release`.
+    """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_released = asyncio.Event()
+
+    def release(self) -> None:
+        """Answer what was asked for with ?later."""
+        assert self._loop
+        self._loop.call_soon_threadsafe(self._is_released.set)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.asked.append(scope["path"])
@@ -43,11 +64,14 @@ class Application:
             message = await receive()
             size, more = size + len(message.get("body", b"")), message.get("more_body", False)
         await send({"type": "http.response.start", "status": 200, "headers": []})
+        if is_later := scope["query_string"] == b"later":
+            self._loop = asyncio.get_running_loop()
+            await self._is_released.wait()
+        if is_later or scope["path"].endswith("/large"):
+            await send({"type": "http.response.body", "body": b"x" * LARGE, "more_body": True})
         if scope["path"].startswith("/open"):
             await send({"type": "http.response.body", "body": b"open", "more_body": True})
             await receive()
-        if scope["path"] == "/large":
-            await send({"type": "http.response.body", "body": b"x" * 64 * MIB, "more_body": True})
         await send({"type": "http.response.body", "body": str(size).encode(), "more_body": False})
 
 
@@ -69,6 +93,12 @@ class Server:
     def connections(self) -> int:
         """How many it has."""
         return len(self._server.server_state.connections)
+
+    @property
+    def unread(self) -> list[int]:
+        """Of each connection whose client does not take its answer, how many requests wait behind it."""
+        connections = cast("set[BoundedProtocol]", self._server.server_state.connections)
+        return [len(connection.pipeline) for connection in tuple(connections) if connection.flow.write_paused]
 
     def stop(self) -> None:
         """End it."""
@@ -218,6 +248,13 @@ def test_an_answer_that_nobody_takes_is_given_up(quick: Server) -> None:
         wait_for(lambda: quick.connections == 0)
 
 
+def test_so_is_the_end_of_an_answer_after_which_the_connection_is_to_close() -> None:
+    with serving(GenerousProtocol) as server, server.connect() as connection:
+        connection.sendall(get("/large"))
+        wait_for(lambda: server.app.asked == ["/large"])
+        wait_for(lambda: server.connections == 0)
+
+
 def test_an_answer_that_stays_open_is_not_cut_off(quick: Server) -> None:
     with quick.connect() as connection, quick.connect() as silent:
         connection.sendall(get("/open") + b"\r\n")
@@ -253,6 +290,53 @@ def test_where_every_connection_is_in_use_only_probes_are_answered(settings: Set
         assert json.loads(refused.partition(b"\r\n\r\n")[2])["type"] == "urn:grove-ui:problem:overloaded"
         assert status_of(server.send(get("/healthz"))) == 200
         assert status_of(server.send(get("/readyz"))) == 200
+
+
+@pytest.mark.parametrize("behind", [b"", get("/behind")], ids=["nothing behind", "a request behind"])
+def test_who_does_not_take_their_answer_makes_room_for_others(settings: Settings, behind: bytes) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, connection_limit=3)
+    with serving() as server, contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(server.connect()) for _ in range(3)]
+        for connection in slow:
+            connection.sendall(get("/large", close=False))
+        wait_for(lambda: server.unread == [0] * 3)
+        for connection in slow:
+            connection.sendall(behind)
+        wait_for(lambda: sum(server.unread) == 3 * bool(behind))
+        assert [status_of(server.send(get("/other"))) for _ in range(4)] == [200] * 4
+
+
+def test_they_do_so_when_there_are_more_of_them_than_connections_may_be(settings: Settings) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, connection_limit=1)
+    with serving() as server, contextlib.ExitStack() as stack:
+        for number in range(3):
+            stack.enter_context(server.connect()).sendall(get("/healthz?later"))
+            wait_for(lambda number=number: len(server.app.asked) == number + 1)
+        server.app.release()
+        wait_for(lambda: server.unread == [0] * 3)
+        assert status_of(server.send(get("/other"))) == 200
+
+
+def test_whose_client_was_slow_for_a_moment_is_closed_after_those_who_wait_longer(settings: Settings) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, connection_limit=2)
+    with serving() as server, server.connect() as silent, server.connect() as slow:
+        wait_for(lambda: server.connections == 2)
+        slow.sendall(get("/open/large"))
+        wait_for(lambda: server.unread == [0])
+        assert status_of(server.send(get("/other"))) == 200
+        assert read_all(silent) == b""
+        assert server.unread == [0]
+
+
+def test_who_has_taken_all_that_there_is_keeps_an_answer_that_stays_open(settings: Settings) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, connection_limit=1)
+    with serving() as server, server.connect() as slow:
+        slow.sendall(get("/open/large"))
+        wait_for(lambda: server.unread == [0])
+        while not slow.recv(MIB).endswith(b"open\r\n"):
+            pass
+        assert status_of(server.send(get("/other"))) == 503
+        assert server.connections == 1
 
 
 # ---- bodies
