@@ -8,11 +8,16 @@ With more than CONNECTION_LIMIT connections, the one that has waited longest for
 for a request or for the client to take an answer. Where every connection waits for us, new requests are refused with
 503, but for the probes.
 
-The invariant: no connection waits for its client without an end, and what one holds meanwhile is bounded.
+What connections hold while they wait for their clients is bounded together as well: requests that are not complete by
+MOST_UNFINISHED, answers that are not taken by MOST_UNREAD. Beyond, the one that has held something longest gives it up.
+
+The invariant: no connection waits for its client without an end, and what all of them hold meanwhile is bounded.
 """
 
 import asyncio
 import weakref
+from collections import deque
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -20,7 +25,7 @@ from django.conf import settings
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from grove_ui.request_limits import EXTENSION, PROBES, refuse_overload
+from grove_ui.request_limits import EXTENSION, PROBES, Application, Message, Receive, Scope, Send, refuse_overload
 
 # From the connection, or from the first byte of a further request, to the end of the headers.
 HEAD_SECONDS: Final = 10.0
@@ -29,18 +34,61 @@ SEND_SECONDS: Final = 60.0
 # Of the address and the headers of a request together. The address of a page's stream names all that the page shows.
 HEAD_BYTES: Final = 64 * 1024
 HEADERS: Final = 100
+# Of all requests that are not complete: their headers, and what nobody has taken yet of their bodies.
+MOST_UNFINISHED: Final = 8 * 1024 * 1024
+# Of all answers that their clients do not take, with the headers of what they asked for.
+MOST_UNREAD: Final = 16 * 1024 * 1024
+# Requests that may wait behind one that is being answered, and what they hold together with it.
+PIPELINED: Final = 16
+_PIPELINED_BYTES: Final = 2 * HEAD_BYTES
+# The parser is given so much at a time, which is how exactly we know what it keeps of headers that are not complete.
+_PIECE: Final = 4096
+# What a header takes beside its letters.
+_HEADER_BYTES: Final = 150
 # Connections beyond the limit, so that probes are answered while every other one has a request under way.
 _RESERVE: Final = 32
 # How long a client that is refused may go on sending before it must have read why.
 _SECONDS_TO_LEAVE: Final = 2.0
 
-_Waiting = dict["BoundedProtocol", None]
-# Of each server: connections that wait for their clients, the longest first.
-_WAITING: Final[weakref.WeakKeyDictionary[ServerState, _Waiting]] = weakref.WeakKeyDictionary()
+
+class _Budget:
+    """What connections hold together."""
+
+    def __init__(self) -> None:
+        self._held = 0
+        self._sizes: dict[BoundedProtocol, int] = {}  # the one that has held something longest first
+
+    def note(self, connection: "BoundedProtocol", size: int, most: int) -> "list[BoundedProtocol]":
+        """Note what a connection holds, and return those that must give up what they hold; the last may keep it."""
+        self._forget(connection) if not size else self._count(connection, size)
+        given_up = []
+        while self._held > most and len(self._sizes) > 1:
+            given_up.append(next(iter(self._sizes)))
+            self._forget(given_up[-1])
+        return given_up
+
+    def _count(self, connection: "BoundedProtocol", size: int) -> None:
+        self._held += size - self._sizes.get(connection, 0)
+        self._sizes[connection] = size
+
+    def _forget(self, connection: "BoundedProtocol") -> None:
+        self._held -= self._sizes.pop(connection, 0)
 
 
-class _TooLarge(Exception):  # noqa: N818 (it ends the parsing and is seen by nobody)
-    """The headers of a request are larger than we take."""
+class _Clients:
+    """The connections of a server that wait for their clients."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[BoundedProtocol, None] = {}  # the longest first
+        self.unfinished = _Budget()
+        self.unread = _Budget()
+
+
+_CLIENTS: Final[weakref.WeakKeyDictionary[ServerState, _Clients]] = weakref.WeakKeyDictionary()
+
+
+class _TooMuch(Exception):  # noqa: N818 (it ends the parsing and is seen by nobody)
+    """The headers of a request are larger than we take, or there are too many requests."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -48,18 +96,23 @@ class BoundedProtocol(HttpToolsProtocol):
 
     head_seconds = HEAD_SECONDS
     send_seconds = SEND_SECONDS
+    most_unfinished = MOST_UNFINISHED
+    most_unread = MOST_UNREAD
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._own_app = self.app
-        self._waiting = _WAITING.setdefault(self.server_state, {})
+        self._clients = _CLIENTS.setdefault(self.server_state, _Clients())
+        self._waiting = self._clients.waiting
         self._limit: int = settings.ENVIRONMENT.connection_limit
         self._awaits_head = True
         self._awaits_request = True
+        self._is_unfinished = False
         self._is_refused = False
         self._has_too_much = False
         self._head_bytes = 0  # of the address and of the headers that are complete
         self._bytes_without_progress = 0
+        self._request_bytes: deque[int] = deque()  # of each request that is to be answered, the first first
         self._head_deadline: asyncio.TimerHandle | None = None
         self._send_deadline: asyncio.TimerHandle | None = None
 
@@ -76,10 +129,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
-        self._waiting.pop(self, None)
+        super().connection_lost(exc)
+        self.app = self._own_app  # without a way back to this connection its memory is free at once
+        self._note_waiting()
+        self._note_unfinished()
         self._cancel_head_deadline()
         self._cancel_send_deadline()
-        super().connection_lost(exc)
 
     def _make_room(self) -> None:
         """Close those that have waited longest for their clients, as long as there are too many connections."""
@@ -91,15 +146,44 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _note_waiting(self) -> None:
         """Be among those that may be closed while the client is waited for, from the moment that it was first."""
-        if self in self.connections and (self._awaits_request or self.flow.write_paused):
+        is_paused = self in self.connections and self.flow.write_paused
+        if is_paused or (self in self.connections and self._awaits_request):
             self._waiting.setdefault(self, None)
         else:
             self._waiting.pop(self, None)
+        unread = self.transport.get_write_buffer_size() + sum(self._request_bytes) if is_paused else 0
+        for other in self._clients.unread.note(self, unread, self.most_unread):
+            other.close_now()
+
+    def _note_unfinished(self) -> None:
+        """Count what there is of a request that is not complete; others give up theirs for it."""
+        is_counted = self._is_unfinished and self in self.connections and not self._is_refused
+        for other in self._clients.unfinished.note(self, self._weigh() if is_counted else 0, self.most_unfinished):
+            other.give_up()
+
+    def _weigh(self) -> int:
+        """Return how much is held of a request that is not complete."""
+        if not self._awaits_head:
+            return sum(self._request_bytes) + len(self.cycle.body)
+        return self._bytes_without_progress + _PIECE + _HEADER_BYTES * len(self.headers)
+
+    def give_up(self) -> None:
+        """Make room for other requests that are not complete."""
+        if self._awaits_head and self._is_idle:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "Too many requests are under way; send it again.")
+        else:
+            self.close_now()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether there is nothing to be answered."""
+        return self.cycle is None or self.cycle.response_complete
 
     def close_now(self) -> None:
         """Close it, whatever is still to be sent."""
-        self._waiting.pop(self, None)
         self.connections.discard(self)  # its room is free at once, though uvicorn hears of the end a moment later
+        self._note_waiting()
+        self._note_unfinished()
         self.transport.abort()
 
     def _await_head(self) -> None:
@@ -107,9 +191,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_deadline = self.loop.call_later(self.head_seconds, self._end_waiting)
 
     def _end_waiting(self) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:
+        if not self._is_idle:
             self._await_head()  # an answer is on its way, behind which some bytes have come
-        elif self._bytes_without_progress:
+        elif self._is_unfinished:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The headers did not arrive in time.")
         else:
             self.close_now()
@@ -118,18 +202,24 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what came, unless the client draws it out."""
-        if self._is_refused:
-            return
+        for start in range(0, len(data), _PIECE):
+            if self._is_refused or self.transport.is_closing():
+                return
+            self._take(data[start : start + _PIECE])
+
+    def _take(self, piece: bytes) -> None:
         if self._awaits_head and self._head_deadline is None:
             self._await_head()
-        self._bytes_without_progress += len(data)
-        super().data_received(data)
+        self._bytes_without_progress += len(piece)
+        super().data_received(piece)
         if self._bytes_without_progress > HEAD_BYTES:
             self._refuse_head()
+        self._note_unfinished()
 
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
+        self._is_unfinished = True
         self._head_bytes = 0
         self.scope["extensions"] = {EXTENSION: {}}
 
@@ -147,27 +237,46 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes += size
         if self._head_bytes > HEAD_BYTES or len(self.headers or ()) > HEADERS:
             self._has_too_much = True
-            raise _TooLarge
+            raise _TooMuch
 
     def on_headers_complete(self) -> None:
         """Let the request be answered."""
         self._awaits_head, self._bytes_without_progress = False, 0
         self._cancel_head_deadline()
+        self._request_bytes.append(self._head_bytes + _HEADER_BYTES * len(self.headers))
         self._make_room()
         is_probe = self.url.partition(b"?")[0].decode("latin-1") in PROBES
         is_beyond = len(self.connections) > self._limit and not is_probe
-        self.app = refuse_overload if is_beyond else self._own_app
+        self.app = partial(self._answer, refuse_overload if is_beyond else self._own_app)
         super().on_headers_complete()
+        self._bound_pipeline()
+
+    async def _answer(self, app: Application, scope: Scope, receive: Receive, send: Send) -> None:
+        async def receiving() -> Message:
+            message = await receive()
+            self._note_unfinished()  # what is taken is no longer here
+            return message
+
+        await app(scope, receiving, send)
+
+    def _bound_pipeline(self) -> None:
+        """Leave where more waits behind an answer than any client sends."""
+        if self.pipeline and (len(self.pipeline) > PIPELINED or sum(self._request_bytes) > _PIPELINED_BYTES):
+            self._has_too_much = True
+            raise _TooMuch
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body."""
         self._bytes_without_progress = 0
         super().on_body(body)
+        if self.pipeline:
+            self._request_bytes[-1] += len(body)
+            self._bound_pipeline()
 
     def on_message_complete(self) -> None:
         """Have a whole request; the next one may follow."""
         self._bytes_without_progress = 0
-        self._awaits_head, self._awaits_request = True, False
+        self._awaits_head, self._awaits_request, self._is_unfinished = True, False, False
         self._note_waiting()
         super().on_message_complete()
 
@@ -176,6 +285,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Wait for the next request; uvicorn says how long."""
         super().on_response_complete()
+        self._request_bytes.popleft()
         if self.cycle.response_complete:
             self._awaits_request = True
             self._note_waiting()
@@ -224,7 +334,10 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self._is_refused = True
         self._cancel_head_deadline()
-        if self.cycle is None or self.cycle.response_complete:
+        self._note_unfinished()
+        if self._is_idle:
+            self.parser = None  # type: ignore[assignment]  # nothing more is parsed, and it keeps what has come
+            self.scope, self.headers, self.url = {}, [], b""  # type: ignore[typeddict-item]
             body = f"{sentence}\n".encode()
             head = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
             self.transport.write(STATUS_LINE[status] + head % len(body) + body)

@@ -40,7 +40,7 @@ _SMALL: Final = 16 * 1024
 # From the headers to the end of the body.
 BODY_SECONDS: Final = 30.0
 # Of all bodies that are on their way or being answered.
-MOST_TOGETHER: Final = 32 * 1024 * 1024
+MOST_TOGETHER: Final = 24 * 1024 * 1024
 # A client that is refused reads why only after it has sent what it is sending. So much of it is thrown away.
 _MOST_DISCARDED: Final = 4 * 1024 * 1024
 # Between two pieces that are thrown away: others have their turn, and the client sends no faster than that.

@@ -2,9 +2,10 @@
 
 The product runs as with `make run`, on loopback. First somebody asks for a page of the API over and over while nothing
 else happens; then the same while bodies of 200 MB are sent, while 1,000 connections are silent or send unfinished
-headers and bodies, while as many ask for much and read nothing of it, and while one account opens 300 streams. Beside
-each stand the memory of the web process and the median latency, and the latency as a ratio to the quiet one of the same
-run. Each attack ends by itself after SECONDS.
+headers and bodies of a few bytes, while as many send headers as large as may be, while as many ask for much and read
+nothing of it, and while one account opens 300 streams. Beside each stand the memory of the web process before, at most
+and after, and the median latency, and the latency as a ratio to the quiet one of the same run. Each attack ends by
+itself after SECONDS.
 """
 
 import asyncio
@@ -34,6 +35,7 @@ TOKEN: Final = "grove_only-for-the-bench-0123456789"
 _PIECE: Final = b"x" * 65536
 _ASKED: Final = "/api/v1/workloads/"
 _SECONDS_BETWEEN: Final = 0.05
+_SECONDS_AFTER: Final = 3.0  # until what was held is let go
 _FILE: Final = "/static/admin/js/vendor/jquery/jquery.js"  # the largest that anybody may have
 _ANSWERS: Final = 16  # asked for at once
 _SECONDS_UNREAD: Final = 5.0
@@ -44,7 +46,9 @@ class Measured:
     """How others were served, and what the web process weighed."""
 
     latencies: tuple[float, ...]
+    before: float  # megabytes
     megabytes: float  # the most that was seen
+    after: float
     counts: Counter[str]
 
     @property
@@ -75,6 +79,7 @@ async def _measure_all(running: Product, cookie: str) -> None:
     attacks: Sequence[tuple[str, Attack]] = (
         (f"{BODIES} bodies of {BODY // 1_000_000} MB at a time", _send_bodies),
         (f"{CONNECTIONS:,} slow connections", _hold_connections),
+        (f"{CONNECTIONS:,} with full headers", _hold_full_headers),
         (f"{CONNECTIONS:,} slow readers", _leave_answers),
         (f"{STREAMS} streams of one account", _open_streams),
     )
@@ -85,10 +90,9 @@ async def _measure_all(running: Product, cookie: str) -> None:
 
 def _report(what: str, measured: Measured, quiet: Measured) -> None:
     counts = ", ".join(f"{count} x {name}" for name, count in measured.counts.most_common(4))
-    growth = measured.megabytes - quiet.megabytes
     sys.stdout.write(
         f"{what:<32} median {measured.median:7.1f} ms {measured.median / quiet.median:6.2f} x  "
-        f"memory {measured.megabytes:6.0f} MB {growth:+5.0f} MB  {counts}\n"
+        f"memory {measured.before:4.0f} / {measured.megabytes:4.0f} / {measured.after:4.0f} MB  {counts}\n"
     )
     sys.stdout.flush()
 
@@ -96,6 +100,7 @@ def _report(what: str, measured: Measured, quiet: Measured) -> None:
 async def _measure(port: int, pid: int, cookie: str, attack: Attack | None) -> Measured:
     """Ask like anybody else while an attack goes on, or while there is none."""
     counts: Counter[str] = Counter()
+    before = weigh_process(pid)
     processes = multiprocessing.get_context("spawn")
     told = processes.SimpleQueue()
     attacker = processes.Process(target=_attack, args=(attack, port, told)) if attack else None
@@ -103,7 +108,7 @@ async def _measure(port: int, pid: int, cookie: str, attack: Attack | None) -> M
         attacker.start()
         await asyncio.to_thread(told.get)  # it begins now
     ends = time.monotonic() + SECONDS
-    latencies, heaviest = [], 0.0
+    latencies, heaviest = [], before
     while time.monotonic() < ends:
         began = time.monotonic()
         try:
@@ -118,7 +123,8 @@ async def _measure(port: int, pid: int, cookie: str, attack: Attack | None) -> M
     if attacker:
         counts += await asyncio.to_thread(told.get)
         attacker.join()
-    return Measured(tuple(latencies), heaviest, counts)
+        await asyncio.sleep(_SECONDS_AFTER)
+    return Measured(tuple(latencies), before, heaviest, weigh_process(pid), counts)
 
 
 def _attack(attack: Attack, port: int, told: Any) -> None:
@@ -167,9 +173,23 @@ async def _hold_connections(port: int, counts: Counter[str]) -> None:
     beginnings = (
         b"",
         b"GET / HTTP/1.1\r\nHost: x\r\nX-Unfinished: ",
-        b"POST /sign-in/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + _PIECE,
+        b"POST /sign-in/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + _PIECE[:100],
     )
+    await _hold_all(port, counts, beginnings)
 
+
+async def _hold_full_headers(port: int, counts: Counter[str]) -> None:
+    """The same with as much as may be: one header, many, or many and a piece of a body."""
+    many = b"".join(b"X-%d: %b\r\n" % (number, _PIECE[:600]) for number in range(90))
+    beginnings = (
+        b"GET / HTTP/1.1\r\nHost: x\r\nX-Unfinished: " + _PIECE[:60_000],
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + many,
+        b"POST /sign-in/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n" + many + b"\r\n" + _PIECE,
+    )
+    await _hold_all(port, counts, beginnings)
+
+
+async def _hold_all(port: int, counts: Counter[str], beginnings: Sequence[bytes]) -> None:
     async def hold(beginning: bytes) -> None:
         while True:
             with contextlib.suppress(OSError):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -30,6 +31,19 @@ class QuickProtocol(BoundedProtocol):
 
     head_seconds = 0.4
     send_seconds = 0.4
+
+
+class PatientProtocol(BoundedProtocol):
+    """One that may hold many answers which their clients do not take."""
+
+    most_unread = 8 * LARGE
+
+
+class NarrowProtocol(BoundedProtocol):
+    """One that may hold little while it waits for its clients."""
+
+    most_unfinished = MIB
+    most_unread = LARGE + MIB
 
 
 class GenerousProtocol(QuickProtocol):
@@ -100,6 +114,13 @@ class Server:
         connections = cast("set[BoundedProtocol]", self._server.server_state.connections)
         return [len(connection.pipeline) for connection in tuple(connections) if connection.flow.write_paused]
 
+    @property
+    def bytes_of_bodies(self) -> int:
+        """How much it has of bodies that nobody has taken yet."""
+        connections = cast("set[BoundedProtocol]", self._server.server_state.connections)
+        sizes: list[int] = [len(connection.cycle.body) for connection in tuple(connections) if connection.cycle]
+        return sum(sizes)
+
     def stop(self) -> None:
         """End it."""
         self._server.force_exit = self._server.should_exit = True
@@ -125,6 +146,15 @@ def read_all(connection: socket.socket) -> bytes:
         while piece := connection.recv(65536):
             pieces.append(piece)
     return b"".join(pieces)
+
+
+def read_until(connection: socket.socket, end: bytes) -> None:
+    """Take what comes up to an end."""
+    read = b""
+    while not read.endswith(end):
+        piece = connection.recv(MIB)
+        assert piece
+        read = read[-len(end) :] + piece
 
 
 def get(path: str = "/", *, close: bool = True) -> bytes:
@@ -295,7 +325,7 @@ def test_where_every_connection_is_in_use_only_probes_are_answered(settings: Set
 @pytest.mark.parametrize("behind", [b"", get("/behind")], ids=["nothing behind", "a request behind"])
 def test_who_does_not_take_their_answer_makes_room_for_others(settings: Settings, behind: bytes) -> None:
     settings.ENVIRONMENT = replace(settings.ENVIRONMENT, connection_limit=3)
-    with serving() as server, contextlib.ExitStack() as stack:
+    with serving(PatientProtocol) as server, contextlib.ExitStack() as stack:
         slow = [stack.enter_context(server.connect()) for _ in range(3)]
         for connection in slow:
             connection.sendall(get("/large", close=False))
@@ -308,7 +338,7 @@ def test_who_does_not_take_their_answer_makes_room_for_others(settings: Settings
 
 def test_they_do_so_when_there_are_more_of_them_than_connections_may_be(settings: Settings) -> None:
     settings.ENVIRONMENT = replace(settings.ENVIRONMENT, connection_limit=1)
-    with serving() as server, contextlib.ExitStack() as stack:
+    with serving(PatientProtocol) as server, contextlib.ExitStack() as stack:
         for number in range(3):
             stack.enter_context(server.connect()).sendall(get("/healthz?later"))
             wait_for(lambda number=number: len(server.app.asked) == number + 1)
@@ -319,7 +349,7 @@ def test_they_do_so_when_there_are_more_of_them_than_connections_may_be(settings
 
 def test_whose_client_was_slow_for_a_moment_is_closed_after_those_who_wait_longer(settings: Settings) -> None:
     settings.ENVIRONMENT = replace(settings.ENVIRONMENT, connection_limit=2)
-    with serving() as server, server.connect() as silent, server.connect() as slow:
+    with serving(PatientProtocol) as server, server.connect() as silent, server.connect() as slow:
         wait_for(lambda: server.connections == 2)
         slow.sendall(get("/open/large"))
         wait_for(lambda: server.unread == [0])
@@ -330,13 +360,98 @@ def test_whose_client_was_slow_for_a_moment_is_closed_after_those_who_wait_longe
 
 def test_who_has_taken_all_that_there_is_keeps_an_answer_that_stays_open(settings: Settings) -> None:
     settings.ENVIRONMENT = replace(settings.ENVIRONMENT, connection_limit=1)
-    with serving() as server, server.connect() as slow:
+    with serving(PatientProtocol) as server, server.connect() as slow:
         slow.sendall(get("/open/large"))
         wait_for(lambda: server.unread == [0])
-        while not slow.recv(MIB).endswith(b"open\r\n"):
-            pass
+        read_until(slow, b"open\r\n")
         assert status_of(server.send(get("/other"))) == 503
         assert server.connections == 1
+
+
+# ---- what connections hold together
+
+HEADER = b"X-Large: " + b"x" * 60_000
+SOME = b"".join(b"X-%d: %b\r\n" % (number, b"x" * 600) for number in range(90))
+
+
+@pytest.mark.parametrize("before", [b"", get("/first", close=False)], ids=["first", "second"])
+@pytest.mark.parametrize("headers", [HEADER, SOME], ids=["one header", "many headers"])
+def test_headers_that_are_not_complete_are_bounded_together(before: bytes, headers: bytes) -> None:
+    sent = get()[:-2] + headers
+    with serving(NarrowProtocol) as server, contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(server.connect()) for _ in range(40)]
+        for connection in slow:
+            if before:
+                connection.sendall(before)
+                read_until(connection, b"\r\n0\r\n\r\n")
+            connection.sendall(sent)
+        wait_for(lambda: 0 < count_open(slow) * len(sent) <= MIB)
+        assert b" 503 Service Unavailable\r\n" in read_all(slow[0])
+        assert status_of(server.send(get("/other"))) == 200
+        slow[-1].sendall(b"\r\n\r\n")
+        assert b" 200 " in read_all(slow[-1])
+
+
+def test_so_are_headers_whose_bodies_are_not_complete() -> None:
+    with serving(NarrowProtocol) as server, contextlib.ExitStack() as stack:
+        head = post("/", SOME + b"Content-Length: 10")
+        slow = [stack.enter_context(server.connect()) for _ in range(40)]
+        for connection in slow:
+            connection.sendall(head + b"12345")
+        wait_for(lambda: 0 < count_open(slow) * len(head) <= MIB)
+        assert read_all(slow[0]) == b""
+        slow[-1].sendall(b"67890")
+        assert status_of(read_all(slow[-1])) == 200
+
+
+def test_bodies_that_are_thrown_away_are_bounded_together() -> None:
+    with serving(NarrowProtocol) as server, contextlib.ExitStack() as stack:
+        most = 0
+        for _ in range(60):
+            connection = stack.enter_context(server.connect())
+            connection.sendall(post("/healthz", b"Content-Length: %d" % (200 * MIB)))
+            assert status_of(connection.recv(65536)) == 413
+            connection.setblocking(False)
+            with contextlib.suppress(OSError):
+                connection.send(b"x" * MIB)
+            most = max(most, server.bytes_of_bodies)
+        assert most <= NarrowProtocol.most_unfinished + 320 * KIB  # of one that was read from its socket just now
+
+
+@pytest.mark.parametrize("behind", [get(close=False) * 20, post("/", b"Content-Length: 200000") + b"x" * 200_000])
+def test_who_has_much_wait_behind_an_answer_is_left(server: Server, behind: bytes) -> None:
+    assert b"open" in server.send(get("/open", close=False) + behind)
+
+
+def test_a_few_requests_may_wait_behind_an_answer(server: Server) -> None:
+    answer = server.send(get(close=False) * 10 + get())
+    assert answer.count(b" 200 OK\r\n") == 11
+
+
+def test_answers_that_are_not_taken_are_bounded_together() -> None:
+    with serving(NarrowProtocol) as server, server.connect() as first, server.connect() as second:
+        for connection in (first, second):
+            connection.sendall(get("/large"))
+        wait_for(lambda: len(server.app.asked) == 2)
+        wait_for(lambda: server.connections == 1)
+        sizes = sorted(len(read_all(connection)) for connection in (first, second))
+        assert sizes[0] < LARGE < sizes[1]
+
+
+def count_open(connections: list[socket.socket]) -> int:
+    """Return how many have neither been closed nor told why they will be."""
+    return sum(not is_refused(connection) for connection in connections)
+
+
+def is_refused(connection: socket.socket) -> bool:
+    """Whether a connection was closed, or has been told why it will be."""
+    if not select.select([connection], [], [], 0)[0]:
+        return False
+    try:
+        said = connection.recv(65536, socket.MSG_PEEK)
+    except ConnectionError:
+        return True
+    return not said or b" 503 " in said
 
 
 # ---- bodies
