@@ -3,8 +3,9 @@
 Between `hub`, which reads the feed once for everybody, and what writes the answers: `api.feed` for programs,
 `web.stream` for pages. Whoever watches holds neither a thread nor a connection to the database.
 
-The invariants: an account has at most STREAM_LIMIT of them open in a process, of both kinds together; who may not see
-any more is told nothing after FEED_RECHECK_SECONDS, whichever way they watch.
+The invariants: an account has at most STREAM_LIMIT of them open in a process, of both kinds together, and at most PARTS
+different live parts in all its pages, since each part is rendered for as long as it is open; who may not see any more
+is told nothing after FEED_RECHECK_SECONDS, whichever way they watch.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final, Protocol, TypeVar
@@ -34,6 +35,9 @@ CONTENT_TYPE: Final = "text/event-stream"
 RETRY_MS: Final = 2_000
 # Bursts are merged to so many writes a second.
 _WRITES_A_SECOND: Final = 4
+# Different live parts that an account may have open in a process: ten different pages, each with as many parts as the
+# one with most. Pages that show the same part count it once.
+PARTS: Final = 100
 # One that is closed makes room: a client that was refused tries again after so long.
 SECONDS_TO_RETRY: Final = 30
 
@@ -61,19 +65,21 @@ class Guest:
 
 
 class TooManyStreams(Exception):  # noqa: N818 (it reads as what happened)
-    """An account has as many streams open as it may."""
+    """An account has as many streams open as it may, or as many different parts."""
 
-    def __init__(self, limit: int) -> None:
-        self.sentence = f"Your account has {limit} live pages and feeds open, which is the limit; close some."
-        super().__init__(self.sentence)
+    def __init__(self, sentence: str) -> None:
+        self.sentence = sentence
+        super().__init__(sentence)
 
 
-def keep_open(events: AsyncGenerator[bytes, None], guest: Guest) -> StreamingHttpResponse:
-    """Answer with events as they come. The view ends at once: the event loop writes what it returns.
+def keep_open(
+    events: AsyncGenerator[bytes, None], guest: Guest, parts: Collection[Hashable] = ()
+) -> StreamingHttpResponse:
+    """Answer with events as they come, of some parts. The view ends at once: the event loop writes what it returns.
 
     Raises TooManyStreams.
     """
-    stream = _Stream(guest.account)
+    stream = _Stream(guest.account, frozenset(parts))
     # Proxies that gather an answer before they pass it on are asked not to.
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     response = StreamingHttpResponse(_write(events, stream), content_type=CONTENT_TYPE, headers=headers)
@@ -91,7 +97,15 @@ async def _write(events: AsyncGenerator[bytes, None], stream: "_Stream") -> Asyn
         stream.close()
 
 
-_open: Final[Counter[int]] = Counter()  # streams by account
+@dataclass(slots=True)
+class _Account:
+    """What an account has open."""
+
+    streams: int = 0
+    parts: Counter[Hashable] = field(default_factory=Counter)  # in how many streams each is
+
+
+_open: Final[dict[int, _Account]] = {}
 _open_lock: Final = threading.Lock()
 
 
@@ -100,22 +114,32 @@ class _Stream:
     """One of the streams that an account has open."""
 
     account: int
+    parts: frozenset[Hashable]
     _is_open: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
         limit = settings.ENVIRONMENT.stream_limit
         with _open_lock:
-            if limit is not None and _open[self.account] >= limit:
-                raise TooManyStreams(limit)
-            _open[self.account] += 1
+            account = _open.get(self.account, _Account())
+            if limit is not None and account.streams >= limit:
+                raise TooManyStreams(
+                    f"Your account has {limit} live pages and feeds open, which is the limit; close some."
+                )
+            if len(account.parts.keys() | self.parts) > PARTS:
+                raise TooManyStreams(f"Your pages may show {PARTS} different live parts together; close some pages.")
+            _open[self.account] = account
+            account.streams += 1
+            account.parts.update(self.parts)
 
     def close(self) -> None:
         """Count it no more; it may be closed twice."""
         with _open_lock:
             if self._is_open:
                 self._is_open = False
-                _open[self.account] -= 1
-                if not _open[self.account]:
+                account = _open[self.account]
+                account.streams -= 1
+                account.parts = +(account.parts - Counter(self.parts))
+                if not account.streams:
                     del _open[self.account]
 
 

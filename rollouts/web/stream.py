@@ -69,7 +69,7 @@ def stream(request: HttpRequest) -> HttpResponseBase:
     is_packed = "gzip" in request.headers.get("Accept-Encoding", "")
     guest = Guest("", request.session.session_key or "", request.user.pk or 0)
     try:
-        response = keep_open(_write(Page(shown), guest, is_packed=is_packed), guest)
+        response = keep_open(_write(Page(shown), guest, is_packed=is_packed), guest, shown)
     except TooManyStreams as refusal:
         headers = {"Retry-After": str(SECONDS_TO_RETRY)}
         return HttpResponse(refusal.sentence, status=HTTPStatus.TOO_MANY_REQUESTS, headers=headers)

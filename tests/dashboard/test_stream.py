@@ -31,6 +31,7 @@ from rollouts.models import AuditEntry, User
 from rollouts.refusals import NotThere
 from rollouts.selectors.events import EventList
 from rollouts.selectors.workloads import WorkloadPage, workload_list
+from rollouts.watching import PARTS
 from rollouts.web.channels import _CHANNELS, Part
 from rollouts.web.fragments import Fragment, newest
 from rollouts.web.stream import Page, parse_shown
@@ -280,6 +281,31 @@ def test_an_account_has_so_many_streams_at_once_and_can_open_another_when_one_is
 
     watch(viewer, f"- {LIST} workload", then=then)
     assert feed_of_account().status_code == 200
+
+
+def test_an_account_has_so_many_different_parts_open_at_once_over_all_its_streams(
+    viewer: Client, row: models.Cluster, redis: Redis
+) -> None:
+    def parts(first: int, how_many: int) -> list[str]:
+        return [f"- {LIST} workload every:{seconds}" for seconds in range(first, first + how_many)]
+
+    pages = [parts(first, 16) for first in range(10, 10 + 6 * 16, 16)]
+    first, *others = [Stream(open_stream(viewer, *shown)) for shown in pages]
+    for shown in (*pages, parts(600, PARTS - 6 * 16)):
+        assert open_stream(viewer, *shown).status_code == 200  # as many as may be; those of other pages count once
+        gc.collect()
+    refused = open_stream(viewer, *parts(600, PARTS - 6 * 16 + 1))
+    assert (refused.status_code, refused["Retry-After"]) == (429, "30")
+    assert f"{PARTS} different live parts".encode() in refused.content
+    other = Client()
+    account = User.objects.create_user("olga")
+    account.groups.add(Group.objects.get(name="viewer"))
+    other.force_login(account)
+    assert open_stream(other, *parts(600, 16)).status_code == 200
+    del first
+    gc.collect()
+    assert open_stream(viewer, *parts(600, 16)).status_code == 200
+    assert others
 
 
 def test_a_stream_that_is_never_read_is_not_counted_for_ever(
