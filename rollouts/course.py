@@ -62,6 +62,7 @@ class Course:
         self.moments: list[Moment] = []
         self.decided = Plan((), (), (), (), None)  # by the last round
         self.is_unfinished = False  # more could have been written
+        self.ready_times = measure_ready_times(seen.observed)
         self._cluster = cluster
         self._namespace: str = metadata["namespace"]
         self._name: str = metadata["name"]
@@ -70,7 +71,6 @@ class Course:
         self._bearings = bearings
         self._shape = make_shape(bearings.workload)
         self._held_back: set[str] = set()  # writes that were wanted and not sent
-        self._ready_times = measure_ready_times(seen.observed)
         # By uid: the statuses that are planned on with, and what is stored in their place.
         self._told: dict[str, WriteStatus] = {}
         self._stored: dict[str, Status] = {seen.uid: seen.observed.status}
@@ -102,7 +102,7 @@ class Course:
 
     def _plan(self) -> Plan:
         tree = arrange(self._shape, self.observed)
-        return plan_tree(self._shape, tree, self.observed.status, self._bearings.now, self._ready_times)
+        return plan_tree(self._shape, tree, self.observed.status, self._bearings.now, self.ready_times)
 
     def _write(self, moves: Sequence[Action]) -> bool:
         """Carry out what a round decided; return whether the next one can be planned on the answers."""

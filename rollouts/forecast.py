@@ -65,7 +65,7 @@ class Pace:
     """How long new pods are expected to take."""
 
     seconds_to_ready: float  # of the slowest clique
-    is_measured: bool  # on pods that run now
+    is_measured: bool  # on pods that run, or that did
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def make_forecast(
     belief: Belief = Belief(seconds_to_ready=None),  # noqa: B008 (frozen)
 ) -> Forecast:
     """Return the cluster to simulate a change in, and what is assumed about it."""
-    outlook = compute_outlook(before, after, surroundings.records)
+    outlook = compute_outlook(before, after, surroundings.records, observed.measured)
     wanted = make_shape(after).hashes
     current = [one for one in outlook.cliques if wanted.get(one.clique) == one.template_hash]
     broken, never = _find_never_ready(belief, before, after, observed, outlook)

@@ -54,7 +54,7 @@ _PLACE_FILTERS = (("cluster", RelatedFilter), ("namespace", ValueFilter))
 class WorkloadAdmin(_Mirrored):
     """PodCliqueSets."""
 
-    left_out_of_lists = ("manifest", "in_doubt", "refused")
+    left_out_of_lists = ("manifest", "in_doubt", "refused", "ready_times")
     list_display = ("name", "namespace", "cluster", "strategy", "available", "updated", "state", "hash", "age")
     list_filter = (*_PLACE_FILTERS, ("strategy", ValueFilter), ("stuck_reason", ValueFilter))
     search_fields = ("name", "namespace", "generation_hash")

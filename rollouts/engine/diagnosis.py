@@ -20,7 +20,7 @@ from rollouts.engine.conditions import SCALED_BELOW
 from rollouts.engine.faults import SENTENCES, Fault
 from rollouts.engine.gangs import WantedGang
 from rollouts.engine.observed import Group, Pod, Service
-from rollouts.engine.ready_times import ReadyTimes
+from rollouts.engine.ready_times import READY_WITHIN, ReadyTimes
 from rollouts.engine.remedies import NO_SURGE, Remedies, Remedy, Surge
 from rollouts.engine.roller import Unit
 from rollouts.engine.shape import Shape
@@ -84,8 +84,6 @@ SCHEDULED_WITHIN: Final = 60.0
 # A pod should be Ready in so many times the usual time, and is given so many seconds where that is little.
 LATE_FACTOR: Final = 3.0
 LATE_AFTER: Final = 30.0
-# Seconds that a pod is given where no pod like it has been measured.
-READY_WITHIN: Final = 600.0
 # The kubelet says soon after a pod got its node that it is not Ready. Where it says so later, the pod was Ready before.
 FIRST_WORD_WITHIN: Final = 10.0
 # Seconds that a pod may take to go beyond those it asked for.

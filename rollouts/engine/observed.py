@@ -131,6 +131,16 @@ class Service:
 
 
 @value
+class Measured:
+    """How long pods of a template usually took from their node to Ready."""
+
+    clique: str  # name of the clique in the set's template
+    template_hash: str
+    seconds: float
+    pods: int  # how many were measured
+
+
+@value
 class Observed:
     """Everything there is of one workload."""
 
@@ -141,3 +151,5 @@ class Observed:
     gangs: tuple[Gang, ...] = ()
     services: tuple[Service, ...] = ()
     pods: tuple[Pod, ...] = ()
+    # What was noted of templates while their pods were there, oldest first: an update may replace all pods at once.
+    measured: tuple[Measured, ...] = ()

@@ -4,8 +4,9 @@ Before it: what the mirror recorded of each pod. After it: the `world` of a fore
 expected here, and a sentence for whoever reads the forecast.
 
 The time to Ready is that of the same template; else of the same images; else of the template that the clique has now;
-else of any pod of the clique; else of any pod of the workload. A template is expected never to become Ready when none
-of its pods is Ready and one of them crashes, cannot be started, or has taken three times as long as usual. A pod that
+else of any pod of the clique; else of any pod of the workload. Where no such pod is there, what was noted of earlier
+ones counts. A template is expected never to become Ready when none of its pods is Ready and one of them crashes, cannot
+be started, or has taken three times as long as usual, or ten minutes where nothing was ever measured. A pod that
 was restarted again and again and is Ready for a moment is not Ready: without a readiness probe a container that crashes
 is Ready as long as it runs.
 """
@@ -13,7 +14,8 @@ is Ready as long as it runs.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from rollouts.engine.ready_times import compute_usual
+from rollouts.engine.observed import Measured
+from rollouts.engine.ready_times import READY_WITHIN, compute_usual
 from rollouts.engine.shape import make_shape
 from rollouts.engine.values import value
 from rollouts.engine.workload import CliqueTemplate, Workload
@@ -74,7 +76,7 @@ class Expectation:
     clique: str
     template_hash: str
     seconds: float  # from the node to Ready
-    pods: int  # how many pods were measured; 0: none, it is assumed
+    pods: int  # how many pods were measured, now or before; 0: none, it is assumed
     never: str = ""  # why they never become Ready; empty: they do
 
     @property
@@ -101,9 +103,14 @@ def join_images(pod_spec: Mapping[str, Any]) -> str:
     return " ".join(image if isinstance(image, str) else "" for image in images)
 
 
-def compute_outlook(before: Workload, after: Workload, records: Iterable[PodRecord]) -> Outlook:
-    """Return what is expected of the pods of a workload as it is and as it is to be."""
-    known = _Known(list(records))
+def compute_outlook(
+    before: Workload, after: Workload, records: Iterable[PodRecord], noted: Iterable[Measured] = ()
+) -> Outlook:
+    """Return what is expected of the pods of a workload as it is and as it is to be.
+
+    `noted` is what was measured of its pods before, for where none of them is left.
+    """
+    known = _Known(list(records), list(noted))
     former = {clique.name: clique for clique in before.cliques}
     old, new = make_shape(before).hashes, make_shape(after).hashes
     found = [known.expect(clique, old[clique.name], old[clique.name]) for clique in before.cliques]
@@ -129,15 +136,18 @@ def compute_outlook(before: Workload, after: Workload, records: Iterable[PodReco
 class _Known:
     """What the pods of a workload have shown."""
 
-    def __init__(self, records: list[PodRecord]) -> None:
+    def __init__(self, records: list[PodRecord], noted: list[Measured]) -> None:
         self.records = records
-        self._times: dict[tuple[str, ...], list[float]] = {}
+        found: dict[tuple[str, ...], list[float]] = {}
         for one in records:
             if one.to_ready is not None:
                 for key in ((one.clique, "hash", one.template_hash), (one.clique, "images", one.images)):
-                    self._times.setdefault(key, []).append(one.to_ready)
-                self._times.setdefault((one.clique,), []).append(one.to_ready)
-                self._times.setdefault((), []).append(one.to_ready)
+                    found.setdefault(key, []).append(one.to_ready)
+                found.setdefault((one.clique,), []).append(one.to_ready)
+                found.setdefault((), []).append(one.to_ready)
+        self._shown = frozenset(found)  # by pods that are there
+        self._noted = frozenset((one.clique, "hash", one.template_hash) for one in noted)
+        self._times = {**_list_noted(noted), **found}
 
     def expect(self, clique: CliqueTemplate, template_hash: str, former_hash: str) -> Expectation:
         """Return what is expected of new pods of a clique with this template."""
@@ -146,15 +156,15 @@ class _Known:
         times = next((self._times[key] for key in (*keys, (clique.name,), ()) if key in self._times), None)
         usual = SECONDS_TO_READY if times is None else compute_usual(times)
         expected = Expectation(clique.name, template_hash, usual, len(times or ()))
-        if own in self._times:
+        if own in self._shown:
             return expected
         tried = [one for one in self.records if one.key == expected.key]
         return self._judge(expected, [one for one in tried if one.on_node_for is not None and one.is_node_ready])
 
     def has_worked(self, expected: Expectation) -> bool:
         """Whether a pod of just this template has become Ready."""
-        measured = (expected.clique, "hash", expected.template_hash) in self._times
-        return measured or any(one.is_steady for one in self.records if one.key == expected.key)
+        own = (expected.clique, "hash", expected.template_hash)
+        return own in self._shown | self._noted or any(one.is_steady for one in self.records if one.key == expected.key)
 
     def _judge(self, expected: Expectation, tried: list[PodRecord]) -> Expectation:
         """Say what becomes of a template of which no pod is known to have become Ready by itself."""
@@ -166,10 +176,9 @@ class _Known:
             return _with_never(expected, f"{failing.name}: {why}")
         slowest = max(tried, key=lambda one: one.on_node_for or 0.0)
         waited = slowest.on_node_for or 0.0
-        if expected.pods and _is_too_long(waited, expected.seconds):
-            return _with_never(
-                expected, f"{slowest.name} is not Ready after {waited:.0f} s, usually {expected.seconds:.0f} s"
-            )
+        if _is_too_long(waited, expected):
+            usual = f", usually {expected.seconds:.0f} s" if expected.pods else ""
+            return _with_never(expected, f"{slowest.name} is not Ready after {waited:.0f} s{usual}")
         late = max(expected.seconds, _LATE * waited) if waited > expected.seconds else expected.seconds
         return Expectation(expected.clique, expected.template_hash, late, expected.pods)
 
@@ -180,11 +189,20 @@ class _Known:
         if not record.is_node_ready or _is_failing(record):
             return True
         usual = [one for one in found if one.key == record.key]
-        return any(one.pods and _is_too_long(record.on_node_for, one.seconds) for one in usual)
+        return any(_is_too_long(record.on_node_for, one) for one in usual)
 
 
-def _is_too_long(waited: float, usual: float) -> bool:
-    return waited > TIMES_TOO_LONG * usual + STAMPS_OFF_BY
+def _list_noted(noted: Iterable[Measured]) -> dict[tuple[str, ...], list[float]]:
+    """Return the times that were noted, each as often as it was measured; of a clique those that were noted last."""
+    found: dict[tuple[str, ...], list[float]] = {}
+    for one in noted:
+        found[one.clique, "hash", one.template_hash] = found[one.clique,] = [one.seconds] * one.pods
+    last = [times for key, times in found.items() if len(key) == 1]
+    return {**found, (): [seconds for times in last for seconds in times]} if found else {}
+
+
+def _is_too_long(waited: float, expected: Expectation) -> bool:
+    return waited > (TIMES_TOO_LONG * expected.seconds + STAMPS_OFF_BY if expected.pods else READY_WITHIN)
 
 
 def _is_failing(record: PodRecord) -> bool:

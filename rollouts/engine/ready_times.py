@@ -9,20 +9,29 @@ two usual times. The usual time is the mean of the middle half: one pod on a slo
 are whole seconds, so a median of short times would be off by up to one. A pod whose containers were restarted does not
 count: it may have become Ready more than once. Pods of the same template count if there are any; else those of the
 former template do, because a new image mostly starts like the one before.
+
+An update may replace all pods of a clique at once. So the reconciler notes on the workload's row what was measured
+(`choose_noted`), before it deletes anything; that counts where no pod is left to measure.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 from typing import Final
 
-from rollouts.engine.observed import Clique, Observed, Pod
+from rollouts.engine.observed import Clique, Measured, Observed, Pod
 from rollouts.engine.values import value
 
 # A pod that seems to have taken longer was Ready before, and is Ready again after a failure: nothing was measured.
 LONGEST: Final = 3600.0
 # What took less than a second may look like none.
 SHORTEST: Final = 0.5
+# Seconds that a pod is given where no pod like it has been measured.
+READY_WITHIN: Final = 600.0
+# Of each clique: the current one, the former, and one more.
+TEMPLATES_NOTED: Final = 3
+# A time that differs by less is not noted anew.
+_MUCH: Final = 0.1
 
 
 @value
@@ -31,6 +40,7 @@ class ReadyTimes:
 
     by_clique: Mapping[str, float] = field(default_factory=dict)  # name of the clique in the template
     by_template: Mapping[tuple[str, str], float] = field(default_factory=dict)  # the same and a template hash
+    measured: tuple[Measured, ...] = ()  # of these, on pods that are there
 
     def find(self, clique: str, template_hash: str) -> float | None:
         """Return how long pods of this template usually take; None: nothing was measured."""
@@ -41,8 +51,15 @@ UNMEASURED: Final = ReadyTimes()
 
 
 def measure_ready_times(observed: Observed) -> ReadyTimes:
-    """Return how long the pods that are Ready took, by clique and template."""
-    return measure_pods(observed.pods, observed.cliques)
+    """Return how long the pods that are Ready took, by clique and template; else what was noted of them."""
+    found, noted = measure_pods(observed.pods, observed.cliques), observed.measured
+    if not noted:
+        return found
+    return ReadyTimes(
+        by_clique={**{one.clique: one.seconds for one in noted}, **found.by_clique},
+        by_template={**{(one.clique, one.template_hash): one.seconds for one in noted}, **found.by_template},
+        measured=found.measured,
+    )
 
 
 def measure_pods(pods: Iterable[Pod], cliques: Iterable[Clique]) -> ReadyTimes:
@@ -56,10 +73,37 @@ def measure_pods(pods: Iterable[Pod], cliques: Iterable[Clique]) -> ReadyTimes:
         if seconds is not None and template is not None:
             by_clique[template].append(seconds)
             by_template[template, pod.template_hash].append(seconds)
+    measured = tuple(Measured(*key, compute_usual(times), len(times)) for key, times in sorted(by_template.items()))
     return ReadyTimes(
         by_clique={name: compute_usual(times) for name, times in by_clique.items()},
-        by_template={key: compute_usual(times) for key, times in by_template.items()},
+        by_template={(one.clique, one.template_hash): one.seconds for one in measured},
+        measured=measured,
     )
+
+
+def choose_noted(
+    noted: tuple[Measured, ...], measured: Iterable[Measured], cliques: Collection[str]
+) -> tuple[Measured, ...]:
+    """Return what to note of a workload with these cliques; the same as before unless a time is news."""
+    kept = {(one.clique, one.template_hash): one for one in noted}
+    for one in measured:
+        key = one.clique, one.template_hash
+        former = kept.get(key)
+        if former is None or _is_news(one, former):
+            kept.pop(key, None)  # what was noted last is the last
+            kept[key] = one
+    by_clique: dict[str, list[Measured]] = defaultdict(list)
+    for one in kept.values():
+        by_clique[one.clique].append(one)
+    last = {one for found in by_clique.values() for one in found[-TEMPLATES_NOTED:]}
+    return tuple(one for one in kept.values() if one in last and one.clique in cliques)
+
+
+def _is_news(now: Measured, former: Measured) -> bool:
+    """Whether a time is another one, or that of many more pods. Fewer pods tell less: others are being replaced."""
+    if now.pods < former.pods:
+        return False
+    return now.pods >= 2 * former.pods or abs(now.seconds - former.seconds) > _MUCH * former.seconds
 
 
 def _measure(pod: Pod) -> float | None:

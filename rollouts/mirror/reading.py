@@ -22,7 +22,7 @@ from django.db import connection
 
 from rollouts import models
 from rollouts.cluster import Obj
-from rollouts.engine.observed import Clique, Gang, Group, Observed, Pod, Service
+from rollouts.engine.observed import Clique, Gang, Group, Measured, Observed, Pod, Service
 
 Stranger = tuple[str, str]
 
@@ -68,7 +68,7 @@ def read(cluster: models.Cluster, namespace: str, name: str) -> Seen | None:
     groups = _fetch(models.ScalingGroup, GROUP, whose)
     gangs = _fetch(models.Gang, GANG, whose)
     services = _fetch(models.Service, SERVICE, whose)
-    for number, uid, leaving, version, text, in_doubt, refused, is_theirs in _fetch(
+    for number, uid, leaving, version, text, in_doubt, refused, ready_times, is_theirs in _fetch(
         models.Workload, _SET, whose, belongs="name"
     ):
         manifest = orjson.loads(text)
@@ -82,6 +82,7 @@ def read(cluster: models.Cluster, namespace: str, name: str) -> Seen | None:
             gangs=tuple(read_gangs(gangs, owners, strangers)),
             services=tuple(read_services(services, owners, strangers)),
             pods=tuple(read_pods(pods, owners, strangers)),
+            measured=tuple(Measured(*one) for one in orjson.loads(ready_times)),
         )
         return Seen(
             workload_id=number,
@@ -105,7 +106,10 @@ def read(cluster: models.Cluster, namespace: str, name: str) -> Seen | None:
 _Rows = Sequence[tuple[Any, ...]]
 
 # Each query names its columns in the order in which the functions below unpack them.
-_SET: Final = ("id", "uid", "leaving", "resource_version", "manifest", "in_doubt", "refused", "written_by_grove")
+_SET: Final = (
+    *("id", "uid", "leaving", "resource_version", "manifest", "in_doubt", "refused", "ready_times"),
+    "written_by_grove",
+)
 GROUP: Final = (
     *("owner_uid", "name", "uid", "resource_version", "generation", "created", "template", "replica", "replicas"),
     *("template_replicas", "leaving", "status", "template_keys", "written_by_grove"),

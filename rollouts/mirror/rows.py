@@ -262,7 +262,7 @@ def _node(obj: Obj) -> Row:
 
 
 MIRRORED: Final[Mapping[Resource, Table]] = {
-    PODCLIQUESETS: Table(Workload, _workload, notes={"in_doubt": "[]", "refused": "{}"}),
+    PODCLIQUESETS: Table(Workload, _workload, notes={"in_doubt": "[]", "refused": "{}", "ready_times": "[]"}),
     PODCLIQUESCALINGGROUPS: Table(ScalingGroup, _group),
     PODCLIQUES: Table(Clique, _clique),
     PODGANGS: Table(Gang, _gang),

@@ -125,6 +125,9 @@ class Workload(Mirrored):
     grove_wrote_at = models.FloatField(null=True, blank=True)  # when that operator last wrote it, whoever wrote since
     # Ours as well: writes that the cluster has refused, and until when they are held back (`refused_writes`).
     refused = OrjsonField(default=dict)
+    # And how long pods of its templates took to become Ready, for when none of them is left to measure: clique,
+    # template hash, seconds, number of pods, oldest first.
+    ready_times = OrjsonField(default=list)
 
 
 class Owned(Mirrored):

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from rollouts.engine.actions import Kind, Wait, WriteStatus
-from rollouts.engine.diagnosis import READY_WITHIN, SCHEDULED_WITHIN
+from rollouts.engine.diagnosis import SCHEDULED_WITHIN
 from rollouts.engine.placing import Node
 from rollouts.engine.planner import plan
+from rollouts.engine.ready_times import READY_WITHIN
 from rollouts.engine.workload import Strategy
 from tests.engine.simulated import QUICK, Cluster, clique, conditions, group, settled, workload
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from rollouts.engine.observed import Measured
 from rollouts.engine.outlook import Outlook, PodRecord, compute_outlook
-from rollouts.engine.ready_times import LONGEST, SHORTEST, compute_usual, measure_start
+from rollouts.engine.ready_times import LONGEST, READY_WITHIN, SHORTEST, compute_usual, measure_start
 from rollouts.engine.shape import make_shape
 from rollouts.engine.workload import Workload
 from tests.engine.simulated import clique, with_image, workload
@@ -93,3 +94,42 @@ def test_what_is_usual_is_the_same_for_waits_and_for_forecasts(times: list[float
     assert compute_usual(times) == usual
     records = [record(OLD, f"p{number}", to_ready=seconds) for number, seconds in enumerate(times)]
     assert [one.seconds for one in compute_outlook(OLD, OLD, records).cliques] == [usual]
+
+
+# ---- where all pods were replaced at once
+
+
+def measured(of: Workload, seconds: float = 2.0) -> Measured:
+    """Return what was noted of a template whose pods are gone."""
+    return Measured("a", make_shape(of).hashes["a"], seconds, 3)
+
+
+def test_what_was_noted_counts_where_no_pod_is_left() -> None:
+    (found,) = compute_outlook(OLD, OLD, [], [measured(OLD, 20.0)]).cliques
+    assert (found.seconds, found.pods) == (20.0, 3)
+    (_, new) = compute_outlook(OLD, NEW, [], [measured(OLD, 20.0)]).cliques
+    assert (new.seconds, new.pods) == (20.0, 3)
+    (found,) = compute_outlook(OLD, OLD, [record(OLD)], [measured(OLD, 20.0)]).cliques
+    assert (found.seconds, found.pods) == (10.0, 1)
+
+
+def test_a_template_that_replaced_all_pods_and_is_late_never_becomes_ready() -> None:
+    waiting = [failing(NEW, on_node_for=9.0)]
+    assert not why_never(compute_outlook(NEW, NEW, waiting), NEW)
+    expected = "new is not Ready after 9 s, usually 2 s"
+    assert why_never(compute_outlook(NEW, NEW, waiting, [measured(OLD)]), NEW) == expected
+
+
+def test_a_template_that_was_ready_once_may_fail_now() -> None:
+    crash = failing(NEW, reason="CrashLoopBackOff", restarts=5)
+    assert why_never(compute_outlook(NEW, NEW, [crash], [measured(NEW)]), NEW) == "new: CrashLoopBackOff"
+
+
+def test_a_template_without_any_measurement_never_becomes_ready_after_ten_minutes() -> None:
+    def expected_of(waited: float) -> Outlook:
+        return compute_outlook(NEW, NEW, [failing(NEW, on_node_for=waited)])
+
+    assert not why_never(expected_of(READY_WITHIN - 1.0), NEW)
+    assert why_never(expected_of(READY_WITHIN + 1.0), NEW) == "new is not Ready after 601 s"
+    assert "new" in expected_of(READY_WITHIN + 1.0).never_ready
+    assert "new" not in expected_of(READY_WITHIN - 1.0).never_ready

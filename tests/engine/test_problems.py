@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from rollouts.engine.actions import Kind, Plan, Wait, WriteStatus
-from rollouts.engine.diagnosis import LATE_AFTER, LATE_FACTOR, READY_WITHIN, SCHEDULED_WITHIN
-from rollouts.engine.observed import Observed, Pod
+from rollouts.engine.diagnosis import LATE_AFTER, LATE_FACTOR, SCHEDULED_WITHIN
+from rollouts.engine.observed import Measured, Observed, Pod
 from rollouts.engine.placing import Node
 from rollouts.engine.planner import plan
+from rollouts.engine.ready_times import READY_WITHIN
 from rollouts.engine.workload import Strategy
 from tests.engine.simulated import QUICK, Cluster, clique, conditions, group, settled, workload
 
@@ -251,6 +252,16 @@ def test_without_a_measurement_a_pod_is_given_ten_minutes_from_its_node() -> Non
     assert pod.started > pod.created + SCHEDULED_WITHIN
     made = planned(cluster)
     assert (problems(made), made.look_again_at) == ([], pod.started + READY_WITHIN)
+
+
+def test_a_pod_is_late_by_what_was_noted_where_no_pod_is_left_to_measure() -> None:
+    cluster = settled(workload(clique("a", 2), strategy=Strategy.REPLICA_RECREATE)).update()
+    cluster.world.change(replace(QUICK, never_ready=frozenset(cluster.view.hashes.values())))
+    cluster.run_for(LATE_AFTER + 15.0)
+    seen = cluster.world.observed()
+    assert problems(planned(cluster, seen)) == []
+    (late,) = problems(planned(cluster, replace(seen, measured=(Measured("a", "former", 2.0, 2),))))
+    assert (late.code, len(late.units), late.usual_seconds) == ("WaitingForReady", 2, 2.0)
 
 
 def test_a_pod_that_was_ready_and_is_not_any_more_is_a_problem_soon() -> None:

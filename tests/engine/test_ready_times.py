@@ -4,8 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from rollouts.engine.observed import Observed
-from rollouts.engine.ready_times import LONGEST, UNMEASURED, measure_pods, measure_ready_times
+from rollouts.engine.observed import Measured, Observed
+from rollouts.engine.ready_times import (
+    LONGEST,
+    TEMPLATES_NOTED,
+    UNMEASURED,
+    choose_noted,
+    measure_pods,
+    measure_ready_times,
+)
 from rollouts.engine.workload import Strategy
 from tests.engine.simulated import QUICK, Cluster, clique, group, settled, workload
 
@@ -68,3 +75,57 @@ def test_pods_of_the_same_template_count_before_those_of_the_former() -> None:
 def test_pods_without_a_podclique_are_not_measured() -> None:
     seen = settled(workload(clique("a", 1))).world.observed()
     assert measure_pods(seen.pods, ()) == UNMEASURED
+
+
+# ---- what is noted for when no pod is left
+
+
+def noted(seconds: float, pods: int = 2, template_hash: str = "h1", clique_name: str = "a") -> Measured:
+    return Measured(clique_name, template_hash, seconds, pods)
+
+
+def test_what_was_measured_is_told_of_each_template() -> None:
+    cluster = settled(workload(clique("a", 3)))
+    current = cluster.view.hashes["a"]
+    assert measure_ready_times(cluster.world.observed()).measured == (Measured("a", current, 10.0, 3),)
+
+
+def test_what_was_noted_counts_where_no_pod_is_left() -> None:
+    times = measure_ready_times(Observed(measured=(noted(20.0), noted(5.0, template_hash="h2"))))
+    assert (times.find("a", "h1"), times.find("a", "h2")) == (20.0, 5.0)
+    # Of a new template, what was noted last is expected.
+    assert times.find("a", "h3") == 5.0
+    assert times.find("b", "h1") is None
+
+
+def test_pods_that_are_there_count_before_what_was_noted() -> None:
+    cluster = settled(workload(clique("a", 3)))
+    current = cluster.view.hashes["a"]
+    earlier = (noted(99.0, template_hash=current), noted(40.0))
+    times = measure_ready_times(replace(cluster.world.observed(), measured=earlier))
+    assert (times.find("a", current), times.find("a", "another"), times.find("a", "h1")) == (10.0, 10.0, 40.0)
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (noted(10.5), noted(10.0)),  # about the same
+        (noted(11.5), noted(11.5)),  # another time
+        (noted(10.2, pods=4), noted(10.2, pods=4)),  # of twice as many pods
+        (noted(30.0, pods=1), noted(10.0)),  # fewer pods tell less
+    ],
+)
+def test_a_time_is_noted_anew_when_it_has_changed(now: Measured, expected: Measured) -> None:
+    assert choose_noted((noted(10.0),), (now,), ["a"]) == (expected,)
+
+
+def test_only_the_last_templates_of_the_cliques_of_the_workload_are_noted() -> None:
+    former = tuple(noted(10.0, template_hash=f"h{number}") for number in range(TEMPLATES_NOTED))
+    others = (noted(1.0, clique_name="b"), noted(1.0, clique_name="gone"))
+    found = choose_noted((*former, *others), (noted(7.0, template_hash="new"),), ["a", "b"])
+    assert [one.template_hash for one in found if one.clique == "a"] == [
+        *(f"h{n}" for n in range(1, TEMPLATES_NOTED)),
+        "new",
+    ]
+    assert {one.clique for one in found} == {"a", "b"}
+    assert choose_noted(found, (), ["a", "b"]) == found

@@ -121,9 +121,9 @@ class Result:
         return faults
 
     def _find_faults_of_remedies(self) -> Iterator[str]:
-        # Where no pod of a clique is left to measure, it is given ten minutes before it is called a problem.
-        is_told = self.kind == "crash" or (self.kind in FAILING and self.is_problem)
-        if self.seen.stuck and is_told and self.first != Remedy.ROLL_BACK:
+        if self.seen.stuck and self.kind in FAILING and not self.is_problem:
+            yield "no problem"
+        if self.seen.stuck and self.kind in FAILING and self.first != Remedy.ROLL_BACK:
             yield f"first of what is offered: {self.first}"
         # On cordoned nodes nothing may help but other nodes, and on different ones it depends on who is where.
         if self.seen.stuck and self.kind in (*FAILING, "full") and not self.pressed:

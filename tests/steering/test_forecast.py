@@ -216,6 +216,30 @@ def test_a_template_that_has_not_had_its_time_is_forecast_to_become_ready(
     assert forecast(caller, RAISE).end is End.DONE
 
 
+def test_times_that_were_noted_count_where_an_update_has_replaced_all_pods(
+    caller: Caller, silent_cluster: models.Cluster
+) -> None:
+    fail(silent_cluster)
+    models.Pod.objects.filter(ready=True).delete()
+    told = forecast(caller, RAISE)
+    assert told.end is End.DONE
+    assert "New pods of web take 30 s to become Ready, assumed: none was measured yet." in said(told)
+    models.Workload.objects.update(ready_times=[["web", "former", 2.0, 3]])
+    told = forecast(caller, RAISE)
+    assert told.end is End.STUCK
+    assert "is not Ready after 9 s, usually 2 s" in said(told)
+
+
+def test_a_pod_of_which_nothing_like_it_was_measured_is_given_ten_minutes(
+    caller: Caller, silent_cluster: models.Cluster
+) -> None:
+    fail(silent_cluster, scheduled_at=time.time() - 601)
+    models.Pod.objects.filter(ready=True).delete()
+    told = forecast(caller, RAISE)
+    assert told.end is End.STUCK
+    assert "is not Ready after 601 s)." in said(told)
+
+
 def test_a_restart_repairs_no_template(caller: Caller, silent_cluster: models.Cluster) -> None:
     fail(silent_cluster)
     assert forecast(caller, partial(edits.restart, at="now")).end is End.STUCK
