@@ -17,7 +17,7 @@ from rollouts.engine import remedies
 from rollouts.engine.actions import Wait
 from rollouts.engine.budget import Budget
 from rollouts.engine.conditions import SCALED_BELOW
-from rollouts.engine.faults import SENTENCES, Fault
+from rollouts.engine.faults import SENTENCES, STEADY_AFTER, Fault, is_steady
 from rollouts.engine.gangs import WantedGang
 from rollouts.engine.observed import Group, Pod, Service
 from rollouts.engine.ready_times import READY_WITHIN, ReadyTimes
@@ -141,6 +141,7 @@ class Examiner:
         self._now = now
         self._due: list[float] = []
         self._said: set[str] = set()  # what schedulers have spoken of
+        self._unsteady = {one.clique: one.replica for one in ready_times.list_unsteady(now)}
 
     def diagnose(self, tree: Tree, steps: SetStep, bases: dict[int, WantedGang]) -> Diagnosis:
         """Return every wait of the pass, the set first; `bases` are the base gangs by replica."""
@@ -148,7 +149,10 @@ class Examiner:
         inside = {
             step.replica.index: self._replica_waits(step, bases[step.replica.index], surge)
             for step in steps.replicas
-            if step.is_at_work or not (step.replica.is_complete and step.replica.is_available) or _is_scaled_below(step)
+            if step.is_at_work
+            or not (step.replica.is_complete and step.replica.is_available)
+            or step.replica.index in self._unsteady.values()
+            or _is_scaled_below(step)
         }
         waits = [*self._set_waits(tree, steps, inside), *chain.from_iterable(inside.values())]
         return Diagnosis(tuple(waits), self._find_cause(waits), min(self._due, default=None))
@@ -247,7 +251,7 @@ class Examiner:
             waits += self._budget_wait(view.name, "pod", step.units, step, view.wanted)
         if step.is_rolling and view.scheduled < len(view.live):  # only a pod without a node is in the way of surge
             stand = stand.beside(_find_pod_surge(step))
-        if view.available < len(view.live) and not step.is_held:
+        if self._is_any_waited_for(view) and not step.is_held:
             waits += self._pod_waits(view, stand, first_surge=view.wanted if step.is_rolling else None)
         if view.clique is not None and view.clique.leaving:
             waits += self._termination_wait(view.name, _remains([view]))
@@ -282,19 +286,30 @@ class Examiner:
             waits += _deletion_wait(view)
         if not view.is_live:
             waits += self._termination_wait(view.name, _remains([view]))
-        if view.available < len(view.live) and not step.is_held:
+        if self._is_any_waited_for(view) and not step.is_held:
             waits += self._pod_waits(view, stand, first_surge=None)
         return waits
 
     # One sentence each
 
+    def _is_any_waited_for(self, view: CliqueView) -> bool:
+        return view.available < len(view.live) or view.name in self._unsteady
+
+    def _is_between_crashes(self, pod: Pod) -> bool:
+        """Whether a pod is Ready for a moment; if so, note when it will have been for long enough."""
+        since = pod.ready_since
+        if since is None or is_steady(pod.restarts, self._now - since):
+            return False
+        self._due.append(since + STEADY_AFTER)
+        return True
+
     def _pod_waits(self, view: CliqueView, stand: _Stand, first_surge: int | None) -> list[Wait]:
         """Say which pods are waited for, those of a kind together; from `first_surge` on they are surge."""
         found: dict[tuple[Code, bool], list[Pod]] = {}
         for pod in view.live:
-            if not pod.ready:
+            if not pod.ready or self._is_between_crashes(pod):
                 is_surge = stand.is_surge or (first_surge is not None and pod.index >= first_surge)
-                code = Code(pod.fault) if pod.fault in SENTENCES else _pod_code(pod, stand, is_surge=is_surge)
+                code = _find_fault(pod) or _pod_code(pod, stand, is_surge=is_surge)
                 found.setdefault((code, is_surge), []).append(pod)
         waits = [self._pod_wait(code, view, pods, stand, is_surge=is_surge) for (code, is_surge), pods in found.items()]
         return sorted(waits, key=pressure) if len(waits) > 1 else waits
@@ -443,6 +458,13 @@ def _is_original_outdated(units: Iterable[Unit], wanted: int) -> bool:
     return any(unit.outdated and unit.index < wanted and not unit.leaving for unit in units)
 
 
+def _find_fault(pod: Pod) -> Code | None:
+    """Return what a container of a pod fails with; one that is Ready is so between two crashes."""
+    if pod.ready:
+        return Code.CRASH_LOOP
+    return Code(pod.fault) if pod.fault in SENTENCES else None
+
+
 def _pod_code(pod: Pod, stand: _Stand, *, is_surge: bool) -> Code:
     if pod.gated and stand.is_scaled and is_surge and not stand.base.is_scheduled:
         return Code.SURGE_GATED
@@ -457,8 +479,8 @@ def _was_ready(pod: Pod) -> bool:
 
 
 def _waiting_since(pod: Pod) -> float:
-    """Return since when a pod is waited for."""
-    if pod.ready_since is not None and _was_ready(pod):
+    """Return since when a pod is waited for; one that is Ready for a moment, since its start."""
+    if not pod.ready and pod.ready_since is not None and _was_ready(pod):
         return pod.ready_since
     return pod.started if pod.node else pod.created
 

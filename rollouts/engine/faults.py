@@ -11,6 +11,8 @@ from typing import Final
 
 # A container that was started again so often ends again and again.
 RESTARTS_OF_A_LOOP: Final = 2
+# A pod that was restarted so often and is Ready for so many seconds has come out of it.
+STEADY_AFTER: Final = 60.0
 
 
 class Fault(StrEnum):
@@ -29,3 +31,8 @@ SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
     Fault.CRASH: ("crashes again and again", "crash again and again"),
 }
 """What is the matter with one pod, and with several."""
+
+
+def is_steady(restarts: int, ready_for: float | None) -> bool:
+    """Whether a pod that is Ready is so for good, and not for a moment between two crashes; None: nobody knows."""
+    return restarts < RESTARTS_OF_A_LOOP or ready_for is None or ready_for >= STEADY_AFTER

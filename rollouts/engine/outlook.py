@@ -14,6 +14,7 @@ is Ready as long as it runs.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from rollouts.engine.faults import RESTARTS_OF_A_LOOP, is_steady
 from rollouts.engine.observed import Measured
 from rollouts.engine.ready_times import READY_WITHIN, compute_usual
 from rollouts.engine.shape import make_shape
@@ -27,9 +28,6 @@ TIMES_TOO_LONG: Final = 3.0
 """So many times as long as usual, and a pod is expected never to become Ready."""
 STAMPS_OFF_BY: Final = 2.0
 """Seconds: both stamps that a time is the difference of are whole seconds."""
-RESTARTS_TOO_MANY: Final = 2
-STEADY_AFTER: Final = 60.0
-"""A pod that was restarted so often and is Ready for so many seconds has come out of it."""
 FAILURES: Final = frozenset(
     {
         *("CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName"),
@@ -60,8 +58,7 @@ class PodRecord:
     @property
     def is_steady(self) -> bool:
         """Whether it is Ready, and not for a moment between two crashes."""
-        is_recent = self.ready_for is not None and self.ready_for < STEADY_AFTER
-        return self.is_ready and not (self.restarts >= RESTARTS_TOO_MANY and is_recent)
+        return self.is_ready and is_steady(self.restarts, self.ready_for)
 
     @property
     def key(self) -> TemplateKey:
@@ -206,7 +203,7 @@ def _is_too_long(waited: float, expected: Expectation) -> bool:
 
 
 def _is_failing(record: PodRecord) -> bool:
-    return record.reason in FAILURES or record.restarts >= RESTARTS_TOO_MANY
+    return record.reason in FAILURES or record.restarts >= RESTARTS_OF_A_LOOP
 
 
 def _with_never(expected: Expectation, why: str) -> Expectation:

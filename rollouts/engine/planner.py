@@ -78,7 +78,7 @@ def _pass(  # noqa: PLR0917 - as many as `plan_tree` takes, and where the update
 ) -> Plan:
     """Take the next step at every level."""
     workload = shape.workload
-    steps = choose_steps(shape, tree, update)
+    steps = choose_steps(shape, tree, update, {one.replica for one in ready_times.list_unsteady(now)})
     termination = decide_termination(workload, steps, now)
     draft = Draft(moments=_update_moments(workload, update))
     remove_replicas(workload, tree, steps, draft)

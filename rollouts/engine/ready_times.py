@@ -16,9 +16,10 @@ An update may replace all pods of a clique at once. So the reconciler notes on t
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final
 
+from rollouts.engine.faults import RESTARTS_OF_A_LOOP, is_steady
 from rollouts.engine.observed import Clique, Measured, Observed, Pod
 from rollouts.engine.values import value
 
@@ -35,16 +36,31 @@ _MUCH: Final = 0.1
 
 
 @value
+class Restarted:
+    """A pod that is Ready, and was restarted so often that it may not be for long."""
+
+    replica: int  # of the set
+    clique: str  # name of its PodClique
+    restarts: int
+    ready_since: float
+
+
+@value
 class ReadyTimes:
     """Seconds from the node to Ready."""
 
     by_clique: Mapping[str, float] = field(default_factory=dict)  # name of the clique in the template
     by_template: Mapping[tuple[str, str], float] = field(default_factory=dict)  # the same and a template hash
     measured: tuple[Measured, ...] = ()  # of these, on pods that are there
+    restarted: tuple[Restarted, ...] = ()
 
     def find(self, clique: str, template_hash: str) -> float | None:
         """Return how long pods of this template usually take; None: nothing was measured."""
         return self.by_template.get((clique, template_hash), self.by_clique.get(clique))
+
+    def list_unsteady(self, now: float) -> list[Restarted]:
+        """Return the pods that are Ready for a moment between two crashes."""
+        return [one for one in self.restarted if not is_steady(one.restarts, now - one.ready_since)]
 
 
 UNMEASURED: Final = ReadyTimes()
@@ -55,29 +71,35 @@ def measure_ready_times(observed: Observed) -> ReadyTimes:
     found, noted = measure_pods(observed.pods, observed.cliques), observed.measured
     if not noted:
         return found
-    return ReadyTimes(
+    return replace(
+        found,
         by_clique={**{one.clique: one.seconds for one in noted}, **found.by_clique},
         by_template={**{(one.clique, one.template_hash): one.seconds for one in noted}, **found.by_template},
-        measured=found.measured,
     )
 
 
 def measure_pods(pods: Iterable[Pod], cliques: Iterable[Clique]) -> ReadyTimes:
     """Return how long these pods took; the PodCliques tell of which clique each pod is."""
-    template_of = {clique.name: clique.template for clique in cliques}
+    clique_of = {clique.name: clique for clique in cliques}
     by_clique: dict[str, list[float]] = defaultdict(list)
     by_template: dict[tuple[str, str], list[float]] = defaultdict(list)
+    restarted: list[Restarted] = []
     for pod in pods:
-        seconds = _measure(pod)
-        template = template_of.get(pod.clique)
-        if seconds is not None and template is not None:
-            by_clique[template].append(seconds)
-            by_template[template, pod.template_hash].append(seconds)
+        clique = clique_of.get(pod.clique)
+        if clique is None or not pod.ready or pod.ready_since is None:
+            continue
+        if pod.restarts >= RESTARTS_OF_A_LOOP:
+            restarted.append(Restarted(clique.replica, clique.name, pod.restarts, pod.ready_since))
+        seconds = measure_start(pod.started, pod.ready_since, pod.restarts)
+        if seconds is not None:
+            by_clique[clique.template].append(seconds)
+            by_template[clique.template, pod.template_hash].append(seconds)
     measured = tuple(Measured(*key, compute_usual(times), len(times)) for key, times in sorted(by_template.items()))
     return ReadyTimes(
         by_clique={name: compute_usual(times) for name, times in by_clique.items()},
         by_template={(one.clique, one.template_hash): one.seconds for one in measured},
         measured=measured,
+        restarted=tuple(restarted),
     )
 
 
@@ -104,10 +126,6 @@ def _is_news(now: Measured, former: Measured) -> bool:
     if now.pods < former.pods:
         return False
     return now.pods >= 2 * former.pods or abs(now.seconds - former.seconds) > _MUCH * former.seconds
-
-
-def _measure(pod: Pod) -> float | None:
-    return measure_start(pod.started, pod.ready_since, pod.restarts) if pod.ready else None
 
 
 def measure_start(started: float, ready_since: float | None, restarts: int) -> float | None:

@@ -29,6 +29,7 @@ from rollouts.engine.conditions import (
     put_conditions,
 )
 from rollouts.engine.diagnosis import CAUSES, Diagnosis, find_problem
+from rollouts.engine.faults import Fault
 from rollouts.engine.observed import Clique, Group
 from rollouts.engine.roller import Reason, Step, Unit
 from rollouts.engine.shape import Shape
@@ -429,7 +430,10 @@ def _progressing(pen: Pen, tree: Tree, waits: tuple[Wait, ...]) -> Condition:
     if awaiting is not None and problem is None:
         text = "Pods run an older template until somebody deletes them."
         return condition(PROGRESSING, "False", awaiting.code, text, pen.now)
-    if not tree.incomplete and len(tree.replicas) == pen.workload.replicas:
+    is_complete = not tree.incomplete and len(tree.replicas) == pen.workload.replicas
+    # What is complete can still crash: a container without a readiness probe is Ready as long as it runs.
+    problem = find_problem([wait for wait in waits if wait.code == Fault.CRASH] if is_complete else waits)
+    if is_complete and problem is None:
         return condition(PROGRESSING, "False", "Complete", "Every replica is complete.", pen.now)
     if problem is not None:
         return condition(PROGRESSING, "False", problem.code, problem.text, pen.now)

@@ -12,8 +12,9 @@ What is replaced whole and outdated gets no new pods meanwhile: they would be of
 never meet inside it. What is outdated and serves nobody is replaced at once, also where the turn has not come.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from enum import Enum
+from typing import Final
 
 from rollouts.engine.budget import Budget
 from rollouts.engine.levels import ONE_AT_A_TIME, budget_of_component, budget_of_set
@@ -30,6 +31,8 @@ from rollouts.engine.units import (
 from rollouts.engine.update import Update
 from rollouts.engine.values import value
 from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Replica, Tree
+
+_NONE: Final[Set[int]] = frozenset()
 
 
 class Mode(Enum):
@@ -118,12 +121,12 @@ def idle_clique(view: CliqueView) -> CliqueStep:
     return CliqueStep(view, ONE_AT_A_TIME, is_rolling=False, is_held=False, units=(), step=NO_STEP)
 
 
-def choose_steps(shape: Shape, tree: Tree, update: Update) -> SetStep:
-    """Return what is next at every level."""
+def choose_steps(shape: Shape, tree: Tree, update: Update, unsteady: Set[int] = _NONE) -> SetStep:
+    """Return what is next at every level; of `unsteady` replicas something is to be said, whatever they look like."""
     rolling = shape.replaces_whole and update.is_under_way
     budget = budget_of_set(shape.workload)
     units, step = _choose_set_step(shape, tree, budget, rolling=rolling)
-    staying = find_busy(tree, update) & tree.replicas.keys()
+    staying = (find_busy(tree, update) | unsteady) & tree.replicas.keys()
     if units or step.create:  # else just the wanted ones are there, to stay
         staying = (staying - _find_leaving(units, step)).union(step.create)
     replicas = [tree.replicas.get(index) or shape.replica(index) for index in sorted(staying)]

@@ -8,6 +8,7 @@ import pytest
 
 from rollouts.engine.actions import Kind, Plan, Wait, WriteStatus
 from rollouts.engine.diagnosis import LATE_AFTER, LATE_FACTOR, SCHEDULED_WITHIN
+from rollouts.engine.faults import STEADY_AFTER
 from rollouts.engine.observed import Measured, Observed, Pod
 from rollouts.engine.placing import Node
 from rollouts.engine.planner import plan
@@ -130,6 +131,77 @@ def test_what_a_status_says_of_a_crash_loop_stays_the_same_while_the_container_i
         ]
         told.add(stuck)
     assert len(told) == 1
+
+
+# ---- a container without a readiness probe is Ready as long as it runs
+
+
+def restarted(cluster: Cluster, count: int = 2, *, ready: bool = True) -> Observed:
+    """Return what is there, with the first pod started again so often, and Ready since just now."""
+    first, *others = cluster.world.observed().pods
+    first = replace(first, restarts=count, ready_since=cluster.world.now, ready=ready)
+    return replace(cluster.world.observed(), pods=(first, *others))
+
+
+@pytest.mark.parametrize(
+    ("restarts", "seconds", "expected"),
+    [
+        (1, 5.0, []),
+        (2, 5.0, ["CrashLoopBackOff"]),
+        (2, STEADY_AFTER - 1.0, ["CrashLoopBackOff"]),
+        (2, STEADY_AFTER, []),
+    ],
+)
+def test_a_pod_that_was_restarted_twice_and_is_ready_for_a_moment_is_a_problem(
+    restarts: int, seconds: float, expected: list[str]
+) -> None:
+    parts = (clique("a", 3), clique("l", 1), clique("k", 2), group("g", ("l", "k"), 2))
+    for one in (workload(clique("a", 3), replicas=2), workload(*parts), workload(*parts, strategy=Strategy.ON_DELETE)):
+        cluster = settled(one)
+        seen = restarted(cluster, restarts)
+        made = planned(cluster, seen, after=seconds)
+        assert [wait.code for wait in problems(made)] == expected
+        status = status_in(made, seen)
+        assert conditions(status)["Progressing"] == ("False", *(expected or ["Complete"]))
+        # It serves as long as it is Ready.
+        assert status["availableReplicas"] == one.replicas
+        assert [action for action in made.actions if not isinstance(action, WriteStatus)] == []
+
+
+def test_a_pod_in_a_replica_of_a_scaling_group_that_is_ready_for_a_moment_is_a_problem() -> None:
+    cluster = settled(workload(clique("l", 1), clique("k", 2), group("g", ("l", "k"), 3)))
+    (wait,) = problems(planned(cluster, restarted(cluster), after=5.0))
+    assert (wait.code, len(wait.units)) == ("CrashLoopBackOff", 1)
+    assert wait.text == f"{wait.units[0]} of {wait.component} crashes again and again."
+
+
+def test_an_update_whose_pod_is_ready_between_two_crashes_is_stuck() -> None:
+    cluster = updating()
+    seen = cluster.world.observed()
+    current = cluster.view.hashes["a"]
+    pods = [
+        replace(pod, ready=True, restarts=2, ready_since=cluster.world.now) if pod.template_hash == current else pod
+        for pod in seen.pods
+    ]
+    seen = replace(seen, pods=tuple(pods))
+    assert conditions(status_in(planned(cluster, seen), seen))["UpdateStuck"] == ("True", "CrashLoopBackOff")
+
+
+def test_a_crash_loop_is_one_problem_whether_its_container_runs_or_waits_and_ends_after_a_minute() -> None:
+    cluster = settled(workload(clique("a", 3)))
+    told = []
+    for seconds, ready in ((0.0, True), (4.0, False), (44.0, True), (48.0, False), (128.0, True)):
+        seen = restarted(cluster, ready=ready)
+        fault: dict[str, Any] = (
+            {} if ready else {"failing": True, "fault": "CrashLoopBackOff", "fault_detail": "exit code 1"}
+        )
+        since = cluster.world.now + seconds
+        seen = replace(seen, pods=(replace(seen.pods[0], ready_since=since, **fault), *seen.pods[1:]))
+        made = planned(cluster, seen, after=seconds)
+        told.append(conditions(status_in(made, seen))["Progressing"])
+    assert set(told) == {("False", "CrashLoopBackOff")}
+    assert made.look_again_at == cluster.world.now + 128.0 + STEADY_AFTER
+    assert problems(planned(cluster, seen, after=128.0 + STEADY_AFTER)) == []
 
 
 # ---- too few replicas
