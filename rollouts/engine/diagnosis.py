@@ -19,6 +19,7 @@ from rollouts.engine.budget import Budget
 from rollouts.engine.conditions import SCALED_BELOW
 from rollouts.engine.faults import SENTENCES, STEADY_AFTER, Fault, is_steady
 from rollouts.engine.gangs import WantedGang
+from rollouts.engine.levels import LevelKind, list_levels
 from rollouts.engine.observed import Group, Pod, Service
 from rollouts.engine.ready_times import READY_WITHIN, ReadyTimes
 from rollouts.engine.remedies import NO_SURGE, Remedies, Remedy, Surge
@@ -222,7 +223,7 @@ class Examiner:
         down = [
             index for index in sorted(tree.unavailable) if index < wanted and _was_complete_once(tree.replicas[index])
         ]
-        most = steps.budget.max_unavailable if self._shape.replaces_whole else 1
+        most = self._count_may_be_down(steps)
         surge = len(tree.beyond(wanted) - tree.unavailable)
         if len(down) - surge <= most or any(wait.is_problem for index in down for wait in inside.get(index, ())):
             return []
@@ -230,6 +231,13 @@ class Examiner:
         missing = f"{len(down)} of {wanted} replicas are not available, and maxUnavailable is {most}"
         text = f"{_names(names)} {_are(names)} down: {missing}."
         return [Wait(Code.TOO_FEW_AVAILABLE, self._workload.name, tuple(names), text, (), is_problem=True)]
+
+    def _count_may_be_down(self, steps: SetStep) -> int:
+        """Return how many replicas of the set may be down; where components move, as many as their budgets let."""
+        if self._shape.replaces_whole:
+            return steps.budget.max_unavailable
+        budgets = (level.budget for level in list_levels(self._workload) if level.kind is not LevelKind.SET)
+        return min(1, max(budget.max_unavailable for budget in budgets if budget is not None))
 
     # A replica of the set
 

@@ -243,6 +243,29 @@ def test_fewer_available_replicas_than_the_budget_allows_are_a_problem_at_once(
     assert reason == (("False", *expected) if expected else ("True", "Deploying"))
 
 
+@pytest.mark.parametrize(
+    ("budgets", "expected"),
+    [
+        (((0, 1), (0, 1)), ["TooFewAvailable"]),
+        (((0, 1), ("0%", 1)), ["TooFewAvailable"]),
+        (((0, 1), (1, 0)), []),
+        (((0, 1), None), []),
+    ],
+)
+def test_no_replica_may_be_down_where_no_component_may(budgets: Any, expected: list[str]) -> None:
+    parts = (clique("a", 1, budget=budgets[0]), clique("l", 1), group("g", ("l",), 2, budget=budgets[1]))
+    cluster = settled(workload(*parts, strategy=Strategy.ROLLING_UPDATE))
+    waits = problems(planned(cluster, lost(cluster, 0)))
+    assert [wait.code for wait in waits] == expected
+    if waits:
+        assert waits[0].text == "w-0 is down: 1 of 1 replicas are not available, and maxUnavailable is 0."
+    # Their update takes none down either.
+    cluster.update()
+    for _ in cluster.passes():
+        assert problems(planned(cluster)) == []
+    assert "updateEndedAt" in cluster.progress
+
+
 def test_too_few_replicas_are_named_with_the_budget() -> None:
     cluster = settled(workload(clique("a", 1), replicas=3))
     (wait,) = problems(planned(cluster, lost(cluster, 1, 2)))
