@@ -6,12 +6,13 @@ expected here, and a sentence for whoever reads the forecast.
 The time to Ready is that of the same template; else of the same images; else of the template that the clique has now;
 else of any pod of the clique; else of any pod of the workload. Where no such pod is there, what was noted of earlier
 ones counts. A template is expected never to become Ready when none of its pods is Ready and one of them crashes, cannot
-be started, or has taken three times as long as usual, or ten minutes where nothing was ever measured. A pod that
-was restarted again and again and is Ready for a moment is not Ready: without a readiness probe a container that crashes
-is Ready as long as it runs.
+be started, or has taken three times as long as usual, or ten minutes where no pod of its clique was ever measured. A
+pod that was restarted again and again and is Ready for a moment is not Ready: without a readiness probe a container
+that crashes is Ready as long as it runs.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from rollouts.engine.faults import RESTARTS_OF_A_LOOP, is_steady
@@ -75,6 +76,7 @@ class Expectation:
     seconds: float  # from the node to Ready
     pods: int  # how many pods were measured, now or before; 0: none, it is assumed
     never: str = ""  # why they never become Ready; empty: they do
+    is_own: bool = True  # measured on pods of this clique: those of others do not tell that it is late
 
     @property
     def key(self) -> TemplateKey:
@@ -150,9 +152,10 @@ class _Known:
         """Return what is expected of new pods of a clique with this template."""
         own = (clique.name, "hash", template_hash)
         keys = (own, (clique.name, "images", join_images(clique.pod_spec)), (clique.name, "hash", former_hash))
-        times = next((self._times[key] for key in (*keys, (clique.name,), ()) if key in self._times), None)
-        usual = SECONDS_TO_READY if times is None else compute_usual(times)
-        expected = Expectation(clique.name, template_hash, usual, len(times or ()))
+        key = next((key for key in (*keys, (clique.name,), ()) if key in self._times), ())
+        times = self._times.get(key, [])
+        usual = compute_usual(times) if times else SECONDS_TO_READY
+        expected = Expectation(clique.name, template_hash, usual, len(times), is_own=key != ())
         if own in self._shown:
             return expected
         tried = [one for one in self.records if one.key == expected.key]
@@ -174,10 +177,10 @@ class _Known:
         slowest = max(tried, key=lambda one: one.on_node_for or 0.0)
         waited = slowest.on_node_for or 0.0
         if _is_too_long(waited, expected):
-            usual = f", usually {expected.seconds:.0f} s" if expected.pods else ""
+            usual = f", usually {expected.seconds:.0f} s" if expected.is_own else ""
             return _with_never(expected, f"{slowest.name} is not Ready after {waited:.0f} s{usual}")
         late = max(expected.seconds, _LATE * waited) if waited > expected.seconds else expected.seconds
-        return Expectation(expected.clique, expected.template_hash, late, expected.pods)
+        return replace(expected, seconds=late)
 
     def is_lost(self, record: PodRecord, found: list[Expectation]) -> bool:
         """Whether a single pod never becomes Ready though others of its template do."""
@@ -199,7 +202,7 @@ def _list_noted(noted: Iterable[Measured]) -> dict[tuple[str, ...], list[float]]
 
 
 def _is_too_long(waited: float, expected: Expectation) -> bool:
-    return waited > (TIMES_TOO_LONG * expected.seconds + STAMPS_OFF_BY if expected.pods else READY_WITHIN)
+    return waited > (TIMES_TOO_LONG * expected.seconds + STAMPS_OFF_BY if expected.is_own else READY_WITHIN)
 
 
 def _is_failing(record: PodRecord) -> bool:
@@ -207,4 +210,4 @@ def _is_failing(record: PodRecord) -> bool:
 
 
 def _with_never(expected: Expectation, why: str) -> Expectation:
-    return Expectation(expected.clique, expected.template_hash, expected.seconds, expected.pods, why)
+    return replace(expected, never=why)

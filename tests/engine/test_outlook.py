@@ -133,3 +133,15 @@ def test_a_template_without_any_measurement_never_becomes_ready_after_ten_minute
     assert why_never(expected_of(READY_WITHIN + 1.0), NEW) == "new is not Ready after 601 s"
     assert "new" in expected_of(READY_WITHIN + 1.0).never_ready
     assert "new" not in expected_of(READY_WITHIN - 1.0).never_ready
+
+
+def test_a_clique_is_not_late_by_the_times_of_another_clique() -> None:
+    two = workload(clique("model", 1), clique("router", 1))
+
+    def expected_of(waited: float) -> Outlook:
+        quick = record(two, "r", "router", to_ready=2.0)
+        return compute_outlook(two, two, [failing(two, clique_name="model", on_node_for=waited), quick])
+
+    assert not why_never(expected_of(READY_WITHIN - 1.0), two, "model")
+    assert "new" not in expected_of(READY_WITHIN - 1.0).never_ready
+    assert why_never(expected_of(READY_WITHIN + 1.0), two, "model") == "new is not Ready after 601 s"
