@@ -77,15 +77,16 @@ def is_group_breached(view: GroupView) -> bool:
 
 def _breaches(step: ReplicaStep) -> Iterator[tuple[str, float, str | None]]:
     """Yield what is below its minimum: its name, since when, and the group replica if it is enough to recreate that."""
+    is_scheduled = step.replica.is_anything_scheduled
     for view in step.replica.cliques:
-        since = _breached_since(view)
+        since = _breached_since(view, is_scheduled=is_scheduled)
         if since is not None:
             yield view.name, since, None
     for group in step.replica.groups:
         if group.group is None or not group.is_live or all(one.is_available for one in group.replicas.values()):
             continue
         if is_group_breached(group):
-            since = _group_breached_since(group, group.group)
+            since = _group_breached_since(group.group, is_scheduled=is_scheduled)
             if since is not None:
                 yield group.name, since, None
         else:
@@ -95,16 +96,17 @@ def _breaches(step: ReplicaStep) -> Iterator[tuple[str, float, str | None]]:
 def _part_breaches(group: GroupView) -> Iterator[tuple[str, float, str | None]]:
     for part in group.replicas.values():
         for view in part.cliques:
-            since = _breached_since(view)
+            since = _breached_since(view, is_scheduled=part.is_anything_scheduled)
             if since is not None:
                 yield view.name, since, part.name
 
 
-def _breached_since(view: CliqueView) -> float | None:
+def _breached_since(view: CliqueView, *, is_scheduled: bool) -> float | None:
     """Return since when a PodClique that was scheduled once is below its minimum.
 
-    A pod with a node says that it was, since a gang is scheduled whole; another may be lost before any status says so.
-    A condition with the time of the creation says how it began (`status`); a later one, that it was different before.
+    A pod with a node in what would be recreated says that it was, since a gang is scheduled whole: the only pod of the
+    PodClique may be lost before any status says so. A condition with the time of the creation says how it began
+    (`status`); a later one, that it was different before.
     """
     clique = view.clique
     if clique is None or clique.leaving or not is_breached(view):
@@ -112,11 +114,11 @@ def _breached_since(view: CliqueView) -> float | None:
     scheduled = find_condition(clique.status, SCHEDULED)
     changed = parse_time(scheduled.get("lastTransitionTime"))
     has_changed = changed is not None and changed > clique.created
-    was_scheduled = view.scheduled > 0 or scheduled.get("status") == "True" or has_changed
+    was_scheduled = is_scheduled or scheduled.get("status") == "True" or has_changed
     return _true_since(find_condition(clique.status, BREACHED)) if was_scheduled else None
 
 
-def _group_breached_since(view: GroupView, group: Group) -> float | None:
+def _group_breached_since(group: Group, *, is_scheduled: bool) -> float | None:
     """Return since when a scaling group that was scheduled or fine once is below its minimum.
 
     One that was terminated keeps its flag until it has its minimum again, and is not terminated again before that.
@@ -124,7 +126,7 @@ def _group_breached_since(view: GroupView, group: Group) -> float | None:
     if find_condition(group.status, TERMINATING):
         return None
     since = _true_since(find_condition(group.status, BREACHED))
-    was_scheduled = view.is_anything_scheduled or (since is not None and since > group.created)
+    was_scheduled = is_scheduled or (since is not None and since > group.created)
     return since if was_scheduled else None
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from rollouts.engine.actions import Kind
 from rollouts.engine.conditions import find_condition
 from rollouts.engine.observed import Pod
@@ -140,6 +142,46 @@ def test_a_pod_of_a_scaling_group_that_is_lost_before_any_pass_has_seen_it_sched
     assert not {pod.uid for pod in kept} & {pod.uid for pod in cluster.live_pods()}
 
 
+@pytest.mark.parametrize("lost", ["w-0-a", "w-0-g-0-l"])
+def test_the_only_pod_of_a_clique_that_is_lost_before_any_pass_has_seen_it_scheduled_is_no_exception(lost: str) -> None:
+    """Its clique has nothing scheduled now; the rest of its gang has, and a gang is scheduled whole."""
+    parts = (clique("a", 1), clique("b", 1), clique("l", 1), group("g", ("l",), 1))
+    cluster = Cluster(workload(*parts, termination_delay=10.0), replace(QUICK, ready_seconds=0.0))
+    before = placed_and_unseen(cluster, 3)
+    kept = {pod.uid for pod in before if pod.clique != lost}
+    cluster.world.change(replace(cluster.behaviour, nodes=(Node("node", pods=2),)))
+    cluster.world.remove(next(pod.name for pod in before if pod.clique == lost))
+    cluster.run_for(120.0)
+    assert not kept & {pod.uid for pod in cluster.live_pods()}
+
+
+def test_the_only_pod_of_a_clique_in_a_scaled_gang_that_is_lost_so_early_is_no_exception() -> None:
+    parts = (clique("l", 1), clique("k", 1), group("g", ("l", "k"), 2, 1))
+    cluster = Cluster(workload(*parts, termination_delay=10.0), replace(QUICK, ready_seconds=0.0))
+    before = placed_and_unseen(cluster, 4, "w-0-g-1")
+    base = {pod.uid for pod in before if pod.clique.startswith("w-0-g-0")}
+    kept = next(pod.uid for pod in before if pod.clique == "w-0-g-1-k")
+    cluster.world.change(replace(cluster.behaviour, nodes=(Node("node", pods=3),)))
+    cluster.world.remove(next(pod.name for pod in before if pod.clique == "w-0-g-1-l"))
+    cluster.run_for(120.0)
+    live = {pod.uid for pod in cluster.live_pods()}
+    assert kept not in live
+    assert base <= live
+
+
+def test_a_replica_of_a_scaling_group_that_was_recreated_and_finds_no_node_is_left_in_its_queue() -> None:
+    """Its gang serves; of the replica itself nothing was scheduled since."""
+    parts = (clique("l", 1), clique("k", 1), group("g", ("l", "k"), 2, 1))
+    cluster = settled(workload(*parts, termination_delay=10.0), replace(QUICK, ready_seconds=0.0))
+    cluster.world.change(replace(cluster.behaviour, nodes=(Node("node", pods=0),)))
+    cluster.world.remove(cluster.live_pods("w-0-g-0-l")[0].name)
+    cluster.run_for(60.0)
+    waiting = [pod.uid for pod in cluster.live_pods("w-0-g-0") if not pod.node]
+    assert len(waiting) == 2
+    cluster.run_for(60.0)
+    assert [pod.uid for pod in cluster.live_pods("w-0-g-0")] == waiting
+
+
 def test_a_pod_that_never_had_a_node_is_not_recreated_for_it() -> None:
     """The scheduler of the world places gangs whole."""
     start = workload(clique("a", 2), termination_delay=10.0)
@@ -151,13 +193,14 @@ def test_a_pod_that_never_had_a_node_is_not_recreated_for_it() -> None:
     assert not cluster.deleted()
 
 
-def placed_and_unseen(cluster: Cluster, count: int) -> list[Pod]:
-    """Take passes until the pods have their nodes, and none after that; no status says so yet."""
+def placed_and_unseen(cluster: Cluster, count: int, prefix: str = "") -> list[Pod]:
+    """Take passes until the pods have their nodes, and none after that; no status of these PodCliques says so yet."""
     while not (len(cluster.live_pods()) == count and all(pod.node for pod in cluster.live_pods())):
         cluster.step()
         cluster.wait()
     for one in cluster.world.observed().cliques:
-        assert find_condition(one.status, "PodCliqueScheduled").get("status") != "True"
+        if one.name.startswith(prefix):
+            assert find_condition(one.status, "PodCliqueScheduled").get("status") != "True"
     return cluster.live_pods()
 
 
