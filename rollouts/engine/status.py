@@ -425,18 +425,17 @@ def _progressing(pen: Pen, tree: Tree, waits: tuple[Wait, ...]) -> Condition:
     scales = _render_scales(waits)
     if scales:
         return condition(PROGRESSING, "False", SCALED_BELOW, scales, pen.now)
-    problem = find_problem(waits)
-    awaiting = next((wait for wait in waits if wait.code == "AwaitingDeletion"), None)
-    if awaiting is not None and problem is None:
-        text = "Pods run an older template until somebody deletes them."
-        return condition(PROGRESSING, "False", awaiting.code, text, pen.now)
     is_complete = not tree.incomplete and len(tree.replicas) == pen.workload.replicas
     # What is complete can still crash: a container without a readiness probe is Ready as long as it runs.
     problem = find_problem([wait for wait in waits if wait.code == Fault.CRASH] if is_complete else waits)
-    if is_complete and problem is None:
-        return condition(PROGRESSING, "False", "Complete", "Every replica is complete.", pen.now)
     if problem is not None:
         return condition(PROGRESSING, "False", problem.code, problem.text, pen.now)
+    awaiting = next((wait for wait in waits if wait.code == "AwaitingDeletion"), None)
+    if awaiting is not None:
+        text = "Pods run an older template until somebody deletes them."
+        return condition(PROGRESSING, "False", awaiting.code, text, pen.now)
+    if is_complete:
+        return condition(PROGRESSING, "False", "Complete", "Every replica is complete.", pen.now)
     return condition(PROGRESSING, "True", "Deploying", "Not every replica is complete yet.", pen.now)
 
 
