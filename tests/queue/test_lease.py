@@ -2,8 +2,10 @@
 
 import threading
 from collections.abc import Callable
+from typing import cast
 
 import pytest
+from django.conf import settings
 from redis import ConnectionError as RedisConnectionError
 from redis import Redis
 
@@ -77,6 +79,14 @@ def test_a_frozen_worker_that_wakes_up_after_its_lease_writes_nothing(worker: Wo
     assert not worker.may_write()
     assert worker.queue.sweep() == [KEY]
     assert not worker.may_write()
+
+
+def test_a_worker_that_is_gone_leaves_its_workload_to_a_sweep_within_six_seconds(worker: Worker) -> None:
+    sweep_seconds = cast("float", settings.CELERY_BEAT_SCHEDULE["sweep"]["schedule"])
+    worker.pass_time(LEASE_SECONDS - 0.1)
+    assert worker.queue.sweep() == []
+    worker.pass_time(6.0 - sweep_seconds - (LEASE_SECONDS - 0.1))  # one sweep came just too early, the next one sees it
+    assert worker.queue.sweep() == [KEY]
 
 
 def test_a_machine_whose_clock_stood_still_is_told_by_redis_that_the_lease_is_over(worker: Worker) -> None:
