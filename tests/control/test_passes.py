@@ -1,5 +1,6 @@
 """Whole passes on a cluster: a workload deploys, is updated, changes its mind, meets strangers, and goes."""
 
+import contextlib
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -30,6 +31,7 @@ from tests.control.interruptions import Interrupted, Way, is_first_time
 from tests.control.loop import Loop
 from tests.engine.manifests import pod as pod_spec
 from tests.engine.manifests import small
+from tests.project.running import wait_until
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis")]
 
@@ -377,6 +379,29 @@ def _bare(observed: Observed) -> Observed:
         groups=tuple(replace(group, **plain) for group in observed.groups),
         gangs=tuple(replace(gang, resource_version="", status={}) for gang in observed.gangs),
     )
+
+
+# ---- what somebody deletes by hand
+
+
+def test_a_replica_of_which_only_its_gang_is_left_is_rebuilt(loop: Loop) -> None:
+    """No pass is taken before all else of it is collected: a pass in between would begin to rebuild it."""
+    labels = f"{names.PART_OF}={loop.name}"
+    before = {pod["metadata"]["uid"] for pod in loop.pods()}
+    owners = (PODCLIQUES, PODCLIQUESCALINGGROUPS, SERVICES)
+    for kind in owners:
+        for obj in loop.cluster.list(kind, namespace=loop.namespace, labels=labels).items:
+            with contextlib.suppress(NotFound):  # its owner may have taken it along
+                loop.cluster.delete(kind, obj["metadata"]["name"], namespace=loop.namespace)
+    left = (*owners, PODS)
+    wait_until(
+        lambda: not any(loop.cluster.list(kind, namespace=loop.namespace, labels=labels).items for kind in left), 60
+    )
+    (gang,) = loop.cluster.list(PODGANGS, namespace=loop.namespace, labels=labels).items
+    loop.run(lambda: loop.is_complete() and len(loop.pods()) == PODS_OF_ONE)
+    assert not before & {pod["metadata"]["uid"] for pod in loop.pods()}
+    (same,) = loop.cluster.list(PODGANGS, namespace=loop.namespace, labels=labels).items
+    assert same["metadata"]["uid"] == gang["metadata"]["uid"]
 
 
 # ---- what finds no place

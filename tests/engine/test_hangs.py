@@ -8,8 +8,8 @@ from rollouts.engine.actions import Kind
 from rollouts.engine.conditions import find_condition
 from rollouts.engine.observed import Pod
 from rollouts.engine.placing import Node
-from rollouts.engine.workload import Strategy
-from tests.engine.chance import assert_all_there
+from rollouts.engine.workload import Strategy, Workload
+from tests.engine.chance import AUTOMATIC, assert_all_there
 from tests.engine.simulated import QUICK, Cluster, clique, group, settled, workload
 
 
@@ -68,6 +68,26 @@ def test_a_missing_replica_of_a_scaling_group_comes_back_though_one_more_was_sca
     cluster.world.set_ready(cluster.live_pods("w-0-g-1-l")[0].name, ready=False)
     cluster.world.scale(Kind.GROUP, "w-0-g", 3)
     assert_updated(cluster.settle())
+
+
+# 1 to 4. A switch of the strategy while an update is under way.
+
+EVERY_LEVEL = (clique("a", 2, 1, budget=(1, 1)), clique("l", 1), group("g", ("l",), 3, 3, budget=(1, 1)))
+STARTS = {
+    "inside a replica": workload(*EVERY_LEVEL, budget=(1, 1)),
+    "among replicas": workload(clique("a", 2, 1, budget=(1, 1)), replicas=3, budget=(1, 1)),
+}
+
+
+@pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
+@pytest.mark.parametrize(("then", "now"), [(then, now) for then in AUTOMATIC for now in Strategy if now is not then])
+def test_an_update_ends_whenever_its_strategy_is_switched(start: Workload, then: Strategy, now: Strategy) -> None:
+    cluster = settled(replace(start, strategy=then)).update()
+    for _ in cluster.passes():
+        switched = cluster.fork().edit(strategy=now).settle()
+        assert_all_there(switched)
+        assert switched.progress["updateEndedAt"]
+        assert now is Strategy.ON_DELETE or not any(unit.outdated for unit in switched.view.set_units())
 
 
 # 3. A replica of which only its PodGang is left.

@@ -4,12 +4,14 @@ from functools import partial
 
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODCLIQUESETS, PODS, SERVICES
+from rollouts.engine import names
 from rollouts.sandbox.behaviour.kubelet import READY_SECONDS_ANNOTATION
 from tests.scenarios.changes import AUTOMATIC, mixed
+from tests.scenarios.of_grove import lose
 from tests.scenarios.register import scenario
 from tests.scenarios.scene import Scene, uids
 from tests.scenarios.stage import Stage, clique, group, podcliqueset
-from tests.scenarios.statuses import HOLD, POD_SPEC, open_gate
+from tests.scenarios.statuses import HOLD, POD_SPEC, hold, open_gate
 
 
 def slow(manifest: Obj, seconds: str = "1") -> Obj:
@@ -82,6 +84,36 @@ def has_gap_and_surge(name: str, scene: Scene) -> bool:
     units = {unit.index: unit for unit in scene.group_units(name, "w-0-g")}
     originals = [units[index] for index in range(3) if index in units]
     return 3 in units and len(originals) < 3 and sum(unit.available for unit in originals) < 2
+
+
+@scenario("a scaling group that is scaled in while two of its gang are missing ends its update")
+def scale_in_while_two_are_missing(stage: Stage) -> None:
+    """The replica beyond what is wanted may not go before the pending one is up, and that one waits for its gang."""
+    nodes = stage.nodes(4)
+    name = stage.deploy(podcliqueset(clique("l", 1), group("g", ("l",), 4, 2)), one_a_node=True)
+    pods = {pod["metadata"]["labels"][names.GROUP_REPLICA_INDEX]: pod for pod in stage.witness.scene().pods(name)}
+    mark = stage.witness.mark()
+    stage.cordon(pods["0"]["spec"]["nodeName"])
+    stage.change(name)
+    stage.witness.wait(lambda scene: group_text(scene, name) == "0? 1* 2* 3*", "replica 0 finds no node")
+    hold(stage, pods["1"], [HOLD])
+    lose(stage, pods["1"])
+    stage.witness.wait(lambda scene: group_text(scene, name) == "0? 2* 3*", "replica 1 is on its way out")
+    stage.scale_group("w-0-g", 3)
+    stage.witness.wait(is_scale_observed, "the scale is observed")
+    hold(stage, pods["1"], [])
+    stage.uncordon(*nodes)
+    stage.settle_updated(name)
+    stage.witness.assert_rules(name, mark)
+
+
+def group_text(scene: Scene, name: str) -> str:
+    return scene.view(name).group_text("w-0-g", "g")
+
+
+def is_scale_observed(scene: Scene) -> bool:
+    obj = scene.get(PODCLIQUESCALINGGROUPS, "w-0-g")
+    return bool(obj["status"].get("observedGeneration") == obj["metadata"]["generation"])
 
 
 @scenario("a replica whose objects somebody deletes by hand comes back")
