@@ -18,7 +18,7 @@ a delete of ours is unaccounted for.
 
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ from rollouts.engine.arrange import find_orphans
 from rollouts.engine.conditions import LONGEST_LIST, PROGRESSING, STUCK, condition, find_condition, put_conditions
 from rollouts.engine.diagnosis import pressure
 from rollouts.engine.findings import Code, Finding
-from rollouts.engine.ready_times import ReadyTimes, choose_noted
+from rollouts.engine.ready_times import choose_noted
 from rollouts.engine.shape import make_shape
 from rollouts.engine.spec import Unreadable, parse_workload
 from rollouts.engine.times import parse_time, render_time
@@ -252,7 +252,7 @@ class _Pass:
         )
         course = Course(self._cluster, self._seen, bearings)
         course.applied.answers += adopted.applied.answers
-        self._note_ready_times(course.ready_times, workload)
+        self._note_ready_times(course, workload)
         news = self._act(course)
         self._count_refused(course)
         statuses = _statuses(course.applied)
@@ -288,14 +288,15 @@ class _Pass:
                 self._doubt(self._doubts)
             self._is_noted |= book.note_steps(decided, status)
 
-    def _note_ready_times(self, times: ReadyTimes, workload: Workload) -> None:
+    def _note_ready_times(self, course: Course, workload: Workload) -> None:
         """Put on the workload's row how long its pods took, before any of them is deleted."""
-        before = self._seen.observed.measured
-        noted = choose_noted(before, times.measured, [clique.name for clique in workload.cliques])
+        before = course.observed.measured
+        noted = choose_noted(before, course.ready_times.measured, [clique.name for clique in workload.cliques])
         if noted != before:
             stored = [[one.clique, one.template_hash, one.seconds, one.pods] for one in noted]
             rows = models.Workload.objects.filter(pk=self._seen.workload_id, uid=self._seen.uid)
             rows.update(ready_times=stored)
+            course.observed = replace(course.observed, measured=noted)
 
     def _act(self, course: Course) -> list[News]:
         """Go the course and store what was answered, whatever ends it."""
