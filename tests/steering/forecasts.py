@@ -151,7 +151,15 @@ class Result:
             f"{self.title:48} {forecast:>8} {happened:>12}   lowest {told.components[0].lowest} {seen.lowest}"
             f"   order {order_of(told)} {seen.order}"
         )
-        return f"{row}   {self.pressed} of {', '.join(self.offered)}" if seen.stuck else row
+        return f"{self.seed} {row}   {self._render_remedy()}" if seen.stuck else f"{self.seed} {row}"
+
+    def _render_remedy(self) -> str:
+        """Return what was offered, and what came of pressing one of it: the fewest replicas forecast and seen."""
+        if self.said is None or self.after is None:
+            return f"offered: {', '.join(self.offered) or 'nothing'}"
+        came = "another wait" if self.after.stuck else f"complete after {self.after.seconds:.1f} s"
+        lowest = f"lowest {self.said.components[0].lowest} {self.after.lowest}"
+        return f"{self.pressed} of {', '.join(self.offered)}: {came}, {lowest}"
 
 
 def order_of(told: Simulated) -> list[int]:
