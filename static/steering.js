@@ -3,7 +3,7 @@
 
 function isWrong(field) {
   const said = field.getAttribute("aria-describedby").split(/\s+/).map((id) => document.getElementById(id));
-  return said.some((one) => one?.matches(".wrong") && one.textContent.trim());
+  return said.some((one) => one?.matches(".field-error") && one.textContent.trim());
 }
 
 function mark() {

@@ -49,7 +49,7 @@ def _render_distance(seconds: float) -> str:
 
 def show_pill(text: str, kind: str = "plain") -> str | SafeString:
     """Show a state: `good`, `warn`, `info` or `plain`."""
-    return format_html('<span class="grove-pill {}">{}</span>', kind, text) if text else NOTHING
+    return format_html('<span class="grove-badge {}">{}</span>', kind, text) if text else NOTHING
 
 
 def show_mono(text: object) -> str | SafeString:

@@ -72,7 +72,7 @@ class Cell:
 
     pod: str  # its name; empty for a place
     label: str  # for whoever hears it
-    marks: str  # words for how it looks: age, what it is doing, surge, lead; or missing
+    marks: str  # words for how it looks: age, what it is doing, surge, leader; or missing
 
 
 @value
@@ -308,7 +308,7 @@ class _Drawing:
         if pod.surge:
             marks.append("surge")
         if _LEADER in node.template:
-            marks.append("lead")
+            marks.append("leader")
         template = f"{age} template {pod.template_hash}" if pod.template_hash else "unknown template"
         words = [f"{where}{node.template} {pod.index}", *(["surge"] if pod.surge else []), template, _say(pod, doing)]
         return Cell(pod.name, ", ".join(words), " ".join(marks))
@@ -325,7 +325,7 @@ def _by_place(entry: tuple[int, bool, Cell]) -> tuple[int, bool, str]:
 
 
 def _place(clique: str, index: int) -> Cell:
-    return Cell("", f"{clique} {index}, not there", "missing lead" if _LEADER in clique else "missing")
+    return Cell("", f"{clique} {index}, not there", "missing leader" if _LEADER in clique else "missing")
 
 
 def _doing(pod: PodNode) -> Doing:

@@ -57,7 +57,7 @@ class Picks:
             return escape(text)
         query = escape(urlencode({**({"by": self.by} if self.by else {}), **where}))
         label = escape(f"Select all {number} of {what}" if number > 1 else f"Select the one of {what}")
-        return f'<a class="all" href="?{query}" data-all aria-label="{label}">{escape(text) or f"all {number}"}</a>'
+        return f'<a class="select-all" href="?{query}" data-all aria-label="{label}">{escape(text) or f"all {number}"}</a>'
 
 
 @register.filter
@@ -117,7 +117,7 @@ def _node(node: NodePicture, picks: Picks | None) -> str:
 
 
 def _tile(replica: ReplicaPicture, picks: Picks | None) -> str:
-    marks = f"{' now' if replica.is_updating else ''}{' surge' if replica.is_surge else ''}"
+    marks = f"{' updating' if replica.is_updating else ''}{' surge' if replica.is_surge else ''}"
     label = f"Replica {replica.index}, {'surge, ' if replica.is_surge else ''}{replica.standing}"
     parts = [_cells(part.cells, picks) for part in replica.cliques] + [_boxes(part, picks) for part in replica.groups]
     number = f'<b aria-hidden="true">{replica.index}</b>'
@@ -132,7 +132,7 @@ def _tile(replica: ReplicaPicture, picks: Picks | None) -> str:
 
 def _boxes(part: GroupPart, picks: Picks | None) -> str:
     return "".join(
-        f'<div class="box{" surge" if box.is_surge else ""}{" leaving" if box.is_leaving else ""}" role="group" '
+        f'<div class="group-replica{" surge" if box.is_surge else ""}{" leaving" if box.is_leaving else ""}" role="group" '
         f'aria-label="{escape(part.name)} {box.label}">{_cells(box.cells, picks)}</div>'
         for box in part.boxes
     )

@@ -93,7 +93,7 @@ def test_a_new_password_that_will_not_do_is_told_beside_its_field(ana: User, new
         "/account/password/", {"old_password": PASSWORD, "new_password1": new, "new_password2": again}
     )
     assert answer.status_code == 400
-    assert 'class="says bad" role="alert"' in answer.content.decode()
+    assert 'class="help-text bad" role="alert"' in answer.content.decode()
     ana.refresh_from_db()
     assert ana.check_password(PASSWORD)
 

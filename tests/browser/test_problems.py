@@ -59,7 +59,7 @@ def test_a_container_that_fails_needs_attention_at_once_and_is_rolled_back(
         expect(row).to_contain_text(title)
         assert time.monotonic() - began < LATE_AFTER, "only once it had taken too long"
         follow(row.get_by_role("link", name=name))
-        cards = page.locator("#now .why")
+        cards = page.locator("#now .alert")
         expect(cards).to_have_count(1)
         expect(cards).to_contain_text(sentence)
         expect(cards.locator(".btn").first).to_contain_text("Roll back")
@@ -72,8 +72,8 @@ def test_a_container_that_fails_needs_attention_at_once_and_is_rolled_back(
 
 def test_a_calm_rollout_has_nothing_to_press(page: Page, site: Product) -> None:
     with rolling(page, site, "calm", "slow"):
-        line = page.locator("#now summary.calm")
+        line = page.locator("#now summary.expected-wait")
         expect(line).to_contain_text("Waiting for pods to become ready")
         expect(line).to_contain_text("usually")
-        expect(page.locator("#now .why")).to_have_count(0)
+        expect(page.locator("#now .alert")).to_have_count(0)
         expect(page.locator("#now .btn")).to_have_count(0)

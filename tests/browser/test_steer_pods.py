@@ -38,7 +38,7 @@ def page(browser: Browser, site: Product, sandbox: Sandbox) -> Iterator[Page]:
     sandbox.set_image(NAME, f"example/main:{next(_tags)}")
     # Others may wait from before; these are all.
     expect(page.locator("#now")).to_contain_text("Outdated pods wait for you")
-    expect(page.locator("#now .now-says")).to_contain_text("5 of 5 pods are outdated")
+    expect(page.locator("#now .activity-summary")).to_contain_text("5 of 5 pods are outdated")
     yield page
     context.close()
 
@@ -69,7 +69,7 @@ def test_pods_are_chosen_by_keys_deleted_and_come_back_with_the_current_template
     page.keyboard.press("Space")
     expect(page.locator("#trial")).to_contain_text("3 pods selected")
     expect(page.locator("#trial")).to_contain_text("2 of 5")
-    hash_now = page.locator("#trial .returns .hash").last.inner_text()
+    hash_now = page.locator("#trial .replacements .hash").last.inner_text()
     page.get_by_role("button", name="Delete 3 pods").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Deleted pods")).to_be_visible()

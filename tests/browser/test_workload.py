@@ -23,7 +23,7 @@ WATCH = """() => {
     const number = (kind) => document.querySelectorAll(`#picture .replicas .cell.${kind}`).length;
     const note = () => {
         window.seen.push([number("ready"), number("surge")]);
-        words.add(document.querySelector("#head .pill").textContent);
+        words.add(document.querySelector("#head .badge").textContent);
         if (number("previous")) words.add("previous pods");
         if (document.getElementById("now").textContent.includes("of 9 pods are updated")) words.add("how far it is");
         document.documentElement.dataset.seen = [...words].join();
@@ -115,7 +115,7 @@ def test_a_rolling_update_with_surge_is_seen_live_to_its_end_and_never_below_wha
     sandbox.set_image("rolling", "example/web:v2")
     for words in ("Rolling", "previous pods", "how far it is"):
         expect(page.locator("html")).to_have_attribute("data-seen", re.compile(words))
-    expect(page.locator("#head .pill").first).to_have_text("Settled", timeout=ROLLED)
+    expect(page.locator("#head .badge").first).to_have_text("Settled", timeout=ROLLED)
     expect(page.locator("#picture .replicas .cell.current.ready")).to_have_count(9)
     expect(page.locator("#picture .replicas .cell.surge")).to_have_count(0)
     expect(page.locator("#timeline")).to_contain_text("UpdateEnded")

@@ -59,8 +59,8 @@ def test_surge_is_a_part_of_the_bar_of_its_own(viewer: Client, row: models.Clust
     manifest = fleet.podcliqueset("chat", cliques=[fleet.clique("main", 3)])
     fleet.store_parts(row, manifest, outdated=[0], surge=True)
     models.Pod.objects.filter(index=0).update(template_hash=models.Clique.objects.get().template_hash)
-    bar = re.findall(r'<rect class="(new|old|surge)"(?: x="([^"]+)")? width="([^"]+)"', get(viewer))
-    assert bar == [("new", "", "25%"), ("old", "25%", "50%"), ("surge", "75%", "25%")]
+    bar = re.findall(r'<rect class="(updated|outdated|surge)"(?: x="([^"]+)")? width="([^"]+)"', get(viewer))
+    assert bar == [("updated", "", "25%"), ("outdated", "25%", "50%"), ("surge", "75%", "25%")]
 
 
 def test_members_of_scaling_groups_are_wanted_as_often_as_the_group(row: models.Cluster) -> None:
@@ -233,7 +233,7 @@ def test_a_scale_below_the_minimum_needs_attention_also_while_an_update_is_under
     manifest["status"]["conditions"] = [*fleet.CONDITIONS[state], available]
     fleet.store_sets(row, [manifest, fleet.podcliqueset("search", state=state)])
     assert names_in(get(viewer, "/?state=needs-attention")) == ["chat"]
-    assert '<span class="pill warn">Scaled below minAvailable</span>' in get(viewer)
+    assert '<span class="badge warn">Scaled below minAvailable</span>' in get(viewer)
 
 
 def test_an_update_that_is_stuck_says_so_before_a_scale_below_the_minimum(viewer: Client, row: models.Cluster) -> None:
@@ -241,7 +241,7 @@ def test_an_update_that_is_stuck_says_so_before_a_scale_below_the_minimum(viewer
     available = {"type": "Available", "status": "False", "reason": "ScaledBelowMinAvailable"}
     manifest["status"]["conditions"] = [*fleet.CONDITIONS["needs-attention"], available]
     fleet.store_sets(row, [manifest])
-    assert '<span class="pill warn">Surge cannot be scheduled</span>' in get(viewer)
+    assert '<span class="badge warn">Surge cannot be scheduled</span>' in get(viewer)
 
 
 @pytest.mark.parametrize("column", ["stuck_reason", "progressing_reason"])
@@ -263,4 +263,4 @@ def test_a_problem_is_counted_among_what_needs_attention_whether_an_update_is_un
         fleet.store_parts(row, fleet.podcliqueset(name, cliques=[fleet.clique("main", 3)]))
     models.Workload.objects.filter(name="chat").update(**{column: reason})
     assert names_in(get(viewer, "/?state=needs-attention")) == ["chat"]
-    assert f'<span class="pill warn">{words}</span>' in get(viewer)
+    assert f'<span class="badge warn">{words}</span>' in get(viewer)

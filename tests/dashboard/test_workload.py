@@ -246,11 +246,11 @@ def test_a_calm_wait_is_one_line_without_anything_to_press(viewer: Client, row: 
     fleet.store_parts(row, chat(state="progressing"), outdated=[1])
     make_unready(3.0)
     shown = find_now(get(viewer))
-    (line,) = re.findall(r'<summary class="calm">(.*?)</summary>', shown)
+    (line,) = re.findall(r'<summary class="expected-wait">(.*?)</summary>', shown)
     assert line.startswith("<strong>Waiting for pods to become ready</strong>")
     assert re.search(r"For <time [^>]*>[34] s</time>, usually 2 s\.", line)
     assert "of chat-0-web is not Ready (2 of 3 are)." in shown
-    assert 'class="why' not in shown
+    assert 'class="alert' not in shown
     assert 'class="btn' not in shown
 
 
@@ -260,7 +260,7 @@ def test_a_pod_that_takes_much_longer_than_usual_is_a_card_with_what_would_help(
     fleet.store_parts(row, chat(state="progressing"))
     make_unready(58.0)
     shown = find_now(get(viewer))
-    assert shown.count('<div class="why">') == 1
+    assert shown.count('<div class="alert">') == 1
     assert "<strong>Pods do not become ready</strong>" in shown
     assert re.search(r"For <time [^>]*>5[89] s</time>, usually 2 s\.", shown)
     assert ">Look at the pods</a>" in shown
@@ -322,7 +322,7 @@ def test_what_follows_from_something_that_is_not_told_keeps_its_card() -> None:
 def test_a_button_that_somebody_may_not_press_says_why(viewer: Client, row: models.Cluster) -> None:
     fleet.store_parts(row, chat())
     page = get(viewer)
-    buttons = re.findall(r'aria-disabled="true"[^>]*>([^<]+)<span class="tip"[^>]*>([^<]+)<', page)
+    buttons = re.findall(r'aria-disabled="true"[^>]*>([^<]+)<span class="tooltip"[^>]*>([^<]+)<', page)
     for _, sentence in buttons:
         assert "You may not" in sentence
 
@@ -453,7 +453,7 @@ def test_a_page_does_not_wait_for_the_clusters_events_and_says_when_they_cannot_
     assert viewer.get("/workloads/sandbox/default/none/events/").status_code == 404
 
 
-@pytest.mark.parametrize(("result", "marked"), [("Done", "done"), ("Begun", ""), ("Refused", "now"), ("Failed", "now")])
+@pytest.mark.parametrize(("result", "marked"), [("Done", "done"), ("Begun", ""), ("Refused", "warn"), ("Failed", "warn")])
 def test_only_a_command_that_was_not_carried_out_is_marked(
     viewer: Client, row: models.Cluster, result: str, marked: str
 ) -> None:

@@ -33,7 +33,7 @@ def olga(silent_cluster: models.Cluster, redis: Any) -> Client:
 
 def refused_in(page: str) -> str:
     """Return what is said above the form about the command that was sent; empty: nothing."""
-    found = re.search(r'<div class="notice bad refused" id="refused" role="alert">(.*?)</div>', page, re.DOTALL)
+    found = re.search(r'<div class="notice bad command-error" id="refused" role="alert">(.*?)</div>', page, re.DOTALL)
     assert found is None or found.start() < page.index("<fieldset")
     return " ".join(html.unescape(re.sub("<[^>]+>", " ", found[1])).split()) if found else ""
 

@@ -72,7 +72,7 @@ def test_numbers_come_back_with_every_trial(admin: Client, chat: models.Cluster)
 
 def test_another_type_looks_at_other_levels_at_once(admin: Client, chat: models.Cluster) -> None:
     answer = trial(admin, type="ReplicaRecreate")
-    assert 'class="says unused"' not in answer.content.decode().split('id="says-set"')[0].split('id="means-set"')[1]
+    assert 'class="help-text unused"' not in answer.content.decode().split('id="says-set"')[0].split('id="means-set"')[1]
     assert "ReplicaRecreate does not look at this" in say(answer, f"says-{WEB}")
 
 
