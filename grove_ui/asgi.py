@@ -6,7 +6,7 @@ from importlib import import_module
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 
-from rollouts.collector import settle
+from rollouts.runtime.gc_tuning import settle
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")
 

@@ -1,7 +1,7 @@
 """The Celery application: the process pool of the workers and their wake-up channel, never the truth.
 
 What is due lives in Redis and in the cluster; a lost or doubled message may cost a second, not a workload. The
-settings that this rests on are in `grove_ui.settings` and checked by `rollouts.checks`.
+settings that this rests on are in `grove_ui.settings` and checked by `rollouts.runtime.checks`.
 """
 
 import os
@@ -12,7 +12,7 @@ from celery import Celery
 from celery.exceptions import SecurityWarning
 from celery.signals import setup_logging, worker_process_init
 
-from rollouts.collector import settle
+from rollouts.runtime.gc_tuning import settle
 
 # Celery warns root of untrusted pickles; we accept JSON only, and in a container root is nobody special.
 warnings.filterwarnings("ignore", category=SecurityWarning)

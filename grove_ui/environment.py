@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from rollouts.private_folder import NotPrivateError, ensure_private
+from rollouts.runtime.private_folder import NotPrivateError, ensure_private
 
 BASE_DIR: Final = Path(__file__).resolve().parent.parent
 

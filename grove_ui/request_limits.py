@@ -22,7 +22,7 @@ from django.conf import settings
 from rest_framework.permissions import SAFE_METHODS
 
 from rollouts.api.problems import CONTENT_TYPE, Problem, render_problem
-from rollouts.documents import MOST_BYTES
+from rollouts.manifests.strict_yaml import MOST_BYTES
 
 logger = logging.getLogger(__name__)
 

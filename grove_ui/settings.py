@@ -18,7 +18,7 @@ from grove_ui.environment import (
     ensure_secret_key,
     read_environment,
 )
-from rollouts.private_folder import NotPrivateError, ensure_socket_folder
+from rollouts.runtime.private_folder import NotPrivateError, ensure_socket_folder
 
 ENVIRONMENT = read_environment()
 DATA_DIR = ENVIRONMENT.data_dir
@@ -37,7 +37,7 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = ENVIRONMENT.hsts_include_subdomains
 SECURE_HSTS_PRELOAD = ENVIRONMENT.hsts_preload
 SECURE_REFERRER_POLICY = "same-origin"
 # What the database has is a digest of the key: who reads the table cannot be anybody.
-SESSION_ENGINE = "rollouts.sessions"
+SESSION_ENGINE = "rollouts.accounts.sessions"
 SESSION_COOKIE_SECURE = ENVIRONMENT.https
 # Whether the names below and browsers' own lists follow is up to those whose domain it is: HSTS_INCLUDE_SUBDOMAINS, …
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
@@ -63,7 +63,7 @@ CONTENT_SECURITY_POLICY: dict[str, Any] = {
 }
 
 AUTH_USER_MODEL = "rollouts.User"
-AUTHENTICATION_BACKENDS = ["rollouts.access.AccountBackend"]
+AUTHENTICATION_BACKENDS = ["rollouts.accounts.permissions.AccountBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (
@@ -102,7 +102,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "rollouts.web.health.health_middleware",
-    "rollouts.web.requests.request_middleware",
+    "rollouts.web.request_id.request_middleware",
     "rollouts.api.problems.problem_middleware",
     "rollouts.web.metrics.metrics_middleware",
     "django.middleware.security.SecurityMiddleware",
@@ -129,11 +129,11 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "rollouts.web.shell.shell",
+                "rollouts.web.page_layout.shell",
             ],
             "libraries": {
-                "cells": "rollouts.web.cells",
-                "grove": "rollouts.web.words",
+                "cells": "rollouts.web.pod_cells",
+                "grove": "rollouts.web.text",
                 "grove_admin": "rollouts.admin.tags",
             },
         },
@@ -165,7 +165,7 @@ UNFOLD = {
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
     "SIDEBAR": {"navigation": "rollouts.admin.navigation.sections"},
-    "DASHBOARD_CALLBACK": "rollouts.admin.front.describe",
+    "DASHBOARD_CALLBACK": "rollouts.admin.dashboard.describe",
 }
 
 # --- REST API ---------------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ REST_FRAMEWORK = {
         "rollouts.api.authentication.TokenAuthentication",
         "rollouts.api.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["rollouts.api.access.MaySee"],
+    "DEFAULT_PERMISSION_CLASSES": ["rollouts.api.permissions.MaySee"],
     "DEFAULT_THROTTLE_CLASSES": ["rollouts.api.throttling.CallerThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rollouts.api.rendering.OrjsonRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rollouts.api.parsers.StrictJSONParser"],
@@ -278,7 +278,7 @@ CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 # Gives back what a process of the pool had claimed when it died.
-CELERY_WORKER_POOL = "rollouts.worker_pool:TaskPool"
+CELERY_WORKER_POOL = "rollouts.queue.worker_pool:TaskPool"
 CELERY_WORKER_CONCURRENCY = ENVIRONMENT.worker_processes
 CELERY_TIMEZONE = "UTC"
 # The sweep must not stand behind ten thousand workloads: a worker takes from both queues in turn.
@@ -312,9 +312,11 @@ LOGGING: dict[str, Any] = {
     "disable_existing_loggers": False,
     "filters": {
         "no_probes": {"()": "django.utils.log.CallbackFilter", "callback": _is_no_probe},
-        "bounded": {"()": "rollouts.bounded_log.BoundedFilter"},
+        "bounded": {"()": "rollouts.telemetry.log_limits.BoundedFilter"},
     },
-    "formatters": {"line": {"()": "rollouts.bounded_log.Formatter", "format": "%(levelname)-7s %(name)s: %(message)s"}},
+    "formatters": {
+        "line": {"()": "rollouts.telemetry.log_limits.Formatter", "format": "%(levelname)-7s %(name)s: %(message)s"}
+    },
     "handlers": {
         "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["no_probes", "bounded"]}
     },

@@ -6,31 +6,31 @@ from django.urls import include, path, re_path
 from rollouts.admin.site import site
 from rollouts.api import problems
 from rollouts.api.paths import WORKLOAD
+from rollouts.live import stream
 from rollouts.web import (
     account,
     audit,
     clusters,
     events,
-    guide,
+    help_page,
     manifests,
     metrics,
     nodes,
     overrides,
+    page_layout,
     revisions,
-    shell,
     sign_in,
-    stream,
     tokens,
     workload,
     workloads,
 )
-from rollouts.web.steering.urls import steering_urlpatterns
+from rollouts.web.commands.urls import steering_urlpatterns
 
 urlpatterns = [
     path("", workloads.page, name="home"),
     path("live/stream/", stream.stream, name="live-stream"),
     path("live/workloads/", workloads.live, name="live-workloads"),
-    path("live/clusters/", shell.live_clusters, name="live-clusters"),
+    path("live/clusters/", page_layout.live_clusters, name="live-clusters"),
     path("live/clusters/page/", clusters.live, name="live-clusters-page"),
     path("clusters/", clusters.page, name="page-clusters"),
     path("nodes/", nodes.page, name="page-nodes"),
@@ -44,7 +44,7 @@ urlpatterns = [
     path("account/", account.page, name="page-account"),
     path("account/password/", account.change_password, name="page-account-password"),
     path("account/end/", account.end_sessions, name="page-account-end"),
-    path("help/", guide.page, name="page-help"),
+    path("help/", help_page.page, name="page-help"),
     path(WORKLOAD, workload.page, name="workload"),
     path(f"{WORKLOAD}parts/<slug:part>/", workload.part, name="workload-part"),
     path(f"{WORKLOAD}pod/<object:pod>/", workload.pod, name="workload-pod"),

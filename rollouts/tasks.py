@@ -6,8 +6,10 @@ from importlib import import_module
 from celery import shared_task
 from django.conf import settings
 
-from rollouts import dispatch, heartbeats, history, reconciler
-from rollouts.connections import redis_client
+from rollouts.controller import history, reconciler
+from rollouts.queue import dispatch
+from rollouts.runtime.connections import redis_client
+from rollouts.telemetry import heartbeats
 
 
 @shared_task

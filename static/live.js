@@ -6,9 +6,9 @@
      <section id="pods" data-live="workload:sandbox%2Fdefault%2Fchat#pods,cliques every:30" data-live-src="/…/pods/live/">
 
    `data-live` holds words kind[:key][#part,part]: any workload, this one, these parts of it; every:n asks for a look every
-   n seconds as well. The server decides by them (rollouts/web/stream.py). What it brings is the element itself, which is
+   n seconds as well. The server decides by them (rollouts/live/stream.py). What it brings is the element itself, which is
    morphed into the one that is there: focus, selection, scrolling and open <details> stay. Of a picture it brings the tiles
-   that changed since the rendering that is shown; the others are left alone (rollouts/web/tiles.py). What it cannot bring
+   that changed since the rendering that is shown; the others are left alone (rollouts/live/tiles.py). What it cannot bring
    is fetched from `data-live-src` when it says so. Children of an element with `data-live-order` keep their places; what is
    new comes last, and [data-live-unsorted] is shown. An attribute that scripts own survives when the element names it in
    `data-keep`. After each change `live:refreshed` is fired on it.

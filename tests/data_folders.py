@@ -30,7 +30,7 @@ _PREPARE = (
     "import os; os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'grove_ui.settings')\n"
     "import django; django.setup()\n"
     "from django.core.management import call_command\n"
-    "from rollouts.static_files import collect_static_files\n"
+    "from rollouts.runtime.static_files import collect_static_files\n"
     "call_command('migrate', verbosity=0, interactive=False)\n"
     "collect_static_files()\n"
 )

@@ -23,9 +23,9 @@ TOGETHER: Final = (
     # They share an API server, and some of its tests make it forget its history.
     ("tests/contract/", "tests/contract"),
     # They bind roles to the same user of the shared cluster.
-    ("tests/commands/test_role.py", "roles"),
-    ("tests/control/test_role.py", "roles"),
-    ("tests/commands/test_events.py", "roles"),
+    ("tests/services/test_role.py", "roles"),
+    ("tests/controller/test_role.py", "roles"),
+    ("tests/services/test_events.py", "roles"),
 )
 # Files in which each function is a unit: its tests run side by side in one process.
 _BY_FUNCTION: Final = ("tests/scenarios/test_scenarios.py",)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from redis import Redis, RedisError
 
-from rollouts.redis_server import find_redis_server, redis_command
+from rollouts.runtime.embedded_redis import find_redis_server, redis_command
 
 _SECONDS_TO_START = 60.0
 

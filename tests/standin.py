@@ -3,7 +3,7 @@
 A real kube-apiserver keeps pods but runs none. This stands in for the machines, so that tests and benchmarks can watch
 the controller at work on the real API. It is a process of its own (`python -m tests.standin`) and a client like any
 other: it watches pods, PodGangs and nodes, and writes bindings, statuses and removals. What it decides comes from the
-pure functions of the sandbox (`scheduler.schedule`, `kubelet.compute_outlook`), so a workload meets the same rules
+pure functions of the sandbox (`scheduler.schedule`, `pod_lifecycle.compute_outlook`), so a workload meets the same rules
 on both: room by requests and allocatable, cordoned nodes, a gang's minimum all at once, `:broken` images that
 never become Ready, `sandbox.grove.io/ready-seconds` on a pod.
 
@@ -46,11 +46,11 @@ from rollouts.cluster import (
     kubeconfig,
 )
 from rollouts.cluster.resources import NODES, PODGANGS, PODS, Target
-from rollouts.engine.amounts import compute_requests
-from rollouts.engine.constraints import parse_constraints
-from rollouts.engine.scheduling import Demand, Gang, Group, Room, Waiting, schedule
-from rollouts.sandbox.behaviour import kubelet
-from rollouts.sandbox.behaviour.census import (
+from rollouts.engine.scheduling.constraints import parse_constraints
+from rollouts.engine.scheduling.placement import Demand, Gang, Group, Room, Waiting, schedule
+from rollouts.engine.scheduling.resources import compute_requests
+from rollouts.sandbox.cluster import pod_lifecycle
+from rollouts.sandbox.cluster.cache import (
     GANG_LABEL,
     Key,
     PodGroup,
@@ -63,8 +63,8 @@ from rollouts.sandbox.behaviour.census import (
     node_of,
     parse_groups,
 )
-from rollouts.sandbox.behaviour.conditions import find_condition, make_condition, merge_conditions
-from rollouts.sandbox.behaviour.nodes import Node, parse_node
+from rollouts.sandbox.cluster.conditions import find_condition, make_condition, merge_conditions
+from rollouts.sandbox.cluster.node_info import Node, parse_node
 from tests.apiserver import die_with_parent
 
 logger = logging.getLogger(__name__)
@@ -187,7 +187,7 @@ class Rooms:
 class StandIn:
     """The machines of one cluster. Everything but the writes happens in the thread that calls `run`."""
 
-    def __init__(self, cluster: Cluster, pace: kubelet.Pace) -> None:
+    def __init__(self, cluster: Cluster, pace: pod_lifecycle.Pace) -> None:
         self._cluster, self._pace = cluster, pace
         self._news: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._writers = ThreadPoolExecutor(WRITERS)
@@ -405,7 +405,7 @@ class StandIn:
         else:
             self._placed.add(key)
         if key not in self._tenancies:
-            bound_at = kubelet.find_bound_at(pod) if is_ready(pod) else datetime.now(UTC)
+            bound_at = pod_lifecycle.find_bound_at(pod) if is_ready(pod) else datetime.now(UTC)
             number = next(self._addresses)
             address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
             self._tenancies[key] = Tenancy(pod["metadata"]["uid"], bound_at, address)
@@ -425,11 +425,11 @@ class StandIn:
         now = datetime.now(UTC)
         tenancy.deleted_at = tenancy.deleted_at or now
         self._blocked.discard(key)
-        end = kubelet.compute_end(pod, tenancy.deleted_at, self._pace)
+        end = pod_lifecycle.compute_end(pod, tenancy.deleted_at, self._pace)
         self._at(end, tenancy, key, lambda: self._write(lambda: self._remove(pod), lambda: self._look_after_soon(key)))
 
     def _raise(self, key: Key, pod: Obj, tenancy: Tenancy) -> None:
-        dependencies = kubelet.parse_dependencies(pod)
+        dependencies = pod_lifecycle.parse_dependencies(pod)
         if tenancy.unblocked_at is None:
             if all(self._ready[key[0], entry.clique] >= entry.ready for entry in dependencies):
                 tenancy.unblocked_at = datetime.now(UTC)
@@ -443,7 +443,7 @@ class StandIn:
         if outlook.wake_at is not None and not is_ready({**pod, "status": outlook.status}):
             self._at(outlook.wake_at, tenancy, key, lambda: self._look_after(key))
 
-    def _foresee(self, pod: Obj, tenancy: Tenancy) -> tuple[datetime, kubelet.Outlook]:
+    def _foresee(self, pod: Obj, tenancy: Tenancy) -> tuple[datetime, pod_lifecycle.Outlook]:
         """Find the next state of a pod that lasts, and when it comes: Ready, or whatever holds for a while."""
         at = max(tenancy.bound_at, datetime.now(UTC))
         outlook = self._look_at(pod, tenancy, at)
@@ -456,9 +456,9 @@ class StandIn:
             outlook = self._look_at(pod, tenancy, at)
         return at, outlook
 
-    def _look_at(self, pod: Obj, tenancy: Tenancy, at: datetime) -> kubelet.Outlook:
-        facts = kubelet.Facts(at, tenancy.bound_at, tenancy.unblocked_at, True, "127.0.0.1", tenancy.address)
-        return kubelet.compute_outlook(pod, facts, self._pace)
+    def _look_at(self, pod: Obj, tenancy: Tenancy, at: datetime) -> pod_lifecycle.Outlook:
+        facts = pod_lifecycle.Facts(at, tenancy.bound_at, tenancy.unblocked_at, True, "127.0.0.1", tenancy.address)
+        return pod_lifecycle.compute_outlook(pod, facts, self._pace)
 
     def _show(self, key: Key, uid: str, status: Obj) -> None:
         pod = self._pods.get(key)
@@ -524,7 +524,7 @@ def main() -> None:
     # Quick tries: the tests restart the server and want to go on as soon as it is back.
     patience = Patience(longest_pause=0.5, first_pause=0.05)
     cluster = Cluster(kubeconfig(options.kubeconfig), patience=patience, pool_size=WRITERS + len(_WATCHED))
-    StandIn(cluster, kubelet.Pace(ready=options.ready, termination=options.termination)).run()
+    StandIn(cluster, pod_lifecycle.Pace(ready=options.ready, termination=options.termination)).run()
 
 
 if __name__ == "__main__":

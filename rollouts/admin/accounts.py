@@ -1,7 +1,7 @@
 """Users and groups. Roles are groups that this version defines: who is in them is chosen here, what they may is not.
 
 Nobody can lock themselves out here, and nobody changes an account or a group that has, or would get, more than they
-have (`rollouts.rights`).
+have (`rollouts.accounts.account_rights`).
 """
 
 from typing import Any, ClassVar
@@ -22,18 +22,18 @@ from unfold.contrib.filters.admin import BooleanRadioFilter
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
-from rollouts.access import ANYWHERE, APPLY_PRIVILEGED, ROLES
-from rollouts.admin.confirming import Question, confirm
+from rollouts.accounts.account_rights import Rights, find_missing, rights_of, rights_of_groups, rights_touched_by
+from rollouts.accounts.commands import Command
+from rollouts.accounts.errors import CommandRefused
+from rollouts.accounts.permissions import ANYWHERE, APPLY_PRIVILEGED, ROLES
+from rollouts.admin.audited_admin import RecordedTable, describe_grants
+from rollouts.admin.confirmation import Question, confirm
 from rollouts.admin.filters import RelatedFilter
 from rollouts.admin.grants import GrantsOfGroup, GrantsOfUser
-from rollouts.admin.recording import RecordedTable, describe_grants
 from rollouts.admin.rendering import show_pill, show_time
 from rollouts.admin.site import site
-from rollouts.audit import Via, caller_of
-from rollouts.commands import Command
 from rollouts.models import OidcIdentity, User
-from rollouts.refusals import CommandRefused
-from rollouts.rights import Rights, find_missing, rights_of, rights_of_groups, rights_touched_by
+from rollouts.services.audit import Via, caller_of
 from rollouts.services.passwords import end_everything, password_was_set, sessions_end
 
 Shown = str | SafeString

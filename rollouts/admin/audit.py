@@ -10,16 +10,16 @@ from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
 from unfold.contrib.filters.admin import FieldTextFilter
 
+from rollouts.accounts.commands import Command
+from rollouts.accounts.errors import NotAllowed
 from rollouts.admin.filters import ValueFilter
+from rollouts.admin.model_admin import ReadOnlyTable
 from rollouts.admin.rendering import show_document, show_mono, show_pill, show_time
 from rollouts.admin.site import site
-from rollouts.admin.tables import ReadOnlyTable
 from rollouts.admin.tags import place, show_result
-from rollouts.audit import Via, caller_of, deed
-from rollouts.commands import Command
 from rollouts.models import AuditEntry
-from rollouts.refusals import NotAllowed
 from rollouts.selectors.audit import audit_csv, mask_recorded
+from rollouts.services.audit import Via, caller_of, deed
 
 Shown = str | SafeString
 

@@ -9,17 +9,17 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
-from rollouts import access
+from rollouts.accounts import permissions
+from rollouts.accounts.commands import Command
+from rollouts.accounts.errors import CommandRefused
 from rollouts.admin.filters import ValueFilter
+from rollouts.admin.model_admin import ReadOnlyTable
 from rollouts.admin.rendering import show_mono, show_time
 from rollouts.admin.site import site
-from rollouts.admin.tables import ReadOnlyTable
 from rollouts.admin.tags import show_cluster_state
-from rollouts.audit import Via, caller_of
-from rollouts.commands import Command
 from rollouts.models import Cluster
-from rollouts.refusals import CommandRefused
-from rollouts.services.clusters import cluster_test
+from rollouts.services.audit import Via, caller_of
+from rollouts.services.connection_test import cluster_test
 
 Shown = str | SafeString
 
@@ -77,7 +77,7 @@ class ClusterAdmin(ReadOnlyTable):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Show the cluster, with the test for those who may."""
-        may = access.find_refusal(request.user, Command.TEST_CLUSTER) is None
+        may = permissions.find_refusal(request.user, Command.TEST_CLUSTER) is None
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), "may_test": may})
 
     @admin.display(description="State", ordering="trouble_code")

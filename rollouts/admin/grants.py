@@ -13,14 +13,14 @@ from unfold.admin import TabularInline
 from unfold.forms import PaginationInlineFormSet
 from unfold.widgets import UnfoldAdminSelectWidget
 
+from rollouts.accounts.account_rights import Rights, find_missing, rights_of, rights_touched_by
+from rollouts.admin.audited_admin import RecordedTable
 from rollouts.admin.filters import RelatedFilter, ValueFilter
-from rollouts.admin.recording import RecordedTable
 from rollouts.admin.rendering import show_time
 from rollouts.admin.site import site
 from rollouts.cluster import Misconfigured
-from rollouts.connections import cluster_names
 from rollouts.models import NamespaceGrant, User
-from rollouts.rights import Rights, find_missing, rights_of, rights_touched_by
+from rollouts.runtime.connections import cluster_names
 
 Shown = str | SafeString
 

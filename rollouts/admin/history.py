@@ -4,10 +4,10 @@ from django.contrib import admin
 from django.utils.safestring import SafeString
 
 from rollouts.admin.filters import ValueFilter
+from rollouts.admin.model_admin import ReadOnlyTable
 from rollouts.admin.rendering import show_document, show_link, show_list_link, show_mono, show_pill, show_time
 from rollouts.admin.site import site
-from rollouts.admin.tables import ReadOnlyTable
-from rollouts.masking import mask_manifest
+from rollouts.manifests.masking import mask_manifest
 from rollouts.models import Revision, Rollout, Step
 
 Shown = str | SafeString

@@ -7,10 +7,10 @@ from django.utils.safestring import SafeString
 from unfold.contrib.filters.admin import BooleanRadioFilter
 
 from rollouts.admin.filters import RelatedFilter, ValueFilter
+from rollouts.admin.model_admin import ReadOnlyTable
 from rollouts.admin.rendering import show_document, show_labels, show_list_link, show_mono, show_pill, show_time
 from rollouts.admin.site import site
-from rollouts.admin.tables import ReadOnlyTable
-from rollouts.masking import mask_manifest, mask_text
+from rollouts.manifests.masking import mask_manifest, mask_text
 from rollouts.models import Clique, Gang, Node, Pod, ScalingGroup, Service, Workload
 
 Shown = str | SafeString

@@ -1,6 +1,6 @@
 """The form of a strategy override: what somebody types made into a draft, and findings put beside the fields.
 
-It decides nothing: `services.drafts` says what is wrong, in the same sentences as the API, and the service puts the
+It decides nothing: `services.override_preview` says what is wrong, in the same sentences as the API, and the service puts the
 draft in force. The same form answers the live check, so what is shown while typing is what saving would say.
 """
 
@@ -15,12 +15,12 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from rollouts.admin.grants import list_clusters
-from rollouts.engine.budget import parse_budget
-from rollouts.engine.findings import Finding
-from rollouts.engine.workload import IntOrPercent, Strategy
+from rollouts.engine.manifest.findings import Finding
+from rollouts.engine.model.budget import parse_budget
+from rollouts.engine.model.workload import IntOrPercent, Strategy
 from rollouts.models import StrategyOverride
 from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH
-from rollouts.services.drafts import (
+from rollouts.services.override_preview import (
     LONGEST_DAYS,
     MOST_COMPONENTS,
     MOST_REASON_CHARACTERS,

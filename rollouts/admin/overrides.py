@@ -11,20 +11,20 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 from unfold.contrib.filters.admin import DropdownFilter
 
-from rollouts import access
-from rollouts.admin.check_table import list_components, make_table
-from rollouts.admin.confirming import Question, confirm
+from rollouts.accounts import permissions
+from rollouts.accounts.commands import Command
+from rollouts.accounts.errors import CommandRefused, NotAllowed
+from rollouts.admin.confirmation import Question, confirm
 from rollouts.admin.filters import PlainForm, RelatedFilter, ValueFilter
+from rollouts.admin.model_admin import Table
+from rollouts.admin.override_check import list_components, make_table
 from rollouts.admin.override_form import OverrideForm
+from rollouts.admin.override_text import render_sets, render_whom
 from rollouts.admin.rendering import show_pill, show_time
 from rollouts.admin.site import site
-from rollouts.admin.tables import Table
-from rollouts.admin.words import render_sets, render_whom
-from rollouts.audit import Via, caller_of, require
-from rollouts.commands import Command
 from rollouts.models import StrategyOverride
-from rollouts.refusals import CommandRefused, NotAllowed
 from rollouts.selectors.audit import audit_of_override
+from rollouts.services.audit import Via, caller_of, require
 from rollouts.services.overrides import override_change, override_create, override_end
 
 Shown = str | SafeString
@@ -66,7 +66,7 @@ class StrategyOverrideAdmin(Table):
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Whoever may see strategies may see what overrides them."""
-        return access.may_see(request.user)
+        return permissions.may_see(request.user)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Whoever may see strategies may see what overrides them."""
@@ -238,8 +238,8 @@ def _find(number: str | None) -> StrategyOverride | None:
 def _may(request: HttpRequest, command: Command, row: StrategyOverride | None = None) -> bool:
     """Say whether somebody may, here or, of no one in particular, somewhere."""
     cluster, namespace = (row.cluster, row.namespace) if row else ("", "")
-    refusal = access.find_refusal(request.user, command, cluster, namespace)
-    return refusal is None or (row is None and refusal.reason is access.Reason.GRANT_MISSING)
+    refusal = permissions.find_refusal(request.user, command, cluster, namespace)
+    return refusal is None or (row is None and refusal.reason is permissions.Reason.GRANT_MISSING)
 
 
 def _find_refusal(request: HttpRequest, command: Command, form: OverrideForm) -> list[str]:

@@ -9,12 +9,12 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget
 
+from rollouts.accounts.commands import Command, Place
+from rollouts.admin.audited_admin import RecordedTable
 from rollouts.admin.filters import ValueFilter
 from rollouts.admin.grants import list_clusters
-from rollouts.admin.recording import RecordedTable
 from rollouts.admin.rendering import show_time
 from rollouts.admin.site import site
-from rollouts.commands import Command, Place
 from rollouts.models import NamespacePodSecurity
 
 Shown = str | SafeString

@@ -16,7 +16,7 @@ from django.shortcuts import redirect, render
 from django.utils.decorators import method_decorator
 from unfold.sites import UnfoldAdminSite
 
-from rollouts import access
+from rollouts.accounts import permissions
 
 _POLICY: Final = {"script-src": [SELF, UNSAFE_EVAL]}
 _REFUSAL: Final = (
@@ -32,7 +32,7 @@ class GroveAdminSite(UnfoldAdminSite):
 
     def has_permission(self, request: HttpRequest) -> bool:
         """Let in those who look after the installation."""
-        return access.may_administer(request.user)
+        return permissions.may_administer(request.user)
 
     def admin_view(self, view: Any, cacheable: bool = False) -> Any:
         """Wrap a view with what every page here needs."""

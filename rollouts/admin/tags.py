@@ -6,9 +6,9 @@ from django import template
 from django.db.models import Model
 
 from rollouts.admin import rendering
-from rollouts.admin.check_table import CheckTable, make_table
+from rollouts.admin.override_check import CheckTable, make_table
 from rollouts.admin.override_form import OverrideForm
-from rollouts.admin.words import render_sets, render_whom
+from rollouts.admin.override_text import render_sets, render_whom
 from rollouts.models import AuditEntry, Cluster, StrategyOverride
 
 register = template.Library()

@@ -10,19 +10,19 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 from unfold.contrib.filters.admin import BooleanRadioFilter
 
-from rollouts import access
-from rollouts.admin.confirming import Question, confirm
+from rollouts.accounts import permissions
+from rollouts.accounts.commands import Command
+from rollouts.accounts.errors import CommandRefused
+from rollouts.accounts.token_scopes import describe_scope, scope_of
+from rollouts.accounts.tokens import State, end_of, state_of, with_owners
+from rollouts.admin.confirmation import Question, confirm
 from rollouts.admin.filters import RelatedFilter
+from rollouts.admin.model_admin import ReadOnlyTable
 from rollouts.admin.rendering import show_mono, show_pill, show_time
 from rollouts.admin.site import site
-from rollouts.admin.tables import ReadOnlyTable
-from rollouts.audit import Via, caller_of
-from rollouts.commands import Command
 from rollouts.models import ApiToken
-from rollouts.refusals import CommandRefused
-from rollouts.scopes import describe_scope, scope_of
 from rollouts.services.accounts import token_revoke
-from rollouts.tokens import State, end_of, state_of, with_owners
+from rollouts.services.audit import Via, caller_of
 
 Shown = str | SafeString
 
@@ -45,7 +45,7 @@ class ApiTokenAdmin(ReadOnlyTable):
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Whether somebody may change accounts."""
-        return access.find_refusal(request.user, Command.CHANGE_ACCOUNT) is None
+        return permissions.find_refusal(request.user, Command.CHANGE_ACCOUNT) is None
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Bring along what the state of a token depends on."""

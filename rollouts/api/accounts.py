@@ -12,15 +12,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from rollouts import access
-from rollouts.api.access import SignedIn
-from rollouts.api.bodies import Body, Flag, Text
-from rollouts.audit import Via, caller_of, require_one_of
-from rollouts.commands import Command, Place
+from rollouts.accounts import permissions as permissions_module
+from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.token_scopes import MOST_NAMESPACES, SCOPE_COMMANDS, ScopeWish
+from rollouts.accounts.tokens import State, end_of, state_of, tokens_with_owners
+from rollouts.api.permissions import SignedIn
+from rollouts.api.serializers import Body, Flag, Text
 from rollouts.models import ApiToken
-from rollouts.scopes import MOST_NAMESPACES, SCOPE_COMMANDS, ScopeWish
 from rollouts.services.accounts import DAYS_TO_LIVE, token_create, token_revoke, usual_end
-from rollouts.tokens import State, end_of, state_of, tokens_with_owners
+from rollouts.services.audit import Via, caller_of, require_one_of
 
 _NAMESPACES: Final = "The only namespaces that the token may command in. Null: wherever its owner may."
 _COMMANDS: Final = "The only commands that the token may give. Null: all that its owner may."
@@ -197,9 +197,9 @@ def _describe(request: Request) -> dict[str, Any]:
         "username": user.get_username(),
         "roles": sorted(user.groups.values_list("name", flat=True)),
         "permissions": [command.value for command in Command if _holds(command, held)],
-        "may_see": access.may_see(user),
-        "needs_grants": access.ANYWHERE not in held,
-        "grants": [{"cluster": one, "namespace": other} for one, other in sorted(access.grants_of(user))],
+        "may_see": permissions_module.may_see(user),
+        "needs_grants": permissions_module.ANYWHERE not in held,
+        "grants": [{"cluster": one, "namespace": other} for one, other in sorted(permissions_module.grants_of(user))],
         "read_only": settings.ENVIRONMENT.read_only,
         "observe": settings.ENVIRONMENT.observe,
         "token": token.name if isinstance(token, ApiToken) else None,
@@ -216,7 +216,7 @@ def _describe_token(token: ApiToken) -> dict[str, Any]:
 
 
 def _holds(command: Command, held: set[str]) -> bool:
-    return command in access.OWN_COMMANDS or access.permission_of(command) in held
+    return command in permissions_module.OWN_COMMANDS or permissions_module.permission_of(command) in held
 
 
 def _own_tokens(request: Request) -> QuerySet[ApiToken]:

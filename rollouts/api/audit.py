@@ -10,18 +10,18 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from rollouts.api.access import SignedIn
+from rollouts.accounts.commands import Command, Place
 from rollouts.api.paths import CLUSTER, WORKLOAD
+from rollouts.api.permissions import SignedIn
 from rollouts.api.problems import BadQuery, Flaw
-from rollouts.api.queries import Query, no_parameters, render_page
+from rollouts.api.query_params import Query, no_parameters, render_page
 from rollouts.api.rendering import answer
+from rollouts.api.response_serializers import page_of, shape_of
 from rollouts.api.schema import PAGING, parameter
-from rollouts.api.shapes import page_of, shape_of
-from rollouts.audit import Via, caller_of, deed
-from rollouts.commands import Command, Place
 from rollouts.models import AuditEntry
 from rollouts.selectors.audit import AuditFilters, AuditItem, audit_csv, audit_list, audit_rows, place_filters
-from rollouts.services.clusters import ClusterTest, cluster_test
+from rollouts.services.audit import Via, caller_of, deed
+from rollouts.services.connection_test import ClusterTest, cluster_test
 
 _COMMANDS: Final = tuple(command.value for command in Command)
 _RESULTS: Final = tuple(AuditEntry.Result.values)

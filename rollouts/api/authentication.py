@@ -10,9 +10,9 @@ from typing import Any, Final
 from rest_framework import authentication, exceptions
 from rest_framework.request import Request
 
+from rollouts.accounts.tokens import find_token
 from rollouts.api.throttling import count_stranger
 from rollouts.models import ApiToken, User
-from rollouts.tokens import find_token
 
 SCHEME: Final = "Bearer"
 _NO_USE: Final = (

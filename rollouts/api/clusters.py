@@ -7,10 +7,10 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from rollouts.api.paths import CLUSTER
-from rollouts.api.queries import Query, no_parameters, render_page
+from rollouts.api.query_params import Query, no_parameters, render_page
 from rollouts.api.rendering import answer
+from rollouts.api.response_serializers import page_of, shape_of
 from rollouts.api.schema import PAGING, parameter
-from rollouts.api.shapes import page_of, shape_of
 from rollouts.selectors.clusters import ClusterDetail, NodeDetail, cluster_detail, cluster_list, node_list
 
 

@@ -1,6 +1,6 @@
 """What people command to a workload by HTTP: apply, images, scale, restart, roll back, take over.
 
-A view reads the body (`bodies`), says who asks and what they saw, calls the service, and renders what came of it.
+A view reads the body (`serializers`), says who asks and what they saw, calls the service, and renders what came of it.
 Everything that is refused is raised there and becomes problem+json. All commands take `If-Match`, `Idempotency-Key` and
 `?dry_run=true`; a parameter that nobody knows is refused, because whoever misspells dry_run means it.
 """
@@ -19,16 +19,7 @@ from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from rollouts.api.bodies import (
-    Body,
-    ChangedAnswer,
-    ClusterTakenOverAnswer,
-    ImagesBody,
-    RestartBody,
-    RollBackBody,
-    ScaleBody,
-    TakeOverBody,
-)
+from rollouts.accounts.commands import Command, Place
 from rollouts.api.etags import read_expected, read_must_be_new, render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.parsers import (
@@ -41,13 +32,22 @@ from rollouts.api.parsers import (
 from rollouts.api.paths import CLUSTER, WORKLOAD
 from rollouts.api.problems import BadQuery, Flaw
 from rollouts.api.rendering import CONTENT_TYPE, render_json
-from rollouts.audit import Caller, Via, caller_of, require_one_of
-from rollouts.commands import Command, Place
-from rollouts.engine.edits import Image
-from rollouts.engine.findings import Finding
+from rollouts.api.serializers import (
+    Body,
+    ChangedAnswer,
+    ClusterTakenOverAnswer,
+    ImagesBody,
+    RestartBody,
+    RollBackBody,
+    ScaleBody,
+    TakeOverBody,
+)
+from rollouts.engine.manifest.edits import Image
+from rollouts.engine.manifest.findings import Finding
 from rollouts.services import workloads
-from rollouts.services.applying import workload_apply
-from rollouts.services.changing import Changed
+from rollouts.services.apply import workload_apply
+from rollouts.services.audit import Caller, Via, caller_of, require_one_of
+from rollouts.services.edit import Changed
 from rollouts.services.takeover import cluster_take_over, workload_take_over
 
 

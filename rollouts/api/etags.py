@@ -1,7 +1,7 @@
 """What a command depends on: the state that its sender saw, told by the headers of HTTP.
 
 `If-Match` holds the ETag of an answer that the sender has seen; services compare it with what is there
-(`rollouts.versions`). `If-None-Match: *` asks for something that is not there yet.
+(`rollouts.manifests.workload_version`). `If-None-Match: *` asks for something that is not there yet.
 """
 
 from typing import Final

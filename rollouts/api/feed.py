@@ -1,7 +1,7 @@
 """/feed/: what changes, as server-sent events, for whoever shows it live.
 
-An event says what to look at again, never what it looks like now. Before it: `watching`, which keeps the answer open
-and says what is new to whom; here it is put into words. Pages have a stream of their own (`web.stream`).
+An event says what to look at again, never what it looks like now. Before it: `sse`, which keeps the answer open
+and says what is new to whom; here it is put into words. Pages have a stream of their own (`live.stream`).
 """
 
 from collections.abc import AsyncGenerator
@@ -18,13 +18,12 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from rollouts.api.problems import Problem, problem_response
-from rollouts.api.queries import Query
+from rollouts.api.query_params import Query
 from rollouts.api.rendering import render_json
 from rollouts.api.schema import parameter
-from rollouts.feed import Change
-from rollouts.hub import Batch, Viewer
-from rollouts.models import ApiToken
-from rollouts.watching import (
+from rollouts.live.change_feed import Change
+from rollouts.live.hub import Batch, Viewer
+from rollouts.live.sse import (
     CONTENT_TYPE,
     RETRY_MS,
     SECONDS_TO_RETRY,
@@ -34,6 +33,7 @@ from rollouts.watching import (
     keep_open,
     news_for,
 )
+from rollouts.models import ApiToken
 
 
 class EventStreamRenderer(BaseRenderer):

@@ -7,13 +7,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from rollouts.accounts.commands import Place
 from rollouts.api.paths import WORKLOAD
-from rollouts.api.queries import Query, no_parameters, render_page
+from rollouts.api.query_params import Query, no_parameters, render_page
 from rollouts.api.rendering import answer
+from rollouts.api.response_serializers import page_of, shape_of
 from rollouts.api.schema import PAGING, parameter
-from rollouts.api.shapes import page_of, shape_of
-from rollouts.audit import Via, caller_of, reader_for
-from rollouts.commands import Place
 from rollouts.models import Rollout
 from rollouts.selectors.events import EventItem, event_list
 from rollouts.selectors.paging import Page
@@ -35,6 +34,7 @@ from rollouts.selectors.rollouts import (
     workload_rollouts,
     workload_timeline,
 )
+from rollouts.services.audit import Via, caller_of, reader_for
 
 _OUTCOMES = (UNDER_WAY, *Rollout.Outcome.values)
 _LARGEST_NUMBER = 999_999_999

@@ -28,11 +28,11 @@ from django.utils import timezone
 from rest_framework import exceptions
 from rest_framework.request import Request
 
+from rollouts.accounts.commands import COMMANDS, Place
+from rollouts.accounts.errors import ClusterAway, Contradiction, NotAllowed
 from rollouts.api.problems import BadQuery, Flaw
-from rollouts.audit import Need, Result, Via, caller_of, needs_noted, record, require
-from rollouts.commands import COMMANDS, Place
 from rollouts.models import Call, User
-from rollouts.refusals import ClusterAway, Contradiction, NotAllowed
+from rollouts.services.audit import Need, Result, Via, caller_of, needs_noted, record, require
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotent-Replayed"

@@ -12,20 +12,19 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from rollouts.api.bodies import Body, Budget, BudgetBody, FindingAnswer, StrategyBody, Text
+from rollouts.accounts.commands import Command, Place
 from rollouts.api.commands import COMMAND_HEADERS, CommandView
 from rollouts.api.etags import read_expected, render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
-from rollouts.api.queries import Query, no_parameters, render_page
+from rollouts.api.query_params import Query, no_parameters, render_page
 from rollouts.api.rendering import CACHE, CONTENT_TYPE, answer, answer_version, render_json
+from rollouts.api.response_serializers import page_of, shape_of
 from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED, PAGING, parameter
-from rollouts.api.shapes import page_of, shape_of
-from rollouts.audit import Via, caller_of
-from rollouts.commands import Command, Place
-from rollouts.engine.findings import Finding
-from rollouts.engine.levels import LevelKind
-from rollouts.engine.workload import Strategy
+from rollouts.api.serializers import Body, Budget, BudgetBody, FindingAnswer, StrategyBody, Text
+from rollouts.engine.manifest.findings import Finding
+from rollouts.engine.model.workload import Strategy
+from rollouts.engine.rollout.levels import LevelKind
 from rollouts.selectors.overrides import (
     OverrideFilters,
     make_item,
@@ -34,7 +33,8 @@ from rollouts.selectors.overrides import (
     workload_overrides,
 )
 from rollouts.services import overrides
-from rollouts.services.drafts import (
+from rollouts.services.audit import Via, caller_of
+from rollouts.services.override_preview import (
     LONGEST_DAYS,
     MOST_REASON_CHARACTERS,
     Hit,

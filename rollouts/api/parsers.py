@@ -1,6 +1,6 @@
 """Bodies of commands: JSON, and YAML where a manifest is sent, within a size.
 
-Between Django REST framework and `rollouts.documents`, which reads them: what cannot be read becomes the framework's
+Between Django REST framework and `rollouts.manifests.strict_yaml`, which reads them: what cannot be read becomes the framework's
 own refusal here.
 """
 
@@ -10,7 +10,7 @@ from typing import IO, Any
 from rest_framework import exceptions
 from rest_framework.parsers import BaseParser
 
-from rollouts.documents import MOST_BYTES, UnreadableDocument, parse_json, parse_yaml
+from rollouts.manifests.strict_yaml import MOST_BYTES, UnreadableDocument, parse_json, parse_yaml
 
 
 class TooLarge(exceptions.APIException):

@@ -12,13 +12,13 @@ from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.request import Request
 
-from rollouts.api.bodies import Body, Flag, PlaceAnswer, Text, replica_index
+from rollouts.accounts.commands import Command, Place
 from rollouts.api.commands import CommandView, describe_command, json_response, render_place
 from rollouts.api.etags import render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
-from rollouts.audit import Caller
-from rollouts.commands import Command, Place
+from rollouts.api.serializers import Body, Flag, PlaceAnswer, Text, replica_index
+from rollouts.services.audit import Caller
 from rollouts.services.pods import MOST_PODS, Fate, NamedPod, PodsDeleted, Selection, pods_delete, pods_let_go
 
 

@@ -1,6 +1,6 @@
 """Every error of the API, as problem+json (RFC 9457) with the sentences that are shown everywhere.
 
-Views raise: what services refuse (`rollouts.refusals`), what the REST framework refuses (no login, a body that cannot
+Views raise: what services refuse (`rollouts.accounts.errors`), what the REST framework refuses (no login, a body that cannot
 be read, ...), and `BadQuery` for parameters of the address. `handle` makes the answer. What fails outside of views (a
 path that is not there, a host that is not ours) comes by `problem_middleware`. The invariant: below /api/ there is no
 other kind of error answer, and none tells more than its sentence: what we did not expect is logged with the request id.
@@ -21,8 +21,8 @@ from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions
 
-from rollouts import refusals
-from rollouts.engine.findings import Code, Finding
+from rollouts.accounts import errors
+from rollouts.engine.manifest.findings import Code, Finding
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ def render_problem(problem: Problem, path: str, request_id: str) -> bytes:
 
 
 def _find_problem(error: Exception, request: HttpRequest) -> Problem | None:
-    if isinstance(error, refusals.CommandRefused):
+    if isinstance(error, errors.CommandRefused):
         return _refused(error, request)
     if isinstance(error, BadQuery):
         return Problem(
@@ -112,19 +112,19 @@ def _find_problem(error: Exception, request: HttpRequest) -> Problem | None:
     return _worded(status) if status else None
 
 
-def _refused(error: refusals.CommandRefused, request: HttpRequest) -> Problem:
+def _refused(error: errors.CommandRefused, request: HttpRequest) -> Problem:
     match error:
-        case refusals.NotAllowed():
+        case errors.NotAllowed():
             return _of(error, "not-allowed", HTTPStatus.FORBIDDEN, "Not allowed")
-        case refusals.NotThere():
+        case errors.NotThere():
             return _of(error, "not-found", HTTPStatus.NOT_FOUND, "Not found")
-        case refusals.Invalid():
+        case errors.Invalid():
             return _of(error, "invalid", HTTPStatus.UNPROCESSABLE_ENTITY, "A rule is broken")
-        case refusals.RaceLost():
+        case errors.RaceLost():
             has_asked = "If-Match" in request.headers or "If-None-Match" in request.headers
             status = HTTPStatus.PRECONDITION_FAILED if has_asked else HTTPStatus.CONFLICT
             return _of(error, "race-lost", status, "Somebody else changed it", changed=error.changed)
-        case refusals.ClusterAway():
+        case errors.ClusterAway():
             seconds = ceil(error.retry_after or _SECONDS_UNTIL_A_CLUSTER_IS_BACK)
             headers = {"Retry-After": str(seconds)}
             return _of(
@@ -134,7 +134,7 @@ def _refused(error: refusals.CommandRefused, request: HttpRequest) -> Problem:
             return _of(error, "conflict", HTTPStatus.CONFLICT, "It does not fit what is there")
 
 
-def _of(error: refusals.CommandRefused, kind: str, status: int, title: str, **more: Any) -> Problem:
+def _of(error: errors.CommandRefused, kind: str, status: int, title: str, **more: Any) -> Problem:
     return Problem(kind, status, title, error.sentence, findings=error.findings, **more)
 
 

@@ -25,7 +25,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from rollouts.api.access import SignedIn
+from rollouts.api.permissions import SignedIn
 from rollouts.api.problems import CONTENT_TYPE
 from rollouts.selectors.paging import LARGEST_PAGE, PAGE_SIZE
 

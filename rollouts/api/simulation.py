@@ -13,7 +13,12 @@ from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.request import Request
 
-from rollouts.api.bodies import (
+from rollouts.accounts.commands import Command, Place
+from rollouts.api.commands import IF_MATCH, CommandView, json_response
+from rollouts.api.etags import read_expected
+from rollouts.api.paths import WORKLOAD
+from rollouts.api.response_serializers import shape_of
+from rollouts.api.serializers import (
     Body,
     Flag,
     ImagesBody,
@@ -24,19 +29,14 @@ from rollouts.api.bodies import (
     StrategyBody,
     Text,
 )
-from rollouts.api.commands import IF_MATCH, CommandView, json_response
-from rollouts.api.etags import read_expected
-from rollouts.api.paths import WORKLOAD
-from rollouts.api.shapes import shape_of
-from rollouts.audit import Via, caller_of
-from rollouts.commands import Command, Place
-from rollouts.engine import edits
-from rollouts.engine.edits import Image
-from rollouts.engine.times import render_time
-from rollouts.forecast import Belief
+from rollouts.engine.manifest import edits
+from rollouts.engine.manifest.edits import Image
+from rollouts.engine.model.times import render_time
+from rollouts.selectors.forecast import Belief
+from rollouts.services.audit import Via, caller_of
 from rollouts.services.scaling import LiveScale, scale_observed
-from rollouts.services.simulated import Simulated
 from rollouts.services.simulation import Proposal, workload_simulate
+from rollouts.services.simulation_report import Simulated
 from rollouts.services.workloads import roll_back_to
 
 Values = Mapping[str, Any]
@@ -183,7 +183,7 @@ class SimulationView(CommandView):
         """Tell step by step what a change would do, without doing it; needs the permission for the command itself.
 
         The controller's own plan is run to its end on the nodes of the cluster as they are now, at the pace of the pods
-        that run; `assumptions` says what the numbers rest on, and `behaviour` changes it. A large workload is followed
+        that run; `assumptions` says what the numbers rest on, and `cluster` changes it. A large workload is followed
         for two seconds: the end is Unfinished then, and what is told is right as far as it goes.
         """
         place, body = Place(cluster, namespace, name), self.read(SimulationBody)

@@ -5,15 +5,15 @@ from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 
-from rollouts.api.bodies import ChangedAnswer, StrategyBody
+from rollouts.accounts.commands import Command, Place
 from rollouts.api.commands import CommandView, describe_command
 from rollouts.api.paths import WORKLOAD
-from rollouts.api.queries import no_parameters
+from rollouts.api.query_params import no_parameters
 from rollouts.api.rendering import answer_version
+from rollouts.api.response_serializers import shape_of
 from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED
-from rollouts.api.shapes import shape_of
-from rollouts.commands import Command, Place
-from rollouts.selectors.strategies import StrategyDetail, strategy_detail
+from rollouts.api.serializers import ChangedAnswer, StrategyBody
+from rollouts.selectors.strategy_detail import StrategyDetail, strategy_detail
 from rollouts.services.workloads import workload_edit_strategy
 
 

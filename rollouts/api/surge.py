@@ -14,17 +14,17 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from rollouts.api.bodies import Body, Text
+from rollouts.accounts.commands import Command, Place
 from rollouts.api.commands import describe_command
 from rollouts.api.paths import WORKLOAD
 from rollouts.api.pods import DeletedPodsAnswer, DeletionView
-from rollouts.api.queries import no_parameters
+from rollouts.api.query_params import no_parameters
 from rollouts.api.rendering import answer_version
+from rollouts.api.response_serializers import page_of, shape_of
 from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED
-from rollouts.api.shapes import page_of, shape_of
-from rollouts.commands import Command, Place
-from rollouts.engine.findings import Finding
-from rollouts.selectors.places import look_at
+from rollouts.api.serializers import Body, Text
+from rollouts.engine.manifest.findings import Finding
+from rollouts.selectors.workload_snapshot import look_at
 from rollouts.services.pods import MOST_PODS
 from rollouts.services.surge import NamedUnit, SurgeUnit, find_surge, surge_delete
 

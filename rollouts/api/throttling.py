@@ -11,7 +11,7 @@ from rest_framework.exceptions import Throttled
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
-from rollouts import rates
+from rollouts.accounts import rate_limit
 from rollouts.models import ApiToken
 
 
@@ -27,7 +27,7 @@ class CallerThrottle(BaseThrottle):
             return True
         token = request.auth
         bucket = f"token:{token.pk}" if isinstance(token, ApiToken) else f"user:{request.user.pk}"
-        self._seconds = rates.take(bucket, settings.ENVIRONMENT.api_rate)
+        self._seconds = rate_limit.take(bucket, settings.ENVIRONMENT.api_rate)
         return self._seconds == 0
 
     def wait(self) -> float:
@@ -37,7 +37,7 @@ class CallerThrottle(BaseThrottle):
 
 def count_stranger(request: Request) -> None:
     """Count somebody who is turned away; raise Throttled when it was too often."""
-    bucket = rates.bucket_of_address("stranger", getattr(request, "source_ip", None))
-    seconds = rates.take(bucket, settings.ENVIRONMENT.stranger_rate)
+    bucket = rate_limit.bucket_of_address("stranger", getattr(request, "source_ip", None))
+    seconds = rate_limit.take(bucket, settings.ENVIRONMENT.stranger_rate)
     if seconds:
         raise Throttled(seconds)

@@ -6,24 +6,24 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from rollouts.api.bodies import DeletedWorkloadAnswer
+from rollouts.accounts.commands import Command, Place
 from rollouts.api.commands import CommandView, describe_command, json_response, render_place
 from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
-from rollouts.api.queries import Query, no_parameters, render_page
+from rollouts.api.query_params import Query, no_parameters, render_page
 from rollouts.api.rendering import answer, answer_version
+from rollouts.api.response_serializers import ManifestShape, counts_by_state, page_of, shape_of
 from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED, PAGING, parameter
-from rollouts.api.shapes import ManifestShape, counts_by_state, page_of, shape_of
-from rollouts.audit import Via, caller_of, reader_for
-from rollouts.commands import Command, Place
-from rollouts.engine.workload import Strategy
-from rollouts.selectors.details import WorkloadDetail, workload_detail
+from rollouts.api.serializers import DeletedWorkloadAnswer
+from rollouts.engine.model.workload import Strategy
 from rollouts.selectors.diagnosis import Diagnosis, diagnosis_detail
 from rollouts.selectors.manifests import manifest_detail
-from rollouts.selectors.standing import State
 from rollouts.selectors.tree import WorkloadTree, workload_tree
+from rollouts.selectors.workload_detail import WorkloadDetail, workload_detail
+from rollouts.selectors.workload_state import State
 from rollouts.selectors.workloads import ORDERINGS, WorkloadFilters, WorkloadSummary, workload_list
-from rollouts.services.deletion import WorkloadDeleted, workload_delete
+from rollouts.services.audit import Via, caller_of, reader_for
+from rollouts.services.workload_deletion import WorkloadDeleted, workload_delete
 
 _PARAMETERS = [
     parameter("cluster", "Only of these clusters.", many=True),

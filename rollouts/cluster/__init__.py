@@ -28,8 +28,8 @@ from rollouts.cluster.errors import (
     UnknownResource,
     Unsupported,
 )
-from rollouts.cluster.patience import Patience
 from rollouts.cluster.resources import Resource
+from rollouts.cluster.retry_policy import Patience
 from rollouts.cluster.watch import Bookmark, Changed, Deleted, Key, Lost, Note, Regained, Synced, Watch
 
 __all__ = [

@@ -1,6 +1,6 @@
 """The verbs of the Kubernetes API, on plain JSON objects.
 
-Before it: the mirror, the reconciler and the services, which name a kind by its `resources` constant. After
+Before it: the mirror, the reconciler and the services, which name a kind by its `handlers` constant. After
 it: `connection`, one HTTP exchange at a time, and `errors` for every answer that is not a success.
 
 The invariants: reading is repeated with back-off while the server is away, failing or throttling, up to the
@@ -26,8 +26,8 @@ import orjson
 from rollouts.cluster.config import Source
 from rollouts.cluster.connection import Answer, Connection, Request, Stream
 from rollouts.cluster.errors import Expired, Throttled, Unavailable, parse_failure
-from rollouts.cluster.patience import Patience, compute_pause
 from rollouts.cluster.resources import PODS, Resource, Target
+from rollouts.cluster.retry_policy import Patience, compute_pause
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class Cluster:
         subresource: str | None = None,
         repeat: bool = True,
     ) -> Obj:
-        """Return one object, or its `scale` or `status`; without `repeat` a failure is raised at the first try."""
+        """Return one object, or its `scale` or `errors`; without `repeat` a failure is raised at the first try."""
         target = Target(resource, namespace, name, subresource)
         return self._read(Request(target.call("get"), "GET", target.path), repeat=repeat)
 

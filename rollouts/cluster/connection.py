@@ -37,7 +37,7 @@ from urllib3.exceptions import (
 
 from rollouts.cluster.config import Source, current_authorization
 from rollouts.cluster.errors import Misconfigured, Unavailable
-from rollouts.cluster.patience import Patience
+from rollouts.cluster.retry_policy import Patience
 
 logger = logging.getLogger(__name__)
 

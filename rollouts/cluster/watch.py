@@ -28,8 +28,8 @@ import orjson
 from rollouts.cluster.client import PAGE_SIZE, Cluster, Obj, is_object
 from rollouts.cluster.connection import Stream
 from rollouts.cluster.errors import ClusterError, Expired, Unavailable, from_status
-from rollouts.cluster.patience import compute_pause
 from rollouts.cluster.resources import Resource
+from rollouts.cluster.retry_policy import compute_pause
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ The invariant: a row ends as what the cluster said last about that name, however
 arrives. Two watchers and any number of workers may therefore write at the same time.
 """
 
+from rollouts.mirror.change_events import changes_of
+from rollouts.mirror.cluster_snapshot import Surroundings, read_surroundings, store_foreign_requests
 from rollouts.mirror.reading import Seen, read
 from rollouts.mirror.rows import MIRRORED
-from rollouts.mirror.surroundings import Surroundings, read_surroundings, store_foreign_requests
-from rollouts.mirror.telling import changes_of
 from rollouts.mirror.writing import (
     Changes,
     News,

@@ -22,7 +22,7 @@ from django.db import connection
 
 from rollouts import models
 from rollouts.cluster import Obj
-from rollouts.engine.observed import Clique, Gang, Group, Measured, Observed, Pod, Service
+from rollouts.engine.model.observed import Clique, Gang, Group, Measured, Observed, Pod, Service
 
 Stranger = tuple[str, str]
 
@@ -42,7 +42,7 @@ class Seen:
     resource_version: str
     labels: Mapping[str, str]
     in_doubt: tuple[tuple[str, str, str], ...] = ()  # deletes whose answers were not stored: kind, name, uid
-    refused: Mapping[str, Any] = field(default_factory=dict)  # as `refused_writes` stores them
+    refused: Mapping[str, Any] = field(default_factory=dict)  # as `rejected_writes` stores them
     written_by_grove: str = ""  # an object of it that Grove's own operator wrote last: kind and name
     # Objects that carry the workload's labels and are not its own: name and why.
     strangers: tuple[Stranger, ...] = ()

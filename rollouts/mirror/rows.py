@@ -1,7 +1,7 @@
 """What of an object is kept: one function a kind, from the API's JSON to the columns of its table.
 
 `writing` puts the columns into the database. Everything here is total: whatever an object lacks or has in the wrong
-form becomes a blank, a zero or -1, so that one odd object can never stop the news of all others. `reading` decides what
+form becomes a blank, a zero or -1, so that one odd object can never stop the news of all others. `objects` decides what
 a blank means.
 """
 
@@ -27,16 +27,16 @@ from rollouts.cluster.resources import (
     PODS,
     SERVICES,
 )
-from rollouts.engine import names
-from rollouts.engine.amounts import compute_requests
-from rollouts.engine.conditions import AVAILABLE, NOTHING_IN_THE_WAY, PROGRESSING, SCALED_BELOW, STUCK
-from rollouts.engine.defaults import with_defaults
-from rollouts.engine.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
-from rollouts.engine.faults import RESTARTS_OF_A_LOOP, Fault
-from rollouts.engine.outlook import join_images
-from rollouts.engine.times import parse_time
+from rollouts.engine.manifest.defaults import with_defaults
+from rollouts.engine.model import names
+from rollouts.engine.model.conditions import AVAILABLE, NOTHING_IN_THE_WAY, PROGRESSING, SCALED_BELOW, STUCK
+from rollouts.engine.model.container_faults import RESTARTS_OF_A_LOOP, Fault
+from rollouts.engine.model.times import parse_time
+from rollouts.engine.plan.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
+from rollouts.engine.scheduling.resources import compute_requests
+from rollouts.engine.simulation.pod_behaviour import join_images
+from rollouts.mirror.other_operator import find_time_of_write, is_written_by_grove
 from rollouts.models import Clique, Gang, Mirrored, Node, Pod, ScalingGroup, Service, Workload
-from rollouts.operators import find_time_of_write, is_written_by_grove
 
 Row = dict[str, Any]
 

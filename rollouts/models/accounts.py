@@ -1,6 +1,6 @@
 """Who may sign in, what stands for them, and where they may command.
 
-`rollouts.access` says what follows from these rows; `services.accounts` writes them. The invariant: no row holds
+`rollouts.accounts.permissions` says what follows from these rows; `services.accounts` writes them. The invariant: no row holds
 anything by which somebody could sign in. A password is there as Django's slow hash, a token as a digest, and of a
 single sign-on only the name that the provider has for the person.
 """
@@ -51,7 +51,7 @@ class ApiToken(models.Model):
     name = models.CharField(max_length=100)  # what it is for, as its owner calls it
     prefix = models.CharField(max_length=PREFIX_LENGTH)  # its first letters, to tell it from others; no secret
     digest = models.CharField(max_length=DIGEST_LENGTH, unique=True)
-    # Its scope, which `rollouts.scopes` reads: None is no limit.
+    # Its scope, which `rollouts.accounts.token_scopes` reads: None is no limit.
     read_only = models.BooleanField(default=False)
     namespaces = models.JSONField(null=True, blank=True)  # [{"cluster": …, "namespace": …}]; an empty name means any
     commands = models.JSONField(null=True, blank=True)  # names of commands

@@ -2,7 +2,7 @@
 
 A command that sends something has two rows: one that it has begun, written before anything is sent, and its outcome,
 which refers to the first. A beginning without an outcome means that the process was ended in between, and that only the
-cluster knows what came of it. What was refused, or found nothing to do, has one row. `rollouts.audit` writes them.
+cluster knows what came of it. What was refused, or found nothing to do, has one row. `rollouts.services.audit` writes them.
 On PostgreSQL the database itself refuses to change or delete them, whoever asks (see migration 4).
 """
 

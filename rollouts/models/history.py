@@ -1,6 +1,6 @@
 """What happened: revisions, rollouts, the steps of their timelines, and counts over time for charts.
 
-`rollouts.history` writes them after each pass; pages read them. A workload is named by cluster, namespace, name and
+`rollouts.controller.history` writes them after each pass; pages read them. A workload is named by cluster, namespace, name and
 uid and not by a row of the mirror, which may be dropped. Passes repeat: what is the same is recognised by the unique
 constraints, so telling it twice keeps one row.
 """
@@ -107,7 +107,7 @@ class Sample(models.Model):
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="samples")
     at = models.DateTimeField()
-    # As `headcount` counts them.
+    # As `pod_counts` counts them.
     desired = models.IntegerField()
     available = models.IntegerField()
     updated = models.IntegerField()

@@ -123,7 +123,7 @@ class Workload(Mirrored):
     # Grove's own operator wrote it after us, as its managed fields tell: nothing may be written to its workload.
     written_by_grove = models.BooleanField(default=False)
     grove_wrote_at = models.FloatField(null=True, blank=True)  # when that operator last wrote it, whoever wrote since
-    # Ours as well: writes that the cluster has refused, and until when they are held back (`refused_writes`).
+    # Ours as well: writes that the cluster has refused, and until when they are held back (`rejected_writes`).
     refused = OrjsonField(default=dict)
     # And how long pods of its templates took to become Ready, for when none of them is left to measure: clique,
     # template hash, seconds, number of pods, oldest first.
@@ -204,7 +204,9 @@ class Pod(Owned):
     # One column of both: SQLite takes a thousand pods in one statement only while a row has at most 34 columns.
     fault = models.TextField(blank=True)
     images = models.TextField(blank=True)  # of its containers, in their order, separated by spaces
-    requests = OrjsonField(default=dict)  # of its node: thousandths by resource, itself as one of the `pods` included
+    requests = OrjsonField(
+        default=dict
+    )  # of its node: thousandths by resource, itself as one of the `pod_strategy` included
 
     class Meta(Owned.Meta):
         indexes: ClassVar = [

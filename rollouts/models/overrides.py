@@ -1,6 +1,6 @@
 """Strategy overrides: parts of the effective strategy that people set here and not on the resource.
 
-`rollouts.effective` says which of them counts for a workload; nothing else reads them to decide.
+`rollouts.controller.effective_strategy` says which of them counts for a workload; nothing else reads them to decide.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import orjson
 from django.conf import settings
 from django.db import models
 
-from rollouts.engine.budget import parse_budget
+from rollouts.engine.model.budget import parse_budget
 from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from django.conf import settings
 from django.db import models
 
-from rollouts.engine.validation.pod_security import PodSecurityLevel
+from rollouts.engine.manifest.validation.pod_security import PodSecurityLevel
 from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH
 
 

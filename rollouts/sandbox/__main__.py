@@ -38,16 +38,16 @@ from typing import Final
 import uvicorn
 import uvloop
 
-from rollouts.collector import settle
-from rollouts.private_folder import UMASK, NotPrivateError, ensure_private
-from rollouts.sandbox.api.http import Application
-from rollouts.sandbox.api.registry import Registry
-from rollouts.sandbox.api.store import Store
-from rollouts.sandbox.api.verbs import Verbs
-from rollouts.sandbox.behaviour.kubelet import Pace
-from rollouts.sandbox.behaviour.simulation import Simulation
-from rollouts.sandbox.reviews import ADVICE, REVIEWS
-from rollouts.sandbox.world import NodeCounts, ensure_world, parse_node_counts
+from rollouts.runtime.gc_tuning import settle
+from rollouts.runtime.private_folder import UMASK, NotPrivateError, ensure_private
+from rollouts.sandbox.admission_webhook import ADVICE, REVIEWS
+from rollouts.sandbox.apiserver.asgi import Application
+from rollouts.sandbox.apiserver.registry import Registry
+from rollouts.sandbox.apiserver.storage import Store
+from rollouts.sandbox.apiserver.verbs import Verbs
+from rollouts.sandbox.cluster.controller_manager import Simulation
+from rollouts.sandbox.cluster.pod_lifecycle import Pace
+from rollouts.sandbox.seed import NodeCounts, ensure_world, parse_node_counts
 
 log: Final = logging.getLogger("sandbox")
 

@@ -16,8 +16,8 @@ import orjson
 from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
 
-from rollouts.commands import Place
-from rollouts.masking import mask_manifest, without_digests
+from rollouts.accounts.commands import Place
+from rollouts.manifests.masking import mask_manifest, without_digests
 from rollouts.models import AuditEntry
 from rollouts.selectors.paging import Page, Window
 

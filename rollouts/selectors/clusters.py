@@ -8,13 +8,13 @@ from typing import Any, Final
 from django.db.models import Count, Q
 
 from rollouts import models
+from rollouts.accounts.errors import NotThere
 from rollouts.cluster import Misconfigured
-from rollouts.connections import ClusterEntry, cluster_entries
-from rollouts.refusals import NotThere
-from rollouts.selectors.moments import moment
+from rollouts.runtime.connections import ClusterEntry, cluster_entries
 from rollouts.selectors.paging import Page, Window, read_page
-from rollouts.selectors.places import find_cluster
-from rollouts.selectors.standing import STANDING, STATES, State
+from rollouts.selectors.timestamps import moment
+from rollouts.selectors.workload_snapshot import find_cluster
+from rollouts.selectors.workload_state import STANDING, STATES, State
 
 
 @dataclass(frozen=True, slots=True)

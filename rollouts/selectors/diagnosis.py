@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rollouts.commands import Place
-from rollouts.engine.actions import Kind, Wait, WriteStatus
-from rollouts.engine.conditions import STUCK, find_condition
-from rollouts.engine.findings import Finding
-from rollouts.engine.planner import plan_tree
-from rollouts.engine.ready_times import measure_ready_times
-from rollouts.operators import find_observing, find_other_keeper
-from rollouts.selectors.moments import moment, moment_or_none
-from rollouts.selectors.places import Look, look_at
+from rollouts.accounts.commands import Place
+from rollouts.engine.manifest.findings import Finding
+from rollouts.engine.model.actions import Kind, Wait, WriteStatus
+from rollouts.engine.model.conditions import STUCK, find_condition
+from rollouts.engine.plan.planner import plan_tree
+from rollouts.engine.rollout.ready_times import measure_ready_times
+from rollouts.mirror.other_operator import find_observing, find_other_keeper
 from rollouts.selectors.remedies import sift_remedies
+from rollouts.selectors.timestamps import moment, moment_or_none
 from rollouts.selectors.tree import Stranger
+from rollouts.selectors.workload_snapshot import Look, look_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from typing import Final
 
 from rollouts import models
+from rollouts.accounts.commands import Place
 from rollouts.cluster import ClusterError, Forbidden, Obj
 from rollouts.cluster.resources import EVENTS, PODCLIQUESETS
-from rollouts.commands import Place
-from rollouts.connections import shared_cluster
-from rollouts.engine.times import parse_time
-from rollouts.masking import make_text_mask
-from rollouts.selectors.places import find_workload
+from rollouts.engine.model.times import parse_time
+from rollouts.manifests.masking import make_text_mask
+from rollouts.runtime.connections import shared_cluster
+from rollouts.selectors.workload_snapshot import find_workload
 
 # The newest so many, where somebody wants to see all.
 MOST_SHOWN: Final = 50

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from rollouts.commands import Place
-from rollouts.masking import Reader, mask_manifest
-from rollouts.selectors.places import find_workload
-from rollouts.versions import version_of
+from rollouts.accounts.commands import Place
+from rollouts.manifests.masking import Reader, mask_manifest
+from rollouts.manifests.workload_version import version_of
+from rollouts.selectors.workload_snapshot import find_workload
 
 
 @dataclass(frozen=True, slots=True)

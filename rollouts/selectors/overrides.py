@@ -8,13 +8,13 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from rollouts.commands import Place
-from rollouts.effective import Part, hits
-from rollouts.engine.findings import Finding
+from rollouts.accounts.commands import Place
+from rollouts.accounts.errors import NotThere
+from rollouts.controller.effective_strategy import Part, hits
+from rollouts.engine.manifest.findings import Finding
 from rollouts.models import StrategyOverride
-from rollouts.refusals import NotThere
 from rollouts.selectors.paging import Page, Window
-from rollouts.selectors.places import look_at
+from rollouts.selectors.workload_snapshot import look_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 from django.conf import settings
 from redis import RedisError
 
-from rollouts import heartbeats
 from rollouts.cluster import Misconfigured
-from rollouts.connections import cluster_names, redis_client
-from rollouts.readiness import Part, is_ready, readiness_detail
+from rollouts.runtime.connections import cluster_names, redis_client
+from rollouts.runtime.readiness import Part, is_ready, readiness_detail
+from rollouts.telemetry import heartbeats
 
 # The kinds an operator counts by, in the order of the page.
 _COUNTED = {

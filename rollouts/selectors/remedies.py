@@ -16,18 +16,26 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from rollouts.effective import MAX_SURGE, MAX_UNAVAILABLE, compute_effective
-from rollouts.engine import edits, simulate
-from rollouts.engine.actions import Delete, Wait
-from rollouts.engine.edits import Unfit
-from rollouts.engine.remedies import Remedy
-from rollouts.engine.simulate import Outcome
-from rollouts.engine.spec import Unreadable, parse_workload
-from rollouts.engine.trials import HARMLESS, TRIED, Trials, is_updating, list_parts_meant, may_fail_by_template
-from rollouts.engine.workload import Workload
-from rollouts.forecast import make_forecast, read_cluster
-from rollouts.selectors.places import Look
+from rollouts.controller.effective_strategy import MAX_SURGE, MAX_UNAVAILABLE, compute_effective
+from rollouts.engine.manifest import edits
+from rollouts.engine.manifest.edits import Unfit
+from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.engine.model.actions import Delete, Wait
+from rollouts.engine.model.workload import Workload
+from rollouts.engine.plan.remedies import Remedy
+from rollouts.engine.simulation import simulate
+from rollouts.engine.simulation.remedy_trials import (
+    HARMLESS,
+    TRIED,
+    Trials,
+    is_updating,
+    list_parts_meant,
+    may_fail_by_template,
+)
+from rollouts.engine.simulation.simulate import Outcome
+from rollouts.selectors.forecast import make_forecast, read_cluster
 from rollouts.selectors.revisions import find_former
+from rollouts.selectors.workload_snapshot import Look
 
 SECONDS: Final = 1.0
 """For all remedies of a workload together."""

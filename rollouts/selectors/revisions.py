@@ -12,14 +12,14 @@ from typing import Any, Final
 import yaml
 from django.db.models import Exists, OuterRef
 
-from rollouts.commands import Place
-from rollouts.engine.hashing import compute_template_hash
-from rollouts.engine.spec import Unreadable, parse_workload
-from rollouts.masking import Reader, mask_manifest, mask_text
+from rollouts.accounts.commands import Place
+from rollouts.accounts.errors import NotThere
+from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.engine.model.hashing import compute_template_hash
+from rollouts.manifests.masking import Reader, mask_manifest, mask_text
 from rollouts.models import Revision, Rollout
-from rollouts.refusals import NotThere
-from rollouts.selectors.differences import render_diff
-from rollouts.selectors.places import find_workload
+from rollouts.selectors.template_diff import render_diff
+from rollouts.selectors.workload_snapshot import find_workload
 
 # Of a diff; longer ones are cut, as nobody reads them.
 LINES_SHOWN: Final = 2000

@@ -10,14 +10,14 @@ from datetime import datetime
 
 from django.db.models import QuerySet
 
-from rollouts.commands import Place
-from rollouts.history import count_seconds
+from rollouts.accounts.commands import Place
+from rollouts.accounts.errors import NotThere
+from rollouts.controller.history import count_seconds
 from rollouts.models import Revision, Rollout, Sample, Step
-from rollouts.refusals import NotThere
-from rollouts.selectors.moments import moment
 from rollouts.selectors.paging import Page, Window, read_page
-from rollouts.selectors.places import configured_names, find_cluster, find_workload
 from rollouts.selectors.revisions import RevisionNumbers
+from rollouts.selectors.timestamps import moment
+from rollouts.selectors.workload_snapshot import configured_names, find_cluster, find_workload
 
 UNDER_WAY = "UnderWay"
 

@@ -12,16 +12,16 @@ from functools import lru_cache
 from typing import Any, Final
 
 from rollouts import models
-from rollouts.commands import Place
-from rollouts.engine.findings import Finding
-from rollouts.engine.observed import ENDED, Pod
-from rollouts.engine.update import read_progress
-from rollouts.engine.values import value
-from rollouts.engine.views import CliqueView, GroupReplica, GroupView, Replica
-from rollouts.masking import mask_text
-from rollouts.selectors.moments import moment
-from rollouts.selectors.places import Look, look_at
+from rollouts.accounts.commands import Place
+from rollouts.engine.manifest.findings import Finding
+from rollouts.engine.model.observed import ENDED, Pod
+from rollouts.engine.model.values import value
+from rollouts.engine.rollout.update import read_progress
+from rollouts.engine.tree.views import CliqueView, GroupReplica, GroupView, Replica
+from rollouts.manifests.masking import mask_text
 from rollouts.selectors.revisions import RevisionNumbers, shown_image
+from rollouts.selectors.timestamps import moment
+from rollouts.selectors.workload_snapshot import Look, look_at
 
 _UNREADABLE: Final = "The workload's manifest cannot be read, so nothing has a place in it."
 

@@ -15,14 +15,14 @@ from django.db.models.functions import StrIndex
 from django.db.models.lookups import GreaterThan
 
 from rollouts import models
-from rollouts.commands import Place
-from rollouts.selectors.in_force import Named, StrategyInForce, active_overrides, strategies_in_force
-from rollouts.selectors.moments import moment, moment_or_none
+from rollouts.accounts.commands import Place
+from rollouts.manifests.workload_version import version_of
+from rollouts.selectors.effective_strategies import Named, StrategyInForce, active_overrides, strategies_in_force
 from rollouts.selectors.paging import Page, Window
-from rollouts.selectors.places import find_cluster, not_there, visible_clusters
 from rollouts.selectors.search import FoundBy, found_by, has_word
-from rollouts.selectors.standing import STANDING, STATES, State
-from rollouts.versions import version_of
+from rollouts.selectors.timestamps import moment, moment_or_none
+from rollouts.selectors.workload_snapshot import find_cluster, not_there, visible_clusters
+from rollouts.selectors.workload_state import STANDING, STATES, State
 
 # What a list can be ordered by, with the columns.
 ORDERINGS: Final[Mapping[str, tuple[str, ...]]] = {

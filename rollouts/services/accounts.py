@@ -15,17 +15,17 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from rollouts.access import ROLES
-from rollouts.audit import Caller, Result, Via, deed, record, require
+from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.errors import Contradiction, Invalid, NotAllowed, NotThere
+from rollouts.accounts.permissions import ROLES
+from rollouts.accounts.token_scopes import NO_WISH, Scope, ScopeWish, parse_scope, store_scope
+from rollouts.accounts.tokens import digest_of, end_of, longest_life, make_secret, prefix_of
 from rollouts.cluster import Misconfigured
-from rollouts.commands import Command, Place
-from rollouts.connections import cluster_names
-from rollouts.engine.findings import Code, Finding
+from rollouts.engine.manifest.findings import Code, Finding
 from rollouts.models import ApiToken, OidcIdentity, User
-from rollouts.refusals import Contradiction, Invalid, NotAllowed, NotThere
-from rollouts.scopes import NO_WISH, Scope, ScopeWish, parse_scope, store_scope
+from rollouts.runtime.connections import cluster_names
+from rollouts.services.audit import Caller, Result, Via, deed, record, require
 from rollouts.services.passwords import require_reach, tokens_revoke_all
-from rollouts.tokens import digest_of, end_of, longest_life, make_secret, prefix_of
 
 DAYS_TO_LIVE: Final = 90  # of a token, unless its owner says otherwise
 MOST_TOKENS: Final = 50  # of one person, that are of use

@@ -1,6 +1,6 @@
 """Strategy overrides put in force, changed and ended.
 
-API and admin hand over a draft (`drafts`); what is found wrong with it is raised as `Invalid`. The record and its audit
+API and admin hand over a draft (`override_preview`); what is found wrong with it is raised as `Invalid`. The record and its audit
 entry are one transaction; workloads are woken after it, and should this process end in between, the next resync comes
 to the same. The invariants: an override in force has a reason, an author and an end; records are never removed, and one
 that has ended never comes back to life, so that the list of them is their history.
@@ -14,14 +14,15 @@ from typing import Any, Final
 from django.db import transaction
 from django.utils import timezone
 
-from rollouts import dispatch, feed
-from rollouts.audit import Caller, deed, require
-from rollouts.commands import Command, Place
-from rollouts.connections import redis_client
+from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.errors import Contradiction, Invalid, NotThere, RaceLost
+from rollouts.live import change_feed
+from rollouts.manifests.workload_version import names_version
 from rollouts.models import StrategyOverride
-from rollouts.refusals import Contradiction, Invalid, NotThere, RaceLost
-from rollouts.services.drafts import OverrideCheck, OverrideDraft, find_keys, override_check, record_of
-from rollouts.versions import names_version
+from rollouts.queue import dispatch
+from rollouts.runtime.connections import redis_client
+from rollouts.services.audit import Caller, deed, require
+from rollouts.services.override_preview import OverrideCheck, OverrideDraft, find_keys, override_check, record_of
 
 logger = logging.getLogger(__name__)
 
@@ -153,9 +154,9 @@ def _tell(row: StrategyOverride, keys: Iterable[str]) -> None:
     concerned = dict.fromkeys(keys)
     if concerned and not dispatch.wake(concerned):
         logger.warning("Override %d counts from the next resync on: Redis is away", row.pk)
-    changes = [feed.Change(row.cluster, "override", str(row.pk))]
-    changes += [feed.Change(key.split("/")[0], "workload", key, ("strategy",)) for key in concerned]
-    feed.publish(redis_client(), changes)
+    changes = [change_feed.Change(row.cluster, "override", str(row.pk))]
+    changes += [change_feed.Change(key.split("/")[0], "workload", key, ("strategy",)) for key in concerned]
+    change_feed.publish(redis_client(), changes)
 
 
 def _place(row: StrategyOverride) -> Place:

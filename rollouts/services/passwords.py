@@ -2,7 +2,7 @@
 
 One's own, on the page of the account; those of others, on the admin site or by `manage.py changepassword`. The
 invariants: a password that an administrator sets ends all sessions and tokens of the account; on the admin site the
-caller must have all rights of the account (`rollouts.rights`); no entry holds a password.
+caller must have all rights of the account (`rollouts.accounts.account_rights`); no entry holds a password.
 """
 
 from typing import Final
@@ -10,11 +10,11 @@ from typing import Final
 from django.db import transaction
 from django.utils import timezone
 
-from rollouts.audit import Caller, Result, Via, deed, record, require
-from rollouts.commands import Command, Place
+from rollouts.accounts.account_rights import find_missing, rights_of
+from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.errors import NotAllowed
 from rollouts.models import ApiToken, User
-from rollouts.refusals import NotAllowed
-from rollouts.rights import find_missing, rights_of
+from rollouts.services.audit import Caller, Result, Via, deed, record, require
 
 _COMMAND_LINE: Final = Caller(
     user=None, name="manage.py changepassword", source_ip=None, request_id="", via=Via.COMMAND

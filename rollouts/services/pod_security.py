@@ -1,26 +1,26 @@
 """Whether somebody may put such pods into a namespace: the Pod Security level in force there, and what a change adds.
 
-Every command and every preview that changes a template comes by here (`changing.make_edit`, `applying`), since the pods
+Every command and every preview that changes a template comes by here (`edit.make_edit`, `apply`), since the pods
 are created with the account of Grove UI and not with the caller's (docs/adr/0031). What is in the template already
 never stands in the way of a change of something else: a workload can be scaled and get another image in an incident.
 """
 
 from django.conf import settings
 
-from rollouts import access
-from rollouts.audit import Caller
+from rollouts.accounts import permissions
+from rollouts.accounts.commands import Place
 from rollouts.cluster import Obj
-from rollouts.commands import Place
-from rollouts.engine.findings import Finding
-from rollouts.engine.validation.pod_security import PodSecurityLevel, find_added_violations
+from rollouts.engine.manifest.findings import Finding
+from rollouts.engine.manifest.validation.pod_security import PodSecurityLevel, find_added_violations
 from rollouts.models import NamespacePodSecurity
+from rollouts.services.audit import Caller
 
 
 def find_pod_security(caller: Caller, place: Place, before: Obj | None, after: Obj) -> tuple[Finding, ...]:
     """Return what a change adds that the caller may not put there; `before` is None for a workload that is new."""
     if before is not None and _template_of(before) == _template_of(after):
         return ()
-    if access.may_apply_privileged(caller.user):
+    if permissions.may_apply_privileged(caller.user):
         return ()
     return find_added_violations(before or {}, after, find_level(place))
 

@@ -23,21 +23,21 @@ from enum import Enum, StrEnum, auto
 from typing import Any, Final
 
 from rollouts import mirror
-from rollouts.audit import Caller, Deed, deed
+from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.errors import Contradiction
 from rollouts.cluster import ClusterError, Conflict, NotFound, Obj, Throttled, Unauthorized, Unavailable
 from rollouts.cluster.resources import PODS
-from rollouts.commands import Command, Place
-from rollouts.effective import compute_effective, list_overrides
-from rollouts.engine.findings import Code, Finding
-from rollouts.engine.observed import Observed, Pod
-from rollouts.engine.shape import Place as Spot
-from rollouts.engine.shape import Shape, make_shape
-from rollouts.engine.spec import Unreadable, parse_workload
-from rollouts.engine.workload import Strategy, Workload
+from rollouts.controller.effective_strategy import compute_effective, list_overrides
+from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.engine.model.observed import Observed, Pod
+from rollouts.engine.model.workload import Strategy, Workload
+from rollouts.engine.tree.layout import Place as Spot
+from rollouts.engine.tree.layout import Shape, make_shape
 from rollouts.mirror import Changes
-from rollouts.refusals import Contradiction
-from rollouts.services.changing import fetch_expected
-from rollouts.services.sites import Site, open_site, refuse, require_listed, version_in
+from rollouts.services.audit import Caller, Deed, deed
+from rollouts.services.edit import fetch_expected
+from rollouts.services.workload_client import Site, open_site, refuse, require_listed, version_in
 
 MOST_PODS: Final = 500
 """Deleted by one command; what is left takes another."""
@@ -178,7 +178,7 @@ def open_record(pods: Iterable[Pod]) -> dict[str, Any]:
 
 
 def on_record(outcomes: Collection[PodOutcome], rest: Sequence[Pod] = ()) -> dict[str, Any]:
-    """Return what became of pods as the audit keeps it, and which are left; `selectors.departures` reads it."""
+    """Return what became of pods as the audit keeps it, and which are left; `selectors.pod_deletions` reads it."""
     # Where not all can be told, it is those that the cluster was not asked about, so they come last.
     kept = sorted(outcomes, key=lambda one: one.outcome in _NOT_ASKED)[:_MOST_TOLD]
     letters = _MOST_LETTERS // max(1, len(kept))

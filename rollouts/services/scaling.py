@@ -1,26 +1,26 @@
 """A live component of one replica scaled by hand, past the template: what an autoscaler does, by a person.
 
 `workloads` asks for it when a replica of the set is named. The PodClique or scaling group that stands there is written,
-with the same preconditions as every edit (`changing`); the set itself stays as it is, so no rollout begins.
+with the same preconditions as every edit (`edit`); the set itself stays as it is, so no rollout begins.
 """
 
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from rollouts.audit import Deed
+from rollouts.accounts.errors import RaceLost
 from rollouts.cluster import Obj, Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS
-from rollouts.engine import names
-from rollouts.engine.findings import Code, Finding
-from rollouts.engine.observed import Observed
-from rollouts.engine.references import MOST_PODS
-from rollouts.engine.spec import Unreadable, parse_workload
-from rollouts.engine.views import keep_minimum, minimum_of
-from rollouts.engine.workload import CliqueTemplate, GroupTemplate, Workload
+from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.engine.manifest.references import MOST_PODS
+from rollouts.engine.model import names
+from rollouts.engine.model.observed import Observed
+from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, Workload
+from rollouts.engine.tree.views import keep_minimum, minimum_of
 from rollouts.mirror import Changes
-from rollouts.refusals import RaceLost
-from rollouts.services.changing import TRIES, Change, Changed, fetch_expected
-from rollouts.services.sites import Site, refuse, require_ours, version_in
+from rollouts.services.audit import Deed
+from rollouts.services.edit import TRIES, Change, Changed, fetch_expected
+from rollouts.services.workload_client import Site, refuse, require_ours, version_in
 
 _FIELD: Final = "spec.replicas"
 

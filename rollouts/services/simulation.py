@@ -1,8 +1,8 @@
 """What a change would do, step by step, before anybody makes it: the controller's own plan run to its end.
 
 Before it: a workload as the mirror has it, and a change that somebody considers; what may not be changed so is refused
-as the command itself would be. After it: `engine.simulate`, in the cluster as `forecast` reads it from the mirror, but
-for what the caller supposes otherwise; `simulated` tells what came of it. Nothing is written anywhere: a manifest to be
+as the command itself would be. After it: `engine.simulation.simulate`, in the cluster as `forecast` reads it from the mirror, but
+for what the caller supposes otherwise; `simulation_report` tells what came of it. Nothing is written anywhere: a manifest to be
 applied is shown to the cluster as a dry run.
 
 A change of the strategy starts no update by itself. It is judged by the next one then: a rehearsal, under the strategy
@@ -21,25 +21,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rollouts import mirror
-from rollouts.audit import Caller, deed, reader_for
+from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.errors import Contradiction, NotThere
 from rollouts.cluster import Obj
-from rollouts.commands import Command, Place
-from rollouts.effective import Override, compute_effective, list_overrides
-from rollouts.engine import simulate as engine
-from rollouts.engine.actions import Delete
-from rollouts.engine.findings import Finding
-from rollouts.engine.observed import Observed
-from rollouts.engine.spec import Unreadable, parse_workload
-from rollouts.engine.workload import Workload
-from rollouts.forecast import Belief, make_forecast, read_cluster
-from rollouts.headcount import count_desired
-from rollouts.masking import Reader
+from rollouts.controller.effective_strategy import Override, compute_effective, list_overrides
+from rollouts.controller.pod_counts import count_desired
+from rollouts.engine.manifest.findings import Finding
+from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.engine.model.actions import Delete
+from rollouts.engine.model.observed import Observed
+from rollouts.engine.model.workload import Workload
+from rollouts.engine.simulation import simulate as engine
+from rollouts.manifests.masking import Reader
 from rollouts.mirror import Seen
-from rollouts.refusals import Contradiction, NotThere
-from rollouts.services.applying import preview_apply
-from rollouts.services.changing import Edit, make_edit, require_expected
-from rollouts.services.simulated import Considered, Run, Simulated, tell, tell_former
-from rollouts.services.sites import Site, find_site, refuse, require_listed
+from rollouts.selectors.forecast import Belief, make_forecast, read_cluster
+from rollouts.services.apply import preview_apply
+from rollouts.services.audit import Caller, deed, reader_for
+from rollouts.services.edit import Edit, make_edit, require_expected
+from rollouts.services.simulation_report import Considered, Run, Simulated, tell, tell_former
+from rollouts.services.workload_client import Site, find_site, refuse, require_listed
 
 SECONDS: Final = 2.0
 """For the simulation itself; what it has not come to by then is left out."""

@@ -16,20 +16,20 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rollouts.audit import Caller, deed
+from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.errors import Contradiction
 from rollouts.cluster import ClusterError, Conflict, NotFound, Obj, Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODS, SERVICES
-from rollouts.commands import Command, Place
-from rollouts.engine.actions import Delete, Kind
-from rollouts.engine.arrange import arrange
-from rollouts.engine.observed import Observed, Pod
-from rollouts.engine.shape import make_shape
-from rollouts.engine.simulate import BY_HAND
-from rollouts.engine.views import CliqueView, GroupView, Replica
-from rollouts.engine.workload import Workload
+from rollouts.engine.model.actions import Delete, Kind
+from rollouts.engine.model.observed import Observed, Pod
+from rollouts.engine.model.workload import Workload
+from rollouts.engine.simulation.simulate import BY_HAND
+from rollouts.engine.tree.layout import make_shape
+from rollouts.engine.tree.tree_builder import arrange
+from rollouts.engine.tree.views import CliqueView, GroupView, Replica
 from rollouts.mirror import Changes
-from rollouts.refusals import Contradiction
-from rollouts.services.changing import fetch_expected
+from rollouts.services.audit import Caller, deed
+from rollouts.services.edit import fetch_expected
 from rollouts.services.pods import (
     NOT_TRIED,
     SECONDS,
@@ -46,7 +46,7 @@ from rollouts.services.pods import (
     read_observed,
     read_workload,
 )
-from rollouts.services.sites import Site, open_site, version_in
+from rollouts.services.workload_client import Site, open_site, version_in
 
 _MOST_TOLD: Final = 500  # units on record by name
 _MARK_LETTERS: Final = 16

@@ -1,7 +1,7 @@
 """Take a workload over from Grove's own operator, after that operator is gone.
 
 A deliberate command: as long as a set has Grove's finalizer, or an object of it was last written by Grove's operator,
-Grove UI writes nothing to it (`rollouts.operators`). `engine.adoption` says what has to change; here it is sent, each
+Grove UI writes nothing to it (`rollouts.mirror.other_operator`). `engine.plan.adoption` says what has to change; here it is sent, each
 patch for the very object (uid) in the very state (resourceVersion) that was read. No pod is replaced.
 
 The order makes every point between two lines a good one to be cut off at: pods, PodCliques, the other parts, the
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from rollouts import feed, mirror, models
-from rollouts.actuator import RESOURCES
-from rollouts.audit import Caller, deed
+from rollouts import mirror, models
+from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.errors import CommandRefused, Contradiction, RaceLost
 from rollouts.cluster import Conflict, Obj
 from rollouts.cluster.resources import (
     PODCLIQUES,
@@ -30,17 +30,17 @@ from rollouts.cluster.resources import (
     PODS,
     SERVICES,
 )
-from rollouts.commands import Command, Place
-from rollouts.connections import redis_client
-from rollouts.engine.actions import Kind
-from rollouts.engine.adoption import Adoption, AdoptionPlan, LeftAlone, Parts, plan_adoption
-from rollouts.engine.difference import ABSENT, find_differences
-from rollouts.engine.findings import Code, Finding
-from rollouts.engine.names import PART_OF
-from rollouts.engine.spec import Unreadable, parse_workload
-from rollouts.engine.times import parse_time, render_time
+from rollouts.controller.executor import RESOURCES
+from rollouts.engine.manifest.diff import ABSENT, find_differences
+from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.engine.model.actions import Kind
+from rollouts.engine.model.names import PART_OF
+from rollouts.engine.model.times import parse_time, render_time
+from rollouts.engine.plan.adoption import Adoption, AdoptionPlan, LeftAlone, Parts, plan_adoption
+from rollouts.live import change_feed
 from rollouts.mirror import Changes
-from rollouts.operators import (
+from rollouts.mirror.other_operator import (
     FRESH_SECONDS,
     GROVE_MANAGER,
     find_last_write,
@@ -48,9 +48,10 @@ from rollouts.operators import (
     is_written_by_grove,
     look_for_other_operator,
 )
-from rollouts.refusals import CommandRefused, Contradiction, RaceLost
-from rollouts.services.changing import Change, Changed, require_expected
-from rollouts.services.sites import Site, cluster_words, find_site, refuse, version_in
+from rollouts.runtime.connections import redis_client
+from rollouts.services.audit import Caller, deed
+from rollouts.services.edit import Change, Changed, require_expected
+from rollouts.services.workload_client import Site, cluster_words, find_site, refuse, version_in
 
 SECONDS: Final = 20.0
 """After which a command to a cluster begins with no further workload."""
@@ -264,7 +265,7 @@ def _carry_out(site: Site, live: Obj, parts: Parts, plan: AdoptionPlan) -> Obj:
 def _store(site: Site, objects: Mapping[Kind, Sequence[Obj]]) -> None:
     """Put objects into the mirror; raises where that fails, since the next pass must see them."""
     news = mirror.store_all(site.row, [Changes(RESOURCES[kind], [*some]) for kind, some in objects.items() if some])
-    feed.publish(redis_client(), mirror.changes_of(site.row.name, news))
+    change_feed.publish(redis_client(), mirror.changes_of(site.row.name, news))
 
 
 def _patch(site: Site, adoption: Adoption, version: str) -> Obj:

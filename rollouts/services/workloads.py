@@ -1,7 +1,7 @@
 """What people command to a workload as a whole: images, numbers, strategy, a restart, the way back.
 
-Each command says what is to be edited (`engine.edits`); how that reaches the cluster, without overwriting what somebody
-else has written meanwhile, is told in `changing`. `expected` is what the caller saw, as an If-Match header names it,
+Each command says what is to be edited (`engine.manifest.edits`); how that reaches the cluster, without overwriting what somebody
+else has written meanwhile, is told in `edit`. `expected` is what the caller saw, as an If-Match header names it,
 and None for whoever does not care. A dry run asks the cluster too, and changes nothing.
 """
 
@@ -12,19 +12,19 @@ from typing import Any
 
 from django.utils import timezone
 
-from rollouts.audit import Caller, deed
+from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.errors import NotThere
 from rollouts.cluster import Obj
-from rollouts.commands import Command, Place
-from rollouts.engine import edits
-from rollouts.engine.edits import Image, Unfit
-from rollouts.engine.findings import Code, Finding
-from rollouts.engine.hashing import compute_generation_hash
-from rollouts.engine.spec import Unreadable, parse_workload
+from rollouts.engine.manifest import edits
+from rollouts.engine.manifest.edits import Image, Unfit
+from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.models import Revision
-from rollouts.refusals import NotThere
-from rollouts.services.changing import Changed, change_workload
+from rollouts.services.audit import Caller, deed
+from rollouts.services.edit import Changed, change_workload
 from rollouts.services.scaling import LiveScale, scale_live
-from rollouts.services.sites import open_site
+from rollouts.services.workload_client import open_site
 
 
 def workload_set_images(

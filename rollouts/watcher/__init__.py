@@ -1,7 +1,7 @@
 """Keeps the mirror of one cluster current, as long as it is this watcher's turn.
 
-Before it: `leadership`, which says whose turn it is, and `connections`, which knows the way to the cluster. After it:
-`session`, which listens and writes rows, `announcer`, which wakes and publishes, and `report`, which tells how we stand
+Before it: `leader_election`, which says whose turn it is, and `connections`, which knows the way to the cluster. After it:
+`session`, which listens and writes rows, `notifier`, which wakes and publishes, and `cluster_status`, which tells how we stand
 with the cluster.
 
 `Watcher.run` is a loop with a turn every half second that only ever looks: at the lease, at the session, at the
@@ -21,13 +21,13 @@ from redis import Redis
 
 from rollouts import mirror, models
 from rollouts.cluster import Cluster, Misconfigured, Patience, Resource
-from rollouts.cluster.patience import compute_pause
-from rollouts.leadership import LEASE_SECONDS, Leadership, Standing
-from rollouts.watcher.announcer import Announcer, Publish, Wake
-from rollouts.watcher.notebook import Account
-from rollouts.watcher.report import Report
+from rollouts.cluster.retry_policy import compute_pause
+from rollouts.watcher.cluster_status import Report
+from rollouts.watcher.health import Finding, explain
+from rollouts.watcher.leader_election import LEASE_SECONDS, Leadership, Standing
+from rollouts.watcher.notifier import Announcer, Publish, Wake
 from rollouts.watcher.session import Session
-from rollouts.watcher.troubles import Finding, explain
+from rollouts.watcher.watch_state import Account
 
 __all__ = ["Watcher"]
 

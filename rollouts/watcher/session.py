@@ -1,7 +1,7 @@
 """One listening to a cluster: from its lists on, until it is stopped or has to begin anew.
 
 Before it: `cluster.Watch`, one thread a kind, each an unbroken account. After it: `mirror`, written by one thread, and
-the `announcer`. All kinds come together in one queue; what waits there is written in one transaction. The first event
+the `notifier`. All kinds come together in one queue; what waits there is written in one transaction. The first event
 of a quiet moment is therefore written at once, and a burst costs a few statements.
 
 The invariants: rows are in the database before anybody is told; news is taken out of the queue only to be written, so
@@ -37,12 +37,12 @@ from rollouts.cluster import (
     Synced,
     Watch,
 )
-from rollouts.cluster.patience import compute_pause
 from rollouts.cluster.resources import NAMESPACES, PODS, SERVICES
-from rollouts.engine import names
-from rollouts.operators import OperatorCheck
-from rollouts.watcher.announcer import Announcer
-from rollouts.watcher.notebook import Notebook
+from rollouts.cluster.retry_policy import compute_pause
+from rollouts.engine.model import names
+from rollouts.mirror.other_operator import OperatorCheck
+from rollouts.watcher.notifier import Announcer
+from rollouts.watcher.watch_state import Notebook
 
 logger = logging.getLogger(__name__)
 

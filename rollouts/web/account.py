@@ -21,13 +21,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
-from rollouts import access
-from rollouts.audit import Via, caller_of
+from rollouts.accounts import permissions
+from rollouts.accounts.token_scopes import render_namespace
+from rollouts.accounts.tokens import State, state_of, tokens_with_owners
 from rollouts.models import User
-from rollouts.scopes import render_namespace
+from rollouts.services.audit import Via, caller_of
 from rollouts.services.passwords import password_change, password_change_refused, sessions_end
-from rollouts.tokens import State, state_of, tokens_with_owners
-from rollouts.web.attempts import attempts_with_old_password, begin, say_when, succeed
+from rollouts.web.password_attempts import attempts_with_old_password, begin, say_when, succeed
 
 _TOO_OFTEN: Final = "too-often"
 # Label and help by field; the help says what AUTH_PASSWORD_VALIDATORS asks for.
@@ -121,8 +121,8 @@ def _show(request: HttpRequest, form: PasswordForm, *, is_unsure: bool = False, 
         "form": form,
         "is_unsure": is_unsure,
         "roles": sorted(user.groups.values_list("name", flat=True)),
-        "needs_grants": not user.has_perm(access.ANYWHERE),
-        "grants": [render_namespace(place) for place in sorted(access.grants_of(user))],
+        "needs_grants": not user.has_perm(permissions.ANYWHERE),
+        "grants": [render_namespace(place) for place in sorted(permissions.grants_of(user))],
         "comes_by_sso": user.identities.exists(),
         "sso_name": provider.name if provider else "single sign-on",
         "token_count": sum(state_of(token, now) in (State.VALID, State.ASLEEP) for token in tokens),

@@ -14,14 +14,14 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from rollouts import access
-from rollouts.commands import Command
+from rollouts.accounts import permissions
+from rollouts.accounts.commands import Command
+from rollouts.live.fragments import Fragment
 from rollouts.models import AuditEntry
 from rollouts.selectors.audit import AuditFilters, audit_list
 from rollouts.selectors.paging import Window
-from rollouts.web.addresses import read_day, read_number, read_text, read_word
-from rollouts.web.fragments import Fragment
-from rollouts.web.shell import for_fragment, for_readers
+from rollouts.web.page_layout import for_fragment, for_readers
+from rollouts.web.query_params import read_day, read_number, read_text, read_word
 
 Context: TypeAlias = dict[str, Any]
 
@@ -71,7 +71,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "chosen": choice.words,
         "commands": list(Command),
         "results": _RESULTS,
-        "refusal": access.find_refusal(request.user, Command.EXPORT_AUDIT),
+        "refusal": permissions.find_refusal(request.user, Command.EXPORT_AUDIT),
         "export": _export_address(choice.filters),
     }
     return render(request, "audit/page.html", context)

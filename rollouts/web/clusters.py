@@ -5,10 +5,10 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_safe
 
+from rollouts.live.fragments import Fragment
 from rollouts.selectors.clusters import cluster_list
 from rollouts.selectors.overview import overview_detail
-from rollouts.web.fragments import Fragment
-from rollouts.web.shell import for_fragment, for_readers
+from rollouts.web.page_layout import for_fragment, for_readers
 
 
 @require_safe

@@ -11,10 +11,10 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_safe
 
-from rollouts.commands import Place
+from rollouts.accounts.commands import Place
+from rollouts.live.fragments import Fragment
 from rollouts.selectors.events import event_list
-from rollouts.web.fragments import Fragment
-from rollouts.web.shell import for_fragment, for_readers
+from rollouts.web.page_layout import for_fragment, for_readers
 
 _ON_THE_CARD: Final = 8
 

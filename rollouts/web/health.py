@@ -14,7 +14,7 @@ from typing import Final
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 
-from rollouts.readiness import Part, is_ready, readiness_detail
+from rollouts.runtime.readiness import Part, is_ready, readiness_detail
 from rollouts.web.metrics import shows_metrics_token
 
 GetResponse = Callable[[HttpRequest], HttpResponse]

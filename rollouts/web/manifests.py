@@ -7,11 +7,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from rollouts.access import find_refusal
-from rollouts.audit import Via, caller_of, reader_for
-from rollouts.commands import Command, Place
+from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.permissions import find_refusal
 from rollouts.selectors.manifests import manifest_detail
-from rollouts.web.shell import for_readers
+from rollouts.services.audit import Via, caller_of, reader_for
+from rollouts.web.page_layout import for_readers
 
 _FIRST: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 # The one written in C takes a tenth of the time.

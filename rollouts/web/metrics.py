@@ -17,9 +17,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from redis import RedisError
 
-from rollouts import access, metrics
-from rollouts.connections import redis_client
-from rollouts.gauges import Gauge, read_gauges
+from rollouts.accounts import permissions
+from rollouts.runtime.connections import redis_client
+from rollouts.selectors.gauges import Gauge, read_gauges
+from rollouts.telemetry import metrics
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 PATH = "/metrics"
@@ -40,7 +41,7 @@ def metrics_middleware(get_response: GetResponse) -> GetResponse:
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """Answer accounts that may see workloads; a program gets no sign-in form but a plain refusal."""
-    if access.may_see(request.user):
+    if permissions.may_see(request.user):
         return _render_page(request)
     if request.user.is_authenticated:
         refusal = "You may not see metrics: your account has no role. Ask an administrator for the role viewer.\n"

@@ -12,14 +12,14 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from rollouts.selectors.ages import Age, TemplateAges
+from rollouts.live.fragments import Fragment
 from rollouts.selectors.clusters import NodeDetail, node_list
 from rollouts.selectors.paging import Window
-from rollouts.selectors.picture import Cell
-from rollouts.selectors.places import configured_names, find_cluster
-from rollouts.web.addresses import read_number, read_text, render_query
-from rollouts.web.fragments import Fragment
-from rollouts.web.shell import for_fragment, for_readers
+from rollouts.selectors.pod_grid import Cell
+from rollouts.selectors.template_age import Age, TemplateAges
+from rollouts.selectors.workload_snapshot import configured_names, find_cluster
+from rollouts.web.page_layout import for_fragment, for_readers
+from rollouts.web.query_params import read_number, read_text, render_query
 
 Context: TypeAlias = dict[str, Any]
 

@@ -9,13 +9,13 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from rollouts import access
-from rollouts.commands import Command
+from rollouts.accounts import permissions
+from rollouts.accounts.commands import Command
+from rollouts.live.fragments import Fragment
 from rollouts.selectors.overrides import OverrideFilters, override_list
 from rollouts.selectors.paging import Window
-from rollouts.web.addresses import read_number, read_text, read_word, render_query
-from rollouts.web.fragments import Fragment
-from rollouts.web.shell import for_fragment, for_readers
+from rollouts.web.page_layout import for_fragment, for_readers
+from rollouts.web.query_params import read_number, read_text, read_word, render_query
 
 Context: TypeAlias = dict[str, Any]
 
@@ -46,9 +46,9 @@ class Choice:
 @for_readers
 def page(request: HttpRequest) -> HttpResponse:
     """Show overrides, and where to make one."""
-    refusal = access.find_refusal(request.user, Command.CREATE_OVERRIDE)
+    refusal = permissions.find_refusal(request.user, Command.CREATE_OVERRIDE)
     # Somebody may lack the grant for all clusters and still have one for a namespace: the form asks again.
-    is_barred = refusal is not None and refusal.reason is not access.Reason.GRANT_MISSING
+    is_barred = refusal is not None and refusal.reason is not permissions.Reason.GRANT_MISSING
     return render(
         request,
         "overrides/page.html",

@@ -11,12 +11,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from rollouts.access import find_refusal
-from rollouts.audit import Via, caller_of, reader_for
-from rollouts.commands import Command, Place
+from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.permissions import find_refusal
 from rollouts.selectors.revisions import RevisionSummary, revision_detail, revision_diff, revision_list
+from rollouts.services.audit import Via, caller_of, reader_for
 from rollouts.web.manifests import render_yaml
-from rollouts.web.shell import for_readers
+from rollouts.web.page_layout import for_readers
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,14 +26,14 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from grove_ui.environment import Oidc
-from rollouts import rates
-from rollouts.audit import Result, Via, caller_of, record
-from rollouts.commands import Command, Place
+from rollouts.accounts import rate_limit
+from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.errors import CommandRefused
 from rollouts.models import User
-from rollouts.refusals import CommandRefused
 from rollouts.services.accounts import account_vouched_for
+from rollouts.services.audit import Result, Via, caller_of, record
 from rollouts.web import oidc
-from rollouts.web.attempts import attempts_to_sign_in, begin, say_when, succeed
+from rollouts.web.password_attempts import attempts_to_sign_in, begin, say_when, succeed
 
 _NEXT: Final = "sign_in_next"  # in the session: where somebody wanted to go who is with the provider now
 _TOO_OFTEN: Final = "too-often"
@@ -89,8 +89,8 @@ def sso_set_out(request: HttpRequest) -> HttpResponse:
     """Send somebody to the identity provider, remembering where they wanted to go."""
     provider = _provider()
     # Each attempt leaves a session in the database.
-    bucket = rates.bucket_of_address("sso", getattr(request, "source_ip", None))
-    if seconds := rates.take(bucket, settings.ENVIRONMENT.stranger_rate):
+    bucket = rate_limit.bucket_of_address("sso", getattr(request, "source_ip", None))
+    if seconds := rate_limit.take(bucket, settings.ENVIRONMENT.stranger_rate):
         return _show_wait(request, seconds)
     wanted = request.GET.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())

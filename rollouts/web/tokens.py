@@ -17,14 +17,14 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from rollouts import access
-from rollouts.audit import Via, caller_of
-from rollouts.commands import Command
+from rollouts.accounts import permissions
+from rollouts.accounts.commands import Command
+from rollouts.accounts.errors import CommandRefused
+from rollouts.accounts.token_scopes import SCOPE_COMMANDS, ScopeWish, describe_scope, parse_namespaces, scope_of
+from rollouts.accounts.tokens import State, end_of, longest_life, state_of, tokens_with_owners
 from rollouts.models import ApiToken
-from rollouts.refusals import CommandRefused
-from rollouts.scopes import SCOPE_COMMANDS, ScopeWish, describe_scope, parse_namespaces, scope_of
 from rollouts.services.accounts import DAYS_TO_LIVE, NewToken, token_create, token_revoke, usual_end
-from rollouts.tokens import State, end_of, longest_life, state_of, tokens_with_owners
+from rollouts.services.audit import Via, caller_of
 
 _MOST_SHOWN: Final = 200
 _LONGEST_TEXT: Final = 10_000
@@ -100,7 +100,7 @@ def _show(request: HttpRequest, *, made: NewToken | None = None, refusal: Comman
         "tokens": [Line(row, state_of(row, now), end_of(row), describe_scope(scope_of(row))) for row in rows],
         "made": made,
         "refusal": refusal,
-        "barred": access.find_refusal(request.user, Command.CREATE_TOKEN),
+        "barred": permissions.find_refusal(request.user, Command.CREATE_TOKEN),
         "lifetimes": _list_lifetimes(),
         "usual": str(DAYS_TO_LIVE),
         "commands": SCOPE_COMMANDS,

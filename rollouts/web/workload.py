@@ -18,24 +18,24 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from rollouts.access import Refusal, find_refusal
-from rollouts.commands import Command, Place
-from rollouts.refusals import NotThere
+from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.errors import NotThere
+from rollouts.accounts.permissions import Refusal, find_refusal
+from rollouts.live.fragments import Fragment, Source
+from rollouts.selectors.activity import now_in, title_of
 from rollouts.selectors.audit import audit_list, place_filters
-from rollouts.selectors.details import WorkloadDetail, workload_detail
-from rollouts.selectors.now import now_in, title_of
 from rollouts.selectors.paging import Window
-from rollouts.selectors.picture import draw, draw_nodes
-from rollouts.selectors.places import Look, look_at
+from rollouts.selectors.pod_grid import draw, draw_nodes
 from rollouts.selectors.revisions import revision_list
 from rollouts.selectors.rollouts import rollout_detail, workload_timeline
-from rollouts.selectors.strategies import StrategyDetail, StrategyLevel, strategy_in
+from rollouts.selectors.strategy_detail import StrategyDetail, StrategyLevel, strategy_in
 from rollouts.selectors.tree import PodNode, WorkloadTree, pods_of, tree_in
-from rollouts.web.capacity import draw_capacity
-from rollouts.web.fragments import Fragment, Source
+from rollouts.selectors.workload_detail import WorkloadDetail, workload_detail
+from rollouts.selectors.workload_snapshot import Look, look_at
+from rollouts.web.capacity_chart import draw_capacity
+from rollouts.web.page_layout import for_fragment, for_readers
 from rollouts.web.revisions import list_lines
-from rollouts.web.shell import for_fragment, for_readers
-from rollouts.web.steps import fold
+from rollouts.web.timeline_entries import fold
 
 BY_NODE: Final = "node"
 

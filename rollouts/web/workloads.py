@@ -14,18 +14,18 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from rollouts.engine.workload import Strategy
+from rollouts.engine.model.workload import Strategy
+from rollouts.live.fragments import Fragment
 from rollouts.models import Workload
-from rollouts.selectors.lines import workload_lines
 from rollouts.selectors.overview import kubeconfig_path
 from rollouts.selectors.paging import Window
-from rollouts.selectors.places import configured_names, visible_clusters
-from rollouts.selectors.standing import STATES, State
+from rollouts.selectors.workload_rows import workload_lines
+from rollouts.selectors.workload_snapshot import configured_names, visible_clusters
+from rollouts.selectors.workload_state import STATES, State
 from rollouts.selectors.workloads import ORDERINGS, WorkloadFilters, WorkloadPage, workload_list
-from rollouts.web.addresses import read_number, read_text, read_word, render_query
-from rollouts.web.fragments import Fragment
-from rollouts.web.shell import for_fragment, for_readers
-from rollouts.web.words import state_words
+from rollouts.web.page_layout import for_fragment, for_readers
+from rollouts.web.query_params import read_number, read_text, read_word, render_query
+from rollouts.web.text import state_words
 
 Context: TypeAlias = dict[str, Any]
 

@@ -7,9 +7,9 @@ import pytest
 from django.contrib.auth.models import Group
 from django.test import Client
 
-from rollouts.audit import Caller
+from rollouts.accounts.tokens import digest_of, make_secret, prefix_of
 from rollouts.models import ApiToken, User
-from rollouts.tokens import digest_of, make_secret, prefix_of
+from rollouts.services.audit import Caller
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from rollouts.audit import MOST_BYTES, NOTHING_TO_CHANGE, deed, needs_noted, require
-from rollouts.commands import Command, Place
+from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.errors import ClusterAway, Invalid, NotAllowed
 from rollouts.models import AuditEntry, User
 from rollouts.models.audit import AppendOnlyError
-from rollouts.refusals import ClusterAway, Invalid, NotAllowed
+from rollouts.services.audit import MOST_BYTES, NOTHING_TO_CHANGE, deed, needs_noted, require
 from tests.accounts.conftest import MakePerson, call_as
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]

@@ -10,9 +10,9 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from rollouts.live.sse import Guest
 from rollouts.models import ApiToken, AuditEntry, OidcIdentity, User
 from rollouts.services.accounts import account_ensure_first
-from rollouts.watching import Guest
 from tests.accounts.conftest import PASSWORD, MakePerson, bearing, give_token
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db, pytest.mark.usefixtures("redis")]
@@ -100,7 +100,9 @@ def test_tokens_of_single_sign_on_sleep_without_a_sign_in_and_wake_with_the_next
     assert answers(text) == 401
     assert not Guest(text, "").is_welcome()
     browser = Client()
-    browser.force_login(away, "rollouts.access.AccountBackend")  # sends the signal that every sign-in sends
+    browser.force_login(
+        away, "rollouts.accounts.permissions.AccountBackend"
+    )  # sends the signal that every sign-in sends
     assert browser.get("/api/v1/tokens/").json()[0]["state"] == "valid"
     assert (answers(text), Guest(text, "").is_welcome()) == (200, True)
     token.refresh_from_db()
@@ -110,7 +112,7 @@ def test_tokens_of_single_sign_on_sleep_without_a_sign_in_and_wake_with_the_next
 def test_one_sees_which_tokens_sleep(away: User, make_person: MakePerson) -> None:
     give_token(away, name="nightly")
     admin = Client()
-    admin.force_login(make_person("ada", "admin"), "rollouts.access.AccountBackend")
+    admin.force_login(make_person("ada", "admin"), "rollouts.accounts.permissions.AccountBackend")
     assert "asleep" in admin.get("/admin/rollouts/apitoken/").content.decode()
 
 
@@ -151,8 +153,8 @@ def test_a_token_loses_what_its_owner_loses(make_person: MakePerson) -> None:
 def test_a_password_that_an_administrator_sets_ends_tokens_and_sessions(ana: User, make_person: MakePerson) -> None:
     _, text = give_token(ana)
     session, admin = Client(), Client()
-    session.force_login(ana, "rollouts.access.AccountBackend")
-    admin.force_login(make_person("ada", "admin"), "rollouts.access.AccountBackend")
+    session.force_login(ana, "rollouts.accounts.permissions.AccountBackend")
+    admin.force_login(make_person("ada", "admin"), "rollouts.accounts.permissions.AccountBackend")
     assert (answers(text), session.get("/api/v1/me/").status_code) == (200, 200)
     form = {"password1": ANOTHER, "password2": ANOTHER, "usable_password": "true"}
     assert admin.post(f"/admin/rollouts/user/{ana.pk}/password/", form).status_code == 302

@@ -8,8 +8,8 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from grove_ui.environment import Rate
+from rollouts.live.sse import Guest
 from rollouts.models import AuditEntry, OidcIdentity, User
-from rollouts.watching import Guest
 from tests.accounts.conftest import PASSWORD, MakePerson, bearing, give_token
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db, pytest.mark.usefixtures("redis")]
@@ -25,7 +25,7 @@ def ana(make_person: MakePerson, settings: Settings) -> User:
 
 def browser_of(user: User, **options: Any) -> Client:
     client = Client(**options)
-    client.force_login(user, "rollouts.access.AccountBackend")
+    client.force_login(user, "rollouts.accounts.permissions.AccountBackend")
     return client
 
 
@@ -129,7 +129,7 @@ def test_a_stranger_is_sent_to_sign_in(client: Client) -> None:
 @pytest.mark.parametrize("path", ["/account/password/", "/account/end/"])
 def test_another_site_cannot_make_a_browser_do_it(ana: User, path: str) -> None:
     client = Client(enforce_csrf_checks=True)
-    client.force_login(ana, "rollouts.access.AccountBackend")
+    client.force_login(ana, "rollouts.accounts.permissions.AccountBackend")
     assert client.post(path, {"sure": "on"}).status_code == 403
     assert on_record() == []
 

@@ -15,9 +15,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from rollouts.accounts.errors import ClusterAway, Contradiction, Invalid, NotAllowed, NotThere, RaceLost
 from rollouts.api.problems import BadQuery, Flaw
-from rollouts.engine.findings import Code, Finding
-from rollouts.refusals import ClusterAway, Contradiction, Invalid, NotAllowed, NotThere, RaceLost
+from rollouts.engine.manifest.findings import Code, Finding
 from tests.accounts.conftest import MakePerson, bearing, give_token
 
 FINDING = Finding("spec.replicas", Code.OUT_OF_RANGE, "Set it to 1 or more.")

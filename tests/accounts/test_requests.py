@@ -11,7 +11,7 @@ from pytest_django.fixtures import Settings
 from redis import Redis
 
 from rollouts.models import AuditEntry
-from rollouts.web.requests import choose_id, find_source
+from rollouts.web.request_id import choose_id, find_source
 from tests.accounts.conftest import MakePerson, bearing, give_token
 
 PROXIES = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))

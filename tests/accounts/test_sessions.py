@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from rollouts import tasks
-from rollouts.sessions import SessionStore
+from rollouts.accounts.sessions import SessionStore
 from tests.accounts.conftest import MakePerson
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]

@@ -10,9 +10,9 @@ from django.utils import timezone
 from django.utils.crypto import get_random_string
 from pytest_django.fixtures import Settings
 
+from rollouts.accounts.tokens import digest_of
 from rollouts.models import ApiToken, AuditEntry, User
 from rollouts.services.accounts import MOST_TOKENS, account_ensure_first
-from rollouts.tokens import digest_of
 from tests.accounts.conftest import MakePerson, bearing, give_token
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db, pytest.mark.usefixtures("redis")]

@@ -30,7 +30,7 @@ def sign_in(db: None, redis: Redis) -> SignIn:
         if role:
             user.groups.add(Group.objects.get(name=role))
         client = Client()
-        client.force_login(user, "rollouts.access.AccountBackend")
+        client.force_login(user, "rollouts.accounts.permissions.AccountBackend")
         return client
 
     return made

@@ -55,7 +55,7 @@ def test_what_people_and_clusters_write_gets_into_no_attribute_of_alpine(
     TABLES[table](row, 2)
     model = next(one for one in site._registry if f"{one._meta.app_label}/{one._meta.model_name}" == table)
     _plant(model)
-    ada.force_login(models.User.objects.order_by("pk").first(), "rollouts.access.AccountBackend")  # type: ignore[arg-type]
+    ada.force_login(models.User.objects.order_by("pk").first(), "rollouts.accounts.permissions.AccountBackend")  # type: ignore[arg-type]
     newest = model._default_manager.order_by("-pk").first()
     assert newest is not None
     pages = [f"/admin/{table}/", f"/admin/{table}/{newest.pk}/change/", f"/admin/{table}/?q={PLANTED}"]

@@ -9,9 +9,9 @@ from django.conf import settings
 from django.test import override_settings
 from redis import Redis
 
-from rollouts.audit import Caller
 from rollouts.cluster import Cluster, kubeconfig
-from rollouts.services.clusters import ClusterTest, cluster_test
+from rollouts.services.audit import Caller
+from rollouts.services.connection_test import ClusterTest, cluster_test
 from tests.apiserver import ApiServer, install_definitions, missing_binaries, running_apiserver
 from tests.overrides.conftest import make_caller
 from tests.parts import missing

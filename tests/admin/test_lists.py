@@ -136,7 +136,7 @@ def test_no_page_of_an_account_shows_anything_of_its_password_or_token(ada: Clie
     user = models.User.objects.get(username="ada")
     user.set_password("correct horse battery")
     user.save()
-    ada.force_login(user, "rollouts.access.AccountBackend")
+    ada.force_login(user, "rollouts.accounts.permissions.AccountBackend")
     TABLES["rollouts/apitoken"](row, 1)
     token = models.ApiToken.objects.get()
     for page in (f"user/{user.pk}", f"apitoken/{token.pk}"):

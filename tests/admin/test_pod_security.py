@@ -4,8 +4,8 @@ import pytest
 from django.contrib.auth.models import Permission
 from django.test import Client
 
-from rollouts.commands import Place
-from rollouts.engine.validation.pod_security import PodSecurityLevel
+from rollouts.accounts.commands import Place
+from rollouts.engine.manifest.validation.pod_security import PodSecurityLevel
 from rollouts.models import AuditEntry, NamespacePodSecurity, User
 from rollouts.services.pod_security import find_level
 from tests.admin.conftest import SignIn

@@ -292,7 +292,7 @@ def test_a_link_to_single_sign_on_is_cut_by_those_who_have_as_much_and_ends_ever
         "identities-0-DELETE": "on",
     }
     theirs = Client()
-    theirs.force_login(user, "rollouts.access.AccountBackend")
+    theirs.force_login(user, "rollouts.accounts.permissions.AccountBackend")
     assert client.post(f"/admin/rollouts/user/{user.pk}/change/", form).status_code == status
     assert OidcIdentity.objects.exists() is (status == 403)
     assert ApiToken.objects.filter(revoked_at=None).exists() is (status == 403)

@@ -16,8 +16,8 @@ from django.db import close_old_connections
 from django.http import HttpResponse
 from django.test import Client, override_settings
 
+from rollouts.accounts.tokens import digest_of
 from rollouts.models import ApiToken, NamespaceGrant, User
-from rollouts.tokens import digest_of
 from tests.api.endpoints import PREFIX
 from tests.api.scene import CLUSTER, ELSEWHERE, NAMESPACE
 

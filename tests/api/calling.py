@@ -9,8 +9,8 @@ import orjson
 from django.test import Client
 from django.utils import timezone
 
+from rollouts.accounts.tokens import digest_of
 from rollouts.models import ApiToken, User
-from rollouts.tokens import digest_of
 from tests.api.scene import CLUSTER, NAME, NAMESPACE
 
 HERE = f"/api/v1/workloads/{CLUSTER}/{NAMESPACE}/{NAME}"

@@ -1,6 +1,6 @@
 """A workload in the sandbox with everything that the API can show of it: pods, history, an update that waits.
 
-The sandbox is a real process; the mirror is fed by lists and passes follow each other, as in `tests.control.loop`. The
+The sandbox is a real process; the mirror is fed by lists and passes follow each other, as in `tests.controller.loop`. The
 workload is under OnDelete and was changed after it had been deployed: all its pods are outdated, so each command has
 something to do. What a test then does to the cluster stays there. The rows are kept aside: a test puts them into its
 own transaction, which is rolled back after it.
@@ -19,13 +19,14 @@ from django.db import transaction
 from django.db.models import Model
 from django.test import override_settings
 
-from rollouts import connections, mirror, models
+from rollouts import mirror, models
 from rollouts.cluster import Cluster, Obj
 from rollouts.cluster.resources import EVENTS, NAMESPACES, NODES, PODCLIQUES, PODCLIQUESETS, PODS
-from rollouts.engine.names import CLIQUE, PART_OF, POD_INDEX
-from rollouts.engine.times import render_time
-from rollouts.reconciler import act
-from tests.control.loop import observe
+from rollouts.controller.reconciler import act
+from rollouts.engine.model.names import CLIQUE, PART_OF, POD_INDEX
+from rollouts.engine.model.times import render_time
+from rollouts.runtime import connections
+from tests.controller.loop import observe
 from tests.scenarios.scene import is_ready
 from tests.scenarios.sites import sandbox_site
 from tests.scenarios.stage import clique, group, podcliqueset

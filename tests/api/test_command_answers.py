@@ -8,9 +8,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from rollouts.accounts.tokens import digest_of
 from rollouts.cluster import Cluster, Unavailable
 from rollouts.models import ApiToken, AuditEntry, Call, NamespaceGrant, User, Workload
-from rollouts.tokens import digest_of
 from tests.api.actors import Actor, make_actors
 from tests.api.calling import HERE, Api, make_api
 from tests.api.scene import Scene

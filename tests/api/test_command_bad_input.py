@@ -10,7 +10,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollouts.documents import MOST_BYTES, UnreadableDocument, parse_json, parse_yaml
+from rollouts.manifests.strict_yaml import MOST_BYTES, UnreadableDocument, parse_json, parse_yaml
 from rollouts.models import AuditEntry
 from tests.api.calling import Answer, Api, make_api
 from tests.api.scene import CLUSTER, NAMESPACE, Scene

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rollouts.models import AuditEntry, StrategyOverride
-from rollouts.services import simulated, simulation
+from rollouts.services import simulation, simulation_report
 from tests.api.calling import Answer, Api, make_api
 from tests.api.scene import CLUSTER, NAMESPACE, Scene
 from tests.scenarios.stage import clique, podcliqueset
@@ -162,9 +162,9 @@ def test_a_large_workload_is_followed_as_far_as_there_is_time(api: Api, monkeypa
 
 
 def test_an_answer_is_bounded_in_size(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulated, "MOST_ENTRIES", 2)
-    monkeypatch.setattr(simulated, "MOST_STEPS", 6)
-    monkeypatch.setattr(simulated, "_STEPS_AT_THE_END", 2)
+    monkeypatch.setattr(simulation_report, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(simulation_report, "MOST_STEPS", 6)
+    monkeypatch.setattr(simulation_report, "_STEPS_AT_THE_END", 2)
     told = ask(api, ROLLING).body
     assert len(told["steps"]) == 6
     assert told["steps_left_out"] > 0

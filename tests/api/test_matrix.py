@@ -17,11 +17,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from rollouts.accounts.commands import Command, Place
 from rollouts.cluster.resources import PODCLIQUESETS
-from rollouts.commands import Command, Place
+from rollouts.mirror.other_operator import GROVE_FINALIZER
 from rollouts.models import ApiToken, AuditEntry, Rollout, StrategyOverride, User
-from rollouts.operators import GROVE_FINALIZER
-from rollouts.selectors.places import look_at
+from rollouts.selectors.workload_snapshot import look_at
 from rollouts.services.surge import SurgeUnit, find_surge
 from tests.api.actors import Actor, Request, make_actors, send, send_by_session
 from tests.api.endpoints import described, endpoints

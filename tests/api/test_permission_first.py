@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from rollouts import documents
+from rollouts.manifests import strict_yaml
 from rollouts.models import ApiToken, AuditEntry, User
 from tests.api.actors import Actor, Request, make_actors, send
 from tests.api.scene import CLUSTER, NAMESPACE
@@ -33,7 +33,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch, redis: Any) -> list[bytes]:
     make_actors()
     bodies: list[bytes] = []
     for name in ("parse_json", "parse_yaml"):
-        parse = getattr(documents, name)
+        parse = getattr(strict_yaml, name)
 
         def note(body: bytes, parse: Any = parse) -> Any:
             bodies.append(body)

@@ -35,7 +35,7 @@ BY_ROLE = {
 MAKE_PEOPLE = """
 from django.contrib.auth.models import Group
 from rollouts.models import ApiToken, NamespaceGrant, User
-from rollouts.tokens import digest_of
+from rollouts.accounts.tokens import digest_of
 for role in ("operator", "viewer"):
     user, _ = User.objects.get_or_create(username=role)
     user.groups.set([Group.objects.get(name=role)])

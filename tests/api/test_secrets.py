@@ -233,7 +233,7 @@ def _read_as_viewer(house: House) -> None:
 _MAKE_VIEWER = """
 from django.contrib.auth.models import Group
 from rollouts.models import ApiToken, User
-from rollouts.tokens import digest_of
+from rollouts.accounts.tokens import digest_of
 vera = User.objects.create_user("vera", password="{password}")
 vera.groups.add(Group.objects.get(name="viewer"))
 ApiToken.objects.create(user=vera, name="t", prefix="p", digest=digest_of("{token}"))

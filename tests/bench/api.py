@@ -73,8 +73,8 @@ def _succeeded(answer: Any) -> Any:
 def _viewer_megabytes() -> float:
     """Return what it takes to keep for each of many viewers as many different changes as are kept at most."""
     from rollouts.api.feed import Interest
-    from rollouts.feed import Change
-    from rollouts.hub import MOST_PENDING, Viewer
+    from rollouts.live.change_feed import Change
+    from rollouts.live.hub import MOST_PENDING, Viewer
 
     keys = [f"sandbox/default/workload-{number}" for number in range(MOST_PENDING)]
     changes = [Change("sandbox", "workload", key, ("pods",)) for key in keys]

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from rollouts.cluster import Changed, Cluster, Obj, Resource, Watch, kubeconfig
 from rollouts.cluster.resources import NAMESPACES, PODCLIQUESETS, PODS
-from rollouts.engine import names
-from rollouts.sandbox.behaviour.kubelet import READY_SECONDS_ANNOTATION
+from rollouts.engine.model import names
+from rollouts.sandbox.cluster.pod_lifecycle import READY_SECONDS_ANNOTATION
 from tests.apiserver import (
     GARBAGE_COLLECTOR,
     STATEFULSET_CONTROLLER,

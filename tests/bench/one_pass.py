@@ -17,10 +17,11 @@ def main() -> None:
     """Measure passes over the workload of a key."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")
     django.setup()
-    from rollouts import mirror, reconciler
-    from rollouts.engine.planner import plan
-    from rollouts.engine.spec import parse_workload
-    from rollouts.engine.workload import Workload
+    from rollouts import mirror
+    from rollouts.controller import reconciler
+    from rollouts.engine.manifest.parsing import parse_workload
+    from rollouts.engine.model.workload import Workload
+    from rollouts.engine.plan.planner import plan
     from rollouts.models import Cluster
     from tests.bench.controller import median_ms
 

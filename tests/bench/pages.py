@@ -67,9 +67,9 @@ def _open_list(client: Any) -> Any:
 
 async def _bring(row: Any, answers: Sequence[Any]) -> float:
     """Return the seconds of processor from a workload being added to the last viewer having it; the best of several."""
-    from rollouts import feed
-    from rollouts.connections import redis_client
-    from rollouts.feed import Change
+    from rollouts.live import change_feed
+    from rollouts.live.change_feed import Change
+    from rollouts.runtime.connections import redis_client
     from tests.api.read import fleet
 
     received = [0] * len(answers)
@@ -89,7 +89,7 @@ async def _bring(row: Any, answers: Sequence[Any]) -> float:
         await asyncio.sleep(1)  # whoever has just been written to is left alone for a moment
         before, began = [*received], time.process_time()
         await asyncio.to_thread(_store, row, fleet.podcliqueset(f"new-{number}"))
-        feed.publish(redis_client(), [Change("sandbox", "workload", f"sandbox/default/new-{number}")])
+        change_feed.publish(redis_client(), [Change("sandbox", "workload", f"sandbox/default/new-{number}")])
         await wait_for_more_than(before)
         figures.append(time.process_time() - began)
     for reader in readers:

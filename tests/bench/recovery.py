@@ -27,8 +27,8 @@ from redis import Redis
 
 from rollouts.cluster import Changed, Cluster, ClusterError, Deleted, Obj, Patience, Watch, kubeconfig
 from rollouts.cluster.resources import PODCLIQUESETS, PODS
-from rollouts.engine import names
-from rollouts.sandbox.behaviour.kubelet import READY_SECONDS_ANNOTATION
+from rollouts.engine.model import names
+from rollouts.sandbox.cluster.pod_lifecycle import READY_SECONDS_ANNOTATION
 from tests.bench.controller import in_background
 from tests.data_folders import ROOT
 from tests.project.running import Product, product, wait_until

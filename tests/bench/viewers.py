@@ -33,7 +33,7 @@ from typing import Any, Final
 
 from rollouts.cluster import Cluster, kubeconfig
 from rollouts.cluster.resources import PODCLIQUESETS, PODS
-from rollouts.engine.names import PART_OF, TEMPLATE_HASH
+from rollouts.engine.model.names import PART_OF, TEMPLATE_HASH
 from tests.bench.screen import Screen, open_screen
 from tests.browser.conftest import PASSWORD
 from tests.browser.visiting import Sandbox

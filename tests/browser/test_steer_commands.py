@@ -69,7 +69,9 @@ def page(context: BrowserContext) -> Iterator[Page]:
 def expect_settled(page: Page, pods: int = PODS) -> None:
     """Wait until all pods are there and of the current template."""
     expect(page.locator("#now .budget dd").first).to_have_text(f"{pods} of {pods} pods")
-    expect(page.locator("#now .activity-summary")).to_have_text(f"All {pods} pods are available and of the current template.")
+    expect(page.locator("#now .activity-summary")).to_have_text(
+        f"All {pods} pods are available and of the current template."
+    )
 
 
 def said(page: Page) -> str:

@@ -8,7 +8,7 @@ from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page
 
 from rollouts.cluster import Cluster, kubeconfig
 from rollouts.cluster.resources import NODES, PODCLIQUESETS, PODS
-from rollouts.engine.names import CLIQUE, POD_INDEX
+from rollouts.engine.model.names import CLIQUE, POD_INDEX
 from tests.browser.conftest import PASSWORD, PATIENCE
 from tests.project.running import ROOT, Product, wait_until
 

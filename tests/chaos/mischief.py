@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from django.conf import settings
 from redis import Redis, RedisError
 
-from rollouts import metrics
+from rollouts.telemetry import metrics
 from tests.apiserver import OwnApiServer
 from tests.chaos.proxy import Proxy
 from tests.controlling import BEAT, WATCHER, WORKER, Controller

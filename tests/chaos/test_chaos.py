@@ -20,7 +20,7 @@ import pytest
 
 from rollouts.cluster import ClusterError, Obj
 from rollouts.cluster.resources import PODCLIQUESETS, PODS
-from rollouts.engine import names
+from rollouts.engine.model import names
 from tests.chaos.etcd import REMEMBERING, read_events
 from tests.chaos.mischief import USUAL_SHARE, Mischief
 from tests.chaos.proxy import Badness, running_proxy

@@ -6,7 +6,7 @@ import pytest
 
 from rollouts.cluster import Cause, ClusterError, Conflict, Invalid, NotFound, Patience, Throttled
 from rollouts.cluster.errors import from_status, parse_failure
-from rollouts.cluster.patience import compute_pause
+from rollouts.cluster.retry_policy import compute_pause
 
 CAUSES = [
     {"reason": "FieldValueInvalid", "field": "spec.replicas", "message": "must be 0 or more"},

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from rollouts.engine.observed import Observed
-from rollouts.engine.planner import plan
-from rollouts.engine.simulate import Outcome, passes, simulate
-from rollouts.engine.workload import Strategy, Workload
-from rollouts.engine.world import Behaviour, World
+from rollouts.engine.model.observed import Observed
+from rollouts.engine.model.workload import Strategy, Workload
+from rollouts.engine.plan.planner import plan
+from rollouts.engine.simulation.cluster import Behaviour, World
+from rollouts.engine.simulation.simulate import Outcome, passes, simulate
 from tests.engine.simulated import clique, group, with_image, workload
 
 BEHAVIOUR = Behaviour(ready_seconds=30.0, gone_seconds=5.0)

@@ -1,7 +1,7 @@
 """Random workloads, clusters and interference for the properties, and what they are measured by.
 
 Between any two passes somebody may change the template, scale, delete, switch strategy or budget, or a pod may break.
-The counts are read off the pods by `simulated.View`, which knows nothing of the planner.
+The counts are read off the pods by `simulation_report.View`, which knows nothing of the planner.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from rollouts.engine.actions import Kind
-from rollouts.engine.budget import Budget, resolve_budget
-from rollouts.engine.observed import ENDED, Observed
-from rollouts.engine.placing import Node
-from rollouts.engine.workload import BudgetSpec, CliqueTemplate, GroupTemplate, Strategy, Workload
-from rollouts.engine.world import Behaviour
+from rollouts.engine.model.actions import Kind
+from rollouts.engine.model.budget import Budget, resolve_budget
+from rollouts.engine.model.observed import ENDED, Observed
+from rollouts.engine.model.workload import BudgetSpec, CliqueTemplate, GroupTemplate, Strategy, Workload
+from rollouts.engine.simulation.cluster import Behaviour
+from rollouts.engine.simulation.scheduler import Node
 from tests.engine.simulated import Cluster, Unit, View, clique, group, workload
 
 ONE_AT_A_TIME = Budget(1, 0)

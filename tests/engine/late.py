@@ -1,6 +1,6 @@
 """A controller that learns late: it sees its own writes at once, and what others and the cluster do after a while.
 
-Between `simulated`, where every plan is made from what is there, and the reconciler, whose view is a mirror fed by a
+Between `simulation_report`, where every plan is made from what is there, and the reconciler, whose view is a mirror fed by a
 watch. News comes in the order in which it happened; a row moves forward only. The answer to a write is the object as
 that write left it; after a refused write the object is fetched as it is.
 """
@@ -8,10 +8,10 @@ that write left it; after a refused write the object is fetched as it is.
 from collections.abc import Iterable
 from typing import Any
 
-from rollouts.engine.actions import Action, Create, Kind, Plan, RemoveGate
-from rollouts.engine.observed import Observed
-from rollouts.engine.planner import plan
-from rollouts.engine.world import World
+from rollouts.engine.model.actions import Action, Create, Kind, Plan, RemoveGate
+from rollouts.engine.model.observed import Observed
+from rollouts.engine.plan.planner import plan
+from rollouts.engine.simulation.cluster import World
 from tests.engine.simulated import Cluster
 
 Place = tuple[Kind, str]

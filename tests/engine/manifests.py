@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from rollouts.engine.spec import parse_workload
-from rollouts.engine.workload import Workload
+from rollouts.engine.manifest.parsing import parse_workload
+from rollouts.engine.model.workload import Workload
 from tests.deploy.manifests import COMPLETE, Edits, Obj, edited, load
 
 _COMPLETE: Final = load(COMPLETE)

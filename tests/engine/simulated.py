@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from rollouts.engine import names
-from rollouts.engine.actions import Action, Delete, Kind, Plan, Wait
-from rollouts.engine.arrange import arrange
-from rollouts.engine.hashing import compute_template_hash
-from rollouts.engine.observed import Clique, Observed, Pod
-from rollouts.engine.planner import plan_tree
-from rollouts.engine.shape import Shape, make_shape
-from rollouts.engine.simulate import PATIENCE, next_moment, passes
-from rollouts.engine.spec import parse_workload
-from rollouts.engine.workload import BudgetSpec, CliqueTemplate, GroupTemplate, Strategy, Workload
-from rollouts.engine.world import Behaviour, Refusal, World
+from rollouts.engine.manifest.parsing import parse_workload
+from rollouts.engine.model import names
+from rollouts.engine.model.actions import Action, Delete, Kind, Plan, Wait
+from rollouts.engine.model.hashing import compute_template_hash
+from rollouts.engine.model.observed import Clique, Observed, Pod
+from rollouts.engine.model.workload import BudgetSpec, CliqueTemplate, GroupTemplate, Strategy, Workload
+from rollouts.engine.plan.planner import plan_tree
+from rollouts.engine.simulation.cluster import Behaviour, Refusal, World
+from rollouts.engine.simulation.simulate import PATIENCE, next_moment, passes
+from rollouts.engine.tree.layout import Shape, make_shape
+from rollouts.engine.tree.tree_builder import arrange
 
 PASSES_AT_MOST = 4000
 QUICK = Behaviour(ready_seconds=10.0, gone_seconds=2.0)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rollouts.engine.actions import Action, Create, Delete, Kind
-from rollouts.engine.observed import Pod, Service
-from rollouts.engine.workload import Strategy, Workload
-from rollouts.engine.world import Thing
+from rollouts.engine.model.actions import Action, Create, Delete, Kind
+from rollouts.engine.model.observed import Pod, Service
+from rollouts.engine.model.workload import Strategy, Workload
+from rollouts.engine.simulation.cluster import Thing
 from tests.engine.chance import Count, assert_all_there, assert_within_budget, counts
 from tests.engine.simulated import Cluster, clique, group, settled, workload
 

@@ -1,8 +1,8 @@
 """What somebody deletes by hand is simulated as it happens: counted before, missing for a while, back in the end."""
 
-from rollouts.engine.actions import Delete, Kind
-from rollouts.engine.simulate import BY_HAND, End, simulate
-from rollouts.engine.workload import Strategy
+from rollouts.engine.model.actions import Delete, Kind
+from rollouts.engine.model.workload import Strategy
+from rollouts.engine.simulation.simulate import BY_HAND, End, simulate
 from tests.engine.simulated import QUICK, clique, settled, workload
 
 

@@ -5,8 +5,8 @@ Named by the numbers in our list of its defects, with its issues. Every test set
 
 from dataclasses import replace
 
-from rollouts.engine.actions import Delete, Kind
-from rollouts.engine.workload import Strategy
+from rollouts.engine.model.actions import Delete, Kind
+from rollouts.engine.model.workload import Strategy
 from tests.engine.simulated import QUICK, Cluster, clique, group, settled, workload
 
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from rollouts.engine.actions import Kind
-from rollouts.engine.conditions import find_condition
-from rollouts.engine.observed import Pod
-from rollouts.engine.placing import Node
-from rollouts.engine.workload import Strategy, Workload
+from rollouts.engine.model.actions import Kind
+from rollouts.engine.model.conditions import find_condition
+from rollouts.engine.model.observed import Pod
+from rollouts.engine.model.workload import Strategy, Workload
+from rollouts.engine.simulation.scheduler import Node
 from tests.engine.chance import AUTOMATIC, assert_all_there
 from tests.engine.simulated import QUICK, Cluster, clique, group, settled, workload
 

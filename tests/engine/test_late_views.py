@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollouts.engine.actions import Create, Delete, Plan
-from rollouts.engine.observed import Observed
-from rollouts.engine.workload import Workload
-from rollouts.engine.world import Behaviour, World
+from rollouts.engine.model.actions import Create, Delete, Plan
+from rollouts.engine.model.observed import Observed
+from rollouts.engine.model.workload import Workload
+from rollouts.engine.simulation.cluster import Behaviour, World
 from tests.engine.chance import (
     AUTOMATIC,
     GENTLE,

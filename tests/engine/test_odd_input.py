@@ -12,15 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollouts.engine.actions import Delete, Kind
-from rollouts.engine.arrange import arrange
-from rollouts.engine.observed import Observed
-from rollouts.engine.planner import plan
-from rollouts.engine.references import MOST_PODS
-from rollouts.engine.shape import make_shape
-from rollouts.engine.simulate import End, simulate
-from rollouts.engine.spec import parse_workload
-from rollouts.engine.workload import Strategy, Workload
+from rollouts.engine.manifest.parsing import parse_workload
+from rollouts.engine.manifest.references import MOST_PODS
+from rollouts.engine.model.actions import Delete, Kind
+from rollouts.engine.model.observed import Observed
+from rollouts.engine.model.workload import Strategy, Workload
+from rollouts.engine.plan.planner import plan
+from rollouts.engine.simulation.simulate import End, simulate
+from rollouts.engine.tree.layout import make_shape
+from rollouts.engine.tree.tree_builder import arrange
 from tests.engine.manifests import JSON, damaged, small
 from tests.engine.simulated import Cluster, clique, group, settled, workload
 from tests.thoroughness import examples

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollouts.engine.actions import Create, Delete, Kind, Plan, RemoveGate, Wait
-from rollouts.engine.budget import Budget
-from rollouts.engine.observed import ENDED, Clique, Group, Observed, Pod
-from rollouts.engine.placing import Node
-from rollouts.engine.planner import plan
-from rollouts.engine.shape import make_shape
-from rollouts.engine.workload import BudgetSpec, Strategy, Workload
-from rollouts.engine.world import Behaviour
+from rollouts.engine.model.actions import Create, Delete, Kind, Plan, RemoveGate, Wait
+from rollouts.engine.model.budget import Budget
+from rollouts.engine.model.observed import ENDED, Clique, Group, Observed, Pod
+from rollouts.engine.model.workload import BudgetSpec, Strategy, Workload
+from rollouts.engine.plan.planner import plan
+from rollouts.engine.simulation.cluster import Behaviour
+from rollouts.engine.simulation.scheduler import Node
+from rollouts.engine.tree.layout import make_shape
 from tests.engine.chance import (
     AUTOMATIC,
     EVERYTHING,

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from rollouts.engine.actions import Kind, WriteStatus
-from rollouts.engine.placing import Node
-from rollouts.engine.workload import BudgetSpec, Strategy
+from rollouts.engine.model.actions import Kind, WriteStatus
+from rollouts.engine.model.workload import BudgetSpec, Strategy
+from rollouts.engine.simulation.scheduler import Node
 from tests.engine.simulated import Cluster, View, clique, group, settled, workload
 
 SURGE_ONE_OF_THREE = [

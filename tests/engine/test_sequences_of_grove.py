@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from rollouts.engine.actions import Create, Kind
-from rollouts.engine.placing import Node
-from rollouts.engine.workload import Strategy, Workload
+from rollouts.engine.model.actions import Create, Kind
+from rollouts.engine.model.workload import Strategy, Workload
+from rollouts.engine.simulation.scheduler import Node
 from tests.engine.simulated import QUICK, Cluster, clique, group, settled, workload
 
 

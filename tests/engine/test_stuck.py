@@ -8,11 +8,11 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollouts.engine.placing import Node
-from rollouts.engine.workload import Workload
+from rollouts.engine.model.workload import Workload
+from rollouts.engine.simulation.scheduler import Node
 from tests.engine.chance import AUTOMATIC, assert_all_there, counts, workloads
+from tests.engine.plan.test_remedies import DEEDS
 from tests.engine.simulated import QUICK, Cluster, settled
-from tests.engine.test_remedies import DEEDS
 from tests.thoroughness import examples
 
 sometimes = settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.too_slow])

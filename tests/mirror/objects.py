@@ -3,7 +3,7 @@
 from typing import Any
 
 from rollouts.cluster import Obj
-from rollouts.engine import names
+from rollouts.engine.model import names
 
 NAMESPACE = "web"
 SET = "my"

@@ -15,9 +15,9 @@ from rollouts.cluster.resources import (
     PODS,
     SERVICES,
 )
-from rollouts.engine import names
-from rollouts.engine.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
-from rollouts.engine.observed import Clique, Gang, Group, Pod, Service
+from rollouts.engine.model import names
+from rollouts.engine.model.observed import Clique, Gang, Group, Pod, Service
+from rollouts.engine.plan.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from tests.mirror import objects
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]

@@ -8,8 +8,8 @@ from django.contrib.auth.models import Group
 from redis import Redis
 
 from rollouts import mirror, models
-from rollouts.audit import Caller
 from rollouts.cluster.resources import PODCLIQUESETS
+from rollouts.services.audit import Caller
 from tests.deploy.manifests import Edits
 from tests.engine.manifests import small
 

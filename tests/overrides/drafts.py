@@ -5,9 +5,9 @@ from typing import Any
 
 from django.utils import timezone
 
-from rollouts.engine.budget import parse_budget
+from rollouts.engine.model.budget import parse_budget
 from rollouts.models import StrategyOverride
-from rollouts.services.drafts import OverrideDraft
+from rollouts.services.override_preview import OverrideDraft
 
 
 def draft(**values: Any) -> OverrideDraft:

@@ -33,7 +33,7 @@ def _body(**values: Any) -> dict[str, Any]:
 def ada(db: None, redis: Redis) -> Client:
     """Somebody of the role admin, in a browser."""
     client = Client()
-    client.force_login(make_caller("ada", "admin").user, "rollouts.access.AccountBackend")  # type: ignore[arg-type]
+    client.force_login(make_caller("ada", "admin").user, "rollouts.accounts.permissions.AccountBackend")  # type: ignore[arg-type]
     return client
 
 

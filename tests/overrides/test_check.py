@@ -7,10 +7,10 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from rollouts.engine.workload import Strategy
+from rollouts.engine.model.workload import Strategy
 from rollouts.models import StrategyOverride
-from rollouts.services import drafts
-from rollouts.services.drafts import UNSAVED, Hit, InForce, override_check
+from rollouts.services import override_preview
+from rollouts.services.override_preview import UNSAVED, Hit, InForce, override_check
 from tests.overrides.conftest import AddWorkload
 from tests.overrides.drafts import draft
 
@@ -203,7 +203,7 @@ def test_a_check_costs_three_queries_however_many_workloads_there_are(
     with django_assert_num_queries(3):
         check = override_check(draft())
     assert check.total == len(check.keys) == number
-    assert len(check.hits) == min(number, drafts.MOST_CHECKED)
+    assert len(check.hits) == min(number, override_preview.MOST_CHECKED)
 
 
 def test_strategies_of_the_engine_are_what_can_be_set(add_workload: AddWorkload) -> None:

@@ -9,11 +9,11 @@ import pytest
 from django.utils import timezone
 from redis import Redis
 
-from rollouts import feed
-from rollouts.audit import Caller
-from rollouts.dispatch import open_queue
+from rollouts.accounts.errors import CommandRefused, Contradiction, Invalid, NotAllowed, NotThere, RaceLost
+from rollouts.live import change_feed
 from rollouts.models import AuditEntry, NamespaceGrant, StrategyOverride
-from rollouts.refusals import CommandRefused, Contradiction, Invalid, NotAllowed, NotThere, RaceLost
+from rollouts.queue.dispatch import open_queue
+from rollouts.services.audit import Caller
 from rollouts.services.overrides import (
     override_change,
     override_create,
@@ -65,7 +65,11 @@ def test_workloads_that_it_hits_are_woken_and_pages_are_told(
     row = override_create(admin, draft(namespace="web")).override
     assert _is_due(hit)
     assert not _is_due(other)
-    told = [(change.kind, change.key) for _, change in feed.read(redis, feed.START).entries if change.kind != "audit"]
+    told = [
+        (change.kind, change.key)
+        for _, change in change_feed.read(redis, change_feed.START).entries
+        if change.kind != "audit"
+    ]
     assert told == [("override", str(row.pk)), ("workload", hit)]
 
 
@@ -230,7 +234,7 @@ def test_a_try_needs_the_permission_and_leaves_nothing(
 def test_without_redis_an_override_is_put_in_force_all_the_same(
     admin: Caller, add_workload: AddWorkload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rollouts import dispatch
+    from rollouts.queue import dispatch
     from rollouts.services import overrides
 
     add_workload()

@@ -12,7 +12,7 @@ from grove_ui.environment import (
     ensure_secret_key,
     parse_environment,
 )
-from rollouts.engine.validation.pod_security import PodSecurityLevel
+from rollouts.engine.manifest.validation.pod_security import PodSecurityLevel
 from rollouts.management.commands.run import find_warning
 
 

@@ -5,8 +5,8 @@ from django.contrib.auth.models import Group
 from django.test import Client
 from redis import Redis
 
-from rollouts import heartbeats
 from rollouts.models import User
+from rollouts.telemetry import heartbeats
 
 pytestmark = pytest.mark.django_db
 
@@ -71,7 +71,7 @@ def test_before_the_first_list_the_clusters_page_says_so(person: Client, redis: 
 
 
 def test_the_clusters_page_works_while_redis_is_away(person: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rollouts import readiness
+    from rollouts.runtime import readiness
 
     nowhere = Redis.from_url("unix:///nonexistent/redis.sock")
     monkeypatch.setattr(readiness, "redis_client", lambda: nowhere)

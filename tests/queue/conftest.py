@@ -12,8 +12,8 @@ import pytest
 from celery import Celery
 from redis import Redis, RedisError
 
-from rollouts.dispatch import RECONCILE
-from rollouts.workqueue import WorkQueue
+from rollouts.queue.dispatch import RECONCILE
+from rollouts.queue.workqueue import WorkQueue
 from tests.data_folders import ROOT, copy_database
 from tests.queue.toy_names import BEGUN, CLASHED, ENDED, FENCED, RELEASED, WORKERS, WROTE
 from tests.redis_process import RedisProcess, running_redis

@@ -9,11 +9,11 @@ from django.conf import settings
 from redis import ConnectionError as RedisConnectionError
 from redis import Redis
 
-from rollouts import dispatch, lease
 from rollouts.cluster import Fence
-from rollouts.lease import LEASE_SECONDS, RENEW_SECONDS, Lease, LeaseLost
-from rollouts.outcomes import Done, Outcome
-from rollouts.workqueue import Claim, WorkQueue
+from rollouts.queue import dispatch, lease
+from rollouts.queue.lease import LEASE_SECONDS, RENEW_SECONDS, Lease, LeaseLost
+from rollouts.queue.results import Done, Outcome
+from rollouts.queue.workqueue import Claim, WorkQueue
 
 KEY = "sandbox/default/llama"
 OWNER = "worker/7"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from redis import Redis
 
-from rollouts.workqueue import LONGEST_BACK_OFF_MS, Claim, Depth, Ended, WorkQueue, compute_back_off_ms
+from rollouts.queue.workqueue import LONGEST_BACK_OFF_MS, Claim, Depth, Ended, WorkQueue, compute_back_off_ms
 from tests.queue.model import LEASE_MS, LONGEST_MS, Model
 from tests.thoroughness import examples
 

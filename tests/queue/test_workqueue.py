@@ -5,7 +5,7 @@ import secrets
 import pytest
 from redis import Redis
 
-from rollouts.workqueue import Claim, Depth, Ended, WorkQueue, compute_back_off_ms
+from rollouts.queue.workqueue import Claim, Depth, Ended, WorkQueue, compute_back_off_ms
 from tests.project.running import wait_until
 
 KEY = "sandbox/default/llama"

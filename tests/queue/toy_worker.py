@@ -15,10 +15,10 @@ from rollouts.cluster import Fence
 
 django.setup()
 
-from rollouts import reconciler  # noqa: E402
-from rollouts.connections import redis_client  # noqa: E402
-from rollouts.lease import LeaseLost  # noqa: E402
-from rollouts.outcomes import Again, Done, Outcome  # noqa: E402
+from rollouts.controller import reconciler  # noqa: E402
+from rollouts.queue.lease import LeaseLost  # noqa: E402
+from rollouts.queue.results import Again, Done, Outcome  # noqa: E402
+from rollouts.runtime.connections import redis_client  # noqa: E402
 from tests.queue.toy_names import AT_ONCE, BEGUN, CLASHED, ENDED, FENCED, RELEASED, WORKERS, WROTE  # noqa: E402
 
 __all__ = ["app"]

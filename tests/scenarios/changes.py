@@ -4,8 +4,8 @@ from functools import partial
 
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import EVENTS, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
-from rollouts.engine import names
-from rollouts.sandbox.behaviour.kubelet import READY_SECONDS_ANNOTATION
+from rollouts.engine.model import names
+from rollouts.sandbox.cluster.pod_lifecycle import READY_SECONDS_ANNOTATION
 from tests.scenarios.register import scenario
 from tests.scenarios.scene import Scene, is_gated, is_leaving, is_placed, uids
 from tests.scenarios.stage import OURS, PATIENCE_FOR_NOTHING, Stage, clique, group, podcliqueset, sample

@@ -4,8 +4,8 @@ from functools import partial
 
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODCLIQUESETS, PODS, SERVICES
-from rollouts.engine import names
-from rollouts.sandbox.behaviour.kubelet import READY_SECONDS_ANNOTATION
+from rollouts.engine.model import names
+from rollouts.sandbox.cluster.pod_lifecycle import READY_SECONDS_ANNOTATION
 from tests.scenarios.changes import AUTOMATIC, mixed
 from tests.scenarios.of_grove import lose
 from tests.scenarios.register import scenario

@@ -6,7 +6,7 @@ write: how many units are available. Where Grove waits for a pod that ignores SI
 
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESETS
-from rollouts.engine import names
+from rollouts.engine.model import names
 from tests.scenarios.register import scenario
 from tests.scenarios.scene import Scene, is_placed, uids
 from tests.scenarios.stage import PATIENCE_FOR_NOTHING, Stage, grove

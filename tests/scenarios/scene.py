@@ -13,10 +13,11 @@ from typing import Any
 
 from rollouts.cluster import Obj, Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODCLIQUESETS, PODGANGS, PODS, SERVICES
-from rollouts.engine import names, reading
-from rollouts.engine.observed import Clique, Observed, Pod
-from rollouts.engine.spec import parse_workload
-from rollouts.engine.workload import Workload
+from rollouts.engine.manifest.parsing import parse_workload
+from rollouts.engine.model import names
+from rollouts.engine.model.observed import Clique, Observed, Pod
+from rollouts.engine.model.workload import Workload
+from rollouts.engine.simulation import objects as objects_module
 from tests.engine.chance import Count, counts
 from tests.engine.simulated import View
 
@@ -96,7 +97,7 @@ class Scene:
             status=self.status(name),
             cliques=tuple(map(_clique, self.all(PODCLIQUES, name))),
             groups=tuple(
-                replace(reading.read_group(obj, *_identity(obj)), leaving=is_leaving(obj))
+                replace(objects_module.read_group(obj, *_identity(obj)), leaving=is_leaving(obj))
                 for obj in self.all(PODCLIQUESCALINGGROUPS, name)
             ),
             pods=tuple(map(_pod, self.all(PODS, name))),
@@ -301,14 +302,14 @@ def _identity(obj: Obj) -> tuple[str, str, float]:
 
 
 def _clique(obj: Obj) -> Clique:
-    read = reading.read_clique(obj, *_identity(obj))
+    read = objects_module.read_clique(obj, *_identity(obj))
     return replace(read, leaving=is_leaving(obj), status=obj.get("status") or {})
 
 
 def _pod(obj: Obj) -> Pod:
     uid, _, created = _identity(obj)
     return replace(
-        reading.read_pod(obj, uid, created),
+        objects_module.read_pod(obj, uid, created),
         node=obj["spec"].get("nodeName") or "",
         phase=(obj.get("status") or {}).get("phase") or "",
         ready=is_ready(obj),

@@ -8,7 +8,7 @@ from typing import Any
 
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import PODCLIQUESETS, PODGANGS, PODS
-from rollouts.engine import names
+from rollouts.engine.model import names
 from tests.scenarios.of_grove import one_at_a_time, selected
 from tests.scenarios.register import scenario
 from tests.scenarios.scene import Scene, uids

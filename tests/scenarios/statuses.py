@@ -5,7 +5,7 @@ from typing import Any
 
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODGANGS, PODS
-from rollouts.engine import names
+from rollouts.engine.model import names
 from tests.scenarios.register import scenario
 from tests.scenarios.scene import Scene, is_ready
 from tests.scenarios.sequences import pods_with, whole_replicas

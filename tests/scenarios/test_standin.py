@@ -6,7 +6,7 @@ import pytest
 
 from rollouts.cluster import Cluster, Obj, kubeconfig
 from rollouts.cluster.resources import NAMESPACES, NODES, PODGANGS, PODS
-from rollouts.engine import names
+from rollouts.engine.model import names
 from tests.apiserver import HOW_TO_GET_THEM, install_definitions, missing_binaries, running_apiserver
 from tests.parts import missing
 from tests.project.running import wait_until

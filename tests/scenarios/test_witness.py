@@ -9,10 +9,10 @@ import pytest
 
 from rollouts.cluster import Obj, Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESETS, PODS
-from rollouts.engine import names
-from rollouts.engine.hashing import compute_template_hash
-from rollouts.engine.spec import parse_workload
-from rollouts.engine.workload import Workload
+from rollouts.engine.manifest.parsing import parse_workload
+from rollouts.engine.model import names
+from rollouts.engine.model.hashing import compute_template_hash
+from rollouts.engine.model.workload import Workload
 from tests.scenarios.stage import clique, podcliqueset
 from tests.scenarios.witness import Event, Judge, Step, replay, tell_deeds
 

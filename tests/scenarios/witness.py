@@ -23,8 +23,8 @@ from typing import Self
 
 from rollouts.cluster import Changed, Cluster, Deleted, Obj, Resource, Synced, Watch
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODCLIQUESETS, PODS
-from rollouts.engine import names
-from rollouts.engine.workload import Strategy
+from rollouts.engine.model import names
+from rollouts.engine.model.workload import Strategy
 from tests.engine.chance import Count
 from tests.scenarios.scene import WATCHED, Scene, Unit, is_gated, is_leaving, is_placed, is_ready, units_of
 

@@ -30,14 +30,15 @@ from django.db import connection
 from redis import Redis, RedisError
 
 from grove_ui.environment import BASE_DIR, Environment
-from rollouts import database, heartbeats
 from rollouts.cluster import ClusterError, Patience
-from rollouts.connections import cluster_entries, connect_cluster, redis_client
-from rollouts.private_folder import UMASK, NotPrivateError, drop_socket_folder, ensure_private
-from rollouts.redis_server import RedisMissingError, find_redis_server, name_data_folder, redis_command
+from rollouts.runtime import database
+from rollouts.runtime.connections import cluster_entries, connect_cluster, redis_client
+from rollouts.runtime.embedded_redis import RedisMissingError, find_redis_server, name_data_folder, redis_command
+from rollouts.runtime.private_folder import UMASK, NotPrivateError, drop_socket_folder, ensure_private
+from rollouts.runtime.static_files import collect_static_files
+from rollouts.runtime.supervisor import Log, Program, StartError, Supervisor
 from rollouts.services.accounts import FirstAccount, account_ensure_first
-from rollouts.static_files import collect_static_files
-from rollouts.supervisor import Log, Program, StartError, Supervisor
+from rollouts.telemetry import heartbeats
 
 _SECONDS_BETWEEN_LOOKS: Final = 1.0
 

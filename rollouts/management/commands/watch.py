@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 
-from rollouts import dispatch, feed, metrics
 from rollouts.cluster import Misconfigured
-from rollouts.collector import settle
-from rollouts.connections import ClusterEntry, cluster_entries, connect_cluster, redis_client
+from rollouts.live import change_feed
+from rollouts.queue import dispatch
+from rollouts.runtime.connections import ClusterEntry, cluster_entries, connect_cluster, redis_client
+from rollouts.runtime.gc_tuning import settle
+from rollouts.telemetry import metrics
 from rollouts.watcher import Watcher
 
 _FLUSH_SECONDS: Final = 1.0
@@ -80,7 +82,7 @@ def _watcher(entry: ClusterEntry) -> Watcher:
         partial(connect_cluster, entry.name),
         redis,
         wake=dispatch.wake,
-        publish=partial(feed.publish, redis),
+        publish=partial(change_feed.publish, redis),
         source=entry.origin,
         on_batch=partial(metrics.observe_watch, entry.name),
     )

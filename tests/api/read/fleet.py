@@ -11,11 +11,11 @@ from typing import Any, Final
 from rollouts import mirror, models
 from rollouts.cluster import Obj, Resource
 from rollouts.cluster.resources import NODES, PODCLIQUES, PODCLIQUESCALINGGROUPS, PODCLIQUESETS, PODS
-from rollouts.engine import names
-from rollouts.engine.hashing import compute_generation_hash, compute_template_hash
-from rollouts.engine.spec import Unreadable, parse_workload
-from rollouts.engine.workload import Workload
-from rollouts.selectors.makeups import KNOWN
+from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.engine.model import names
+from rollouts.engine.model.hashing import compute_generation_hash, compute_template_hash
+from rollouts.engine.model.workload import Workload
+from rollouts.selectors.pod_totals import KNOWN
 
 CLUSTER: Final = "sandbox"
 NAMESPACE: Final = "default"

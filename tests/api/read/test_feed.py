@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rollouts.feed import Change
+from rollouts.live.change_feed import Change
 from tests.api.read.watching import STREAM_LIMIT, TOKEN, WebServer
 from tests.project.running import wait_until
 

@@ -17,11 +17,11 @@ from django.test import Client
 from django.utils import timezone
 
 from rollouts import models
-from rollouts.audit import Caller, Result, Via, record
-from rollouts.commands import Command, Place
-from rollouts.masking import HIDDEN, MARK, mask_manifest, reader_of
+from rollouts.accounts.commands import Command, Place
+from rollouts.manifests.masking import HIDDEN, MARK, mask_manifest, reader_of
 from rollouts.models import AuditEntry, NamespaceGrant, User
 from rollouts.services.accounts import token_create
+from rollouts.services.audit import Caller, Result, Via, record
 from tests.accounts.conftest import bearing, give_token
 from tests.api.read import fleet
 

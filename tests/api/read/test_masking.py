@@ -9,10 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rollouts import masking
-from rollouts.documents import MOST_BYTES
-from rollouts.engine.findings import Code
-from rollouts.masking import (
+from rollouts.engine.manifest.findings import Code
+from rollouts.manifests import masking
+from rollouts.manifests.masking import (
     ANYBODY,
     HIDDEN,
     MARK,
@@ -24,6 +23,7 @@ from rollouts.masking import (
     reader_of,
     without_digests,
 )
+from rollouts.manifests.strict_yaml import MOST_BYTES
 from tests.thoroughness import examples
 
 SECRET = "s3cr3t-Zx9"

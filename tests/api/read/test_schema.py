@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.test import Client
 
-from rollouts.api.meanings import all_meanings
+from rollouts.api.field_help import all_meanings
 from rollouts.api.schema import make_schema
 from tests.api.endpoints import described, endpoints
 

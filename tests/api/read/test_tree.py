@@ -7,12 +7,12 @@ import pytest
 from django.test import Client
 
 from rollouts import mirror, models
+from rollouts.accounts.commands import Place
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import PODCLIQUES, PODS
-from rollouts.commands import Place
-from rollouts.engine.arrange import arrange
-from rollouts.engine.hashing import compute_generation_hash
-from rollouts.engine.shape import make_shape
+from rollouts.engine.model.hashing import compute_generation_hash
+from rollouts.engine.tree.layout import make_shape
+from rollouts.engine.tree.tree_builder import arrange
 from rollouts.selectors.tree import WorkloadTree, pods_of, workload_tree
 from tests.api.read import fleet
 

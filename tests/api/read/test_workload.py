@@ -11,10 +11,10 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from rollouts import models
-from rollouts.commands import Place
+from rollouts.accounts.commands import Place
 from rollouts.models import StrategyOverride
 from rollouts.selectors.diagnosis import diagnosis_detail
-from rollouts.selectors.strategies import strategy_detail
+from rollouts.selectors.strategy_detail import strategy_detail
 from tests.api.read import fleet
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]

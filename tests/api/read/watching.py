@@ -17,8 +17,8 @@ from typing import Any
 
 from redis import Redis
 
-from rollouts import feed
-from rollouts.feed import Change
+from rollouts.live import change_feed
+from rollouts.live.change_feed import Change
 from rollouts.management.commands.run import WEB_OPTIONS
 from tests.data_folders import ROOT, copy_database
 from tests.project.running import wait_until
@@ -29,7 +29,7 @@ STREAM_LIMIT = 50  # of an account, unless told otherwise
 TOKEN = "grove_only-for-the-feed-0123456789"
 _ACCOUNT = f"""
 from rollouts.models import ApiToken, User
-from rollouts.tokens import digest_of
+from rollouts.accounts.tokens import digest_of
 user = User.objects.create_superuser("ana", password="correct horse battery")
 ApiToken.objects.create(user=user, name="feed", digest=digest_of({TOKEN!r}))
 """
@@ -65,7 +65,7 @@ class WebServer:
 
     def publish(self, *changes: Change) -> None:
         """Tell of changes, as watcher and worker do."""
-        feed.publish(self.redis, changes)
+        change_feed.publish(self.redis, changes)
 
     def execute(self, statement: str) -> None:
         """Change the database behind the server's back."""

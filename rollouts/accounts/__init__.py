@@ -1,0 +1,1 @@
+"""Who may sign in, see and command: permissions, API tokens, sessions, rate limits."""

@@ -1,0 +1,66 @@
+"""The one list of what people can command, and the name of what they command it to.
+
+The word of a command is the same everywhere: it is the codename of its permission, what the audit calls it, and what
+documentation and pages say. `permissions` decides who may give it; `services` carry it out.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Command(StrEnum):
+    """Something that changes a cluster, an override or an account, with what it does in words."""
+
+    label: str
+
+    def __new__(cls, value: str, label: str) -> "Command":
+        """Make a command from its word and from what fits into "You may not …"."""
+        command = str.__new__(cls, value)
+        command._value_ = value
+        command.label = label
+        return command
+
+    APPLY_WORKLOAD = "apply_workload", "apply a manifest"
+    SET_IMAGES = "set_images", "change images"
+    SCALE_WORKLOAD = "scale_workload", "scale a workload"
+    EDIT_STRATEGY = "edit_strategy", "edit an update strategy"
+    RESTART_WORKLOAD = "restart_workload", "restart a workload"
+    ROLL_BACK_WORKLOAD = "roll_back_workload", "roll a workload back"
+    DELETE_OUTDATED_PODS = "delete_outdated_pods", "delete outdated pods"
+    DELETE_ANY_PODS = "delete_any_pods", "delete pods by force"
+    TAKE_OVER_WORKLOAD = "take_over_workload", "take a workload over from Grove's operator"
+    DELETE_WORKLOAD = "delete_workload", "delete a workload"
+    CREATE_OVERRIDE = "create_override", "create a strategy override"
+    CHANGE_OVERRIDE = "change_override", "change a strategy override"
+    END_OVERRIDE = "end_override", "end a strategy override"
+    TEST_CLUSTER = "test_cluster", "test the connection to a cluster"
+    EXPORT_AUDIT = "export_audit", "export the audit"
+    CREATE_TOKEN = "create_token", "create an API token"
+    REVOKE_TOKEN = "revoke_token", "revoke an API token"
+    CHANGE_ACCOUNT = "change_account", "change accounts, roles and grants"
+    CHANGE_PASSWORD = "change_password", "change your password"
+    END_SESSIONS = "end_sessions", "end all sessions and tokens of an account"
+    CHANGE_POD_SECURITY = "change_pod_security", "change Pod Security levels"
+    SIGN_IN = "sign_in", "sign in"
+    SIGN_OUT = "sign_out", "sign out"
+
+
+COMMANDS: Final = {command.value: command for command in Command}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A workload by name. With an empty name a namespace is meant, with an empty namespace a cluster."""
+
+    cluster: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def key(self) -> str:
+        """The workload as queue, feed and logs call it."""
+        return f"{self.cluster}/{self.namespace}/{self.name}"
+
+    def __str__(self) -> str:
+        return "/".join(part for part in (self.cluster, self.namespace, self.name) if part)

@@ -1,0 +1,301 @@
+"""Who may see, and who may command what and where.
+
+Seeing is installation-wide: whoever may see workloads sees those of all namespaces. A command needs its permission
+(`rollouts.<command>`), for most of them a grant that covers the place, and an installation that is not read-only; the
+role admin and superusers need no grant (docs/adr/0016). The scope of a token narrows that further. `audit.deed` asks
+here before anything is done, pages ask before they show a button: one answer at both places.
+
+However many places are asked about, an account costs two queries: one for its permissions, one for its grants. Both are
+remembered on the user object, which lives as long as a request.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from django.apps import AppConfig, apps
+from django.conf import settings
+from django.contrib.auth.backends import ModelBackend
+from django.contrib.auth.management import create_permissions
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, Permission
+from django.contrib.contenttypes.models import ContentType
+from django.db import models
+from django.db.models import Q
+from django.db.models.signals import post_migrate
+
+from rollouts.accounts.commands import Command
+from rollouts.accounts.token_scopes import Scope, is_covered
+from rollouts.models import (
+    ApiToken,
+    AuditEntry,
+    Clique,
+    Cluster,
+    Gang,
+    NamespaceGrant,
+    NamespacePodSecurity,
+    Node,
+    Pod,
+    Revision,
+    Rollout,
+    Sample,
+    ScalingGroup,
+    Service,
+    Step,
+    StrategyOverride,
+    User,
+    Workload,
+)
+
+Person = AbstractBaseUser | AnonymousUser
+
+# What people command to workloads: needs a grant for the place.
+WORKLOAD_COMMANDS: Final = frozenset(
+    {
+        Command.APPLY_WORKLOAD,
+        Command.SET_IMAGES,
+        Command.SCALE_WORKLOAD,
+        Command.EDIT_STRATEGY,
+        Command.RESTART_WORKLOAD,
+        Command.ROLL_BACK_WORKLOAD,
+        Command.DELETE_OUTDATED_PODS,
+        Command.DELETE_ANY_PODS,
+        Command.TAKE_OVER_WORKLOAD,
+        Command.DELETE_WORKLOAD,
+    }
+)
+OVERRIDE_COMMANDS: Final = frozenset({Command.CREATE_OVERRIDE, Command.CHANGE_OVERRIDE, Command.END_OVERRIDE})
+# Whoever may sign in may do these, to themselves; they have no permission of their own.
+OWN_COMMANDS: Final = frozenset(
+    {Command.SIGN_IN, Command.SIGN_OUT, Command.REVOKE_TOKEN, Command.CHANGE_PASSWORD, Command.END_SESSIONS}
+)
+# Are about the caller's own tokens, wherever those may be of use: the namespaces of a token's scope do not matter.
+_WITHOUT_PLACE: Final = frozenset({Command.CREATE_TOKEN, Command.REVOKE_TOKEN})
+# Change nothing, so neither a read-only token nor a read-only installation is in their way.
+READING_COMMANDS: Final = frozenset({Command.TEST_CLUSTER, Command.EXPORT_AUDIT})
+
+SEE: Final = "rollouts.view_workload"
+# Lets somebody command everywhere without a grant.
+ANYWHERE: Final = "rollouts.command_anywhere"
+# Lets somebody change templates to what the Pod Security level of a namespace does not allow.
+APPLY_PRIVILEGED: Final = "rollouts.apply_privileged"
+
+NO_LIMITS: Final = Scope()
+
+_SEEN: Final[tuple[type[models.Model], ...]] = (
+    *(Cluster, Workload, ScalingGroup, Clique, Gang, Pod, Node, Service),
+    *(Revision, Rollout, Step, Sample, StrategyOverride, AuditEntry),
+)
+
+
+class Reason(StrEnum):
+    """Why somebody may not."""
+
+    NOT_SIGNED_IN = "NotSignedIn"
+    READ_ONLY_INSTALLATION = "ReadOnlyInstallation"
+    OBSERVING_INSTALLATION = "ObservingInstallation"
+    READ_ONLY_TOKEN = "ReadOnlyToken"  # noqa: S105 (no password)
+    TOKEN_LACKS_COMMAND = "TokenLacksCommand"  # noqa: S105
+    TOKEN_LACKS_NAMESPACE = "TokenLacksNamespace"  # noqa: S105
+    PERMISSION_MISSING = "PermissionMissing"
+    GRANT_MISSING = "GrantMissing"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a command is refused, and whom to ask."""
+
+    reason: Reason
+    sentence: str
+
+
+def may_see(user: Person) -> bool:
+    """Whether somebody may read what there is."""
+    return user.is_active and _has_permission(user, SEE)
+
+
+def may_administer(user: Person) -> bool:
+    """Whether somebody may use the admin site: staff, and whoever may change accounts."""
+    return user.is_active and (
+        getattr(user, "is_staff", False) or _has_permission(user, permission_of(Command.CHANGE_ACCOUNT))
+    )
+
+
+def may_apply_privileged(user: Person | None) -> bool:
+    """Whether somebody may put pods into a cluster that ask more of their node than its Pod Security level allows."""
+    return user is not None and user.is_active and _has_permission(user, APPLY_PRIVILEGED)
+
+
+def permission_of(command: Command) -> str:
+    """The permission that a command needs, as Django writes it."""
+    return f"rollouts.{command.value}"
+
+
+def find_refusal(
+    user: Person | None, command: Command, cluster: str = "", namespace: str = "", *, scope: Scope = NO_LIMITS
+) -> Refusal | None:
+    """Return why somebody may not command this there; None: they may. No cluster or namespace means all of them.
+
+    `scope` is that of the token that the caller shows.
+    """
+    if user is None or not user.is_authenticated or not user.is_active:
+        return Refusal(Reason.NOT_SIGNED_IN, f"You may not {command.label}: sign in first.")
+    if refusal := _find_limit(scope, command, cluster, namespace):
+        return refusal
+    if settings.ENVIRONMENT.read_only and command in WORKLOAD_COMMANDS | OVERRIDE_COMMANDS:
+        return Refusal(
+            Reason.READ_ONLY_INSTALLATION,
+            f"Nobody may {command.label} now: this installation is read-only (READ_ONLY is set).",
+        )
+    if settings.ENVIRONMENT.observe and command in WORKLOAD_COMMANDS | OVERRIDE_COMMANDS:
+        return Refusal(
+            Reason.OBSERVING_INSTALLATION,
+            f"Nobody may {command.label} now: this installation only observes (OBSERVE is set).",
+        )
+    if command not in OWN_COMMANDS and not _has_permission(user, permission_of(command)):
+        return Refusal(
+            Reason.PERMISSION_MISSING,
+            f"You may not {command.label}: your account lacks the permission {command.value}. "
+            "Ask an administrator for a role that has it.",
+        )
+    return _find_missing_grant(user, command, cluster, namespace)
+
+
+def may_read_commands(user: Person | None, cluster: str, namespace: str, scope: Scope = NO_LIMITS) -> bool:
+    """Whether somebody is shown the commands, arguments and variables of templates there: who may apply them.
+
+    Neither a read-only token nor a read-only installation is in the way of reading; the rest of a token's scope is.
+    """
+    if user is None or not user.is_authenticated or not user.is_active:
+        return False
+    command = Command.APPLY_WORKLOAD
+    if not scope.allows_command(command) or not scope.allows_namespace(cluster, namespace):
+        return False
+    return _has_permission(user, permission_of(command)) and not _find_missing_grant(user, command, cluster, namespace)
+
+
+def grants_of(user: Person) -> frozenset[tuple[str, str]]:
+    """Where somebody may command, as pairs of cluster and namespace; an empty one means any."""
+    known: frozenset[tuple[str, str]] | None = getattr(user, "_grants", None)
+    if known is None:
+        rows = NamespaceGrant.objects.filter(Q(user=user.pk) | Q(group__user=user.pk)).order_by()
+        known = frozenset(rows.values_list("cluster", "namespace"))
+        user._grants = known  # type: ignore[union-attr]  # noqa: SLF001 (remembered there, as Django does)
+    return known
+
+
+def _find_missing_grant(user: Person, command: Command, cluster: str, namespace: str) -> Refusal | None:
+    if command not in WORKLOAD_COMMANDS | OVERRIDE_COMMANDS or _has_permission(user, ANYWHERE):
+        return None
+    if is_covered((cluster, namespace), grants_of(user)):
+        return None
+    return Refusal(
+        Reason.GRANT_MISSING,
+        f"You may not {command.label} there: your account has no grant for {_describe_place(cluster, namespace)}. "
+        "Ask an administrator for one.",
+    )
+
+
+def _find_limit(scope: Scope, command: Command, cluster: str, namespace: str) -> Refusal | None:
+    """Return why the token that is shown does not include a command, whatever its owner may."""
+    if scope.read_only and command not in READING_COMMANDS:
+        return Refusal(
+            Reason.READ_ONLY_TOKEN, f"You may not {command.label} with a read-only token; create one that is not."
+        )
+    if not scope.allows_command(command):
+        return Refusal(
+            Reason.TOKEN_LACKS_COMMAND,
+            f"You may not {command.label} with this token: its scope lacks the command {command.value}. "
+            "Use a token that includes it.",
+        )
+    if command not in _WITHOUT_PLACE and not scope.allows_namespace(cluster, namespace):
+        return Refusal(
+            Reason.TOKEN_LACKS_NAMESPACE,
+            f"You may not {command.label} there with this token: its scope lacks "
+            f"{_describe_place(cluster, namespace)}. Use a token that includes it.",
+        )
+    return None
+
+
+def _describe_place(cluster: str, namespace: str) -> str:
+    where = f"the namespace {namespace}" if namespace else "all namespaces"
+    return where + (f" of the cluster {cluster}" if cluster else " of all clusters")
+
+
+def _has_permission(user: Person, permission: str) -> bool:
+    # Both kinds of users have it; Django's common base class does not.
+    return bool(user.has_perm(permission))  # type: ignore[union-attr]
+
+
+class AccountBackend(ModelBackend):
+    """Django's own accounts, with the permissions of a person and of all their groups in one query."""
+
+    def get_all_permissions(self, user_obj: Any, obj: Any = None) -> set[str]:
+        """Return the names of all permissions, remembered on the user object."""
+        if not user_obj.is_active or user_obj.is_anonymous or obj is not None:
+            return set()
+        if not hasattr(user_obj, "_perm_cache"):
+            user_obj._perm_cache = _read_permissions(user_obj)  # noqa: SLF001 (where Django looks for it)
+        names: set[str] = user_obj._perm_cache  # noqa: SLF001
+        return names
+
+
+def _read_permissions(user: User) -> set[str]:
+    rows = Permission.objects.order_by()
+    if not user.is_superuser:
+        rows = rows.filter(Q(user=user) | Q(group__user=user))
+    return {f"{app}.{name}" for app, name in rows.values_list("content_type__app_label", "codename")}
+
+
+# --- Roles ------------------------------------------------------------------------------------------------------------
+
+# On which kind of thing a command's permission hangs, for those who compose groups of their own in the admin site.
+_SUBJECTS: Final[Mapping[Command, type[models.Model]]] = {
+    **dict.fromkeys(WORKLOAD_COMMANDS, Workload),
+    **dict.fromkeys(OVERRIDE_COMMANDS, StrategyOverride),
+    Command.TEST_CLUSTER: Cluster,
+    Command.EXPORT_AUDIT: AuditEntry,
+    Command.CREATE_TOKEN: ApiToken,
+    Command.CHANGE_ACCOUNT: User,
+    Command.CHANGE_POD_SECURITY: NamespacePodSecurity,
+}
+
+_VIEWER: Final = frozenset({f"rollouts.view_{model._meta.model_name}" for model in _SEEN}) | {  # noqa: SLF001
+    permission_of(Command.CREATE_TOKEN)
+}
+_OPERATOR: Final = _VIEWER | {permission_of(command) for command in WORKLOAD_COMMANDS}
+# Roles by name; None: every permission there is.
+ROLES: Final[Mapping[str, frozenset[str] | None]] = {"viewer": _VIEWER, "operator": _OPERATOR, "admin": None}
+
+
+def ensure_roles() -> None:
+    """Bring the permissions and the groups of the three roles to what this version says; other groups stay."""
+    for label in ("rollouts", "auth"):
+        create_permissions(apps.get_app_config(label), verbosity=0)
+    _ensure_command_permissions()
+    known = {
+        f"{app}.{name}": pk
+        for app, name, pk in Permission.objects.order_by().values_list("content_type__app_label", "codename", "pk")
+        if app in ("rollouts", "auth")
+    }
+    for role, names in ROLES.items():
+        group, _ = Group.objects.get_or_create(name=role)
+        group.permissions.set([known[name] for name in (known if names is None else names)])
+
+
+def connect_roles(app: AppConfig) -> None:
+    """Have the roles put right whenever the database has been migrated."""
+    post_migrate.connect(_on_migrated, sender=app, dispatch_uid="rollouts.accounts.permissions.roles")
+
+
+def _ensure_command_permissions() -> None:
+    subjects = ContentType.objects.get_for_models(*{*_SUBJECTS.values(), Workload})
+    wanted = {(command.value, f"Can {command.label}"): subjects[model] for command, model in _SUBJECTS.items()}
+    wanted["command_anywhere", "Needs no grants"] = subjects[Workload]
+    wanted["apply_privileged", "Can apply pods beyond the Pod Security level"] = subjects[Workload]
+    rows = [Permission(codename=code, name=name, content_type=subject) for (code, name), subject in wanted.items()]
+    Permission.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+def _on_migrated(**_: Any) -> None:
+    ensure_roles()

@@ -1,0 +1,176 @@
+"""What an API token is limited to: reading, namespaces, commands. A scope only narrows what the token's owner may.
+
+`services.accounts` checks what people ask for and stores it; `permissions.find_refusal` asks a scope before every command.
+The invariant: a token that was made with another token is within the scope of that one.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rollouts.accounts.commands import COMMANDS, Command
+from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.models import ApiToken
+from rollouts.models.mirror import LABEL_LENGTH
+
+# Given on pages only, never with a token.
+_ON_PAGES: Final = frozenset({Command.SIGN_IN, Command.SIGN_OUT, Command.CHANGE_PASSWORD, Command.END_SESSIONS})
+# What a scope may name.
+SCOPE_COMMANDS: Final = tuple(command for command in Command if command not in _ON_PAGES)
+MOST_NAMESPACES: Final = 100
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+
+NamespaceKey = tuple[str, str]  # cluster and namespace; an empty one means any
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The limits of a token. Without any, the token has the permissions and grants of its owner."""
+
+    read_only: bool = False
+    namespaces: frozenset[NamespaceKey] | None = None  # None: wherever its owner may
+    commands: frozenset[Command] | None = None  # None: whatever its owner may
+
+    def allows_command(self, command: Command) -> bool:
+        """Whether it includes a command."""
+        return self.commands is None or command in self.commands
+
+    def allows_namespace(self, cluster: str, namespace: str) -> bool:
+        """Whether it includes a namespace; an empty name asks for all of them."""
+        return self.namespaces is None or is_covered((cluster, namespace), self.namespaces)
+
+    def within(self, outer: "Scope") -> "Scope":
+        """Return this scope with the limits of another one where it has none."""
+        return Scope(
+            self.read_only or outer.read_only,
+            outer.namespaces if self.namespaces is None else self.namespaces,
+            outer.commands if self.commands is None else self.commands,
+        )
+
+    def find_excess(self, outer: "Scope") -> tuple[Finding, ...]:
+        """Return what this scope includes and another one does not."""
+        found = [("commands", one.value) for one in sorted(self.commands or ()) if not outer.allows_command(one)]
+        places = sorted(one for one in self.namespaces or () if not outer.allows_namespace(*one))
+        found += [("namespaces", render_namespace(one)) for one in places]
+        return tuple(
+            Finding(field, Code.OUT_OF_RANGE, f"The token that you show does not include {what}; leave it out.")
+            for field, what in found
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeWish:
+    """The scope that a caller asks for, as it was written; None is no limit."""
+
+    read_only: bool = False
+    namespaces: Sequence[Mapping[str, str]] | None = None  # each with cluster and namespace
+    commands: Sequence[str] | None = None
+
+
+NO_WISH: Final = ScopeWish()
+
+
+def is_covered(place: NamespaceKey, places: Collection[NamespaceKey]) -> bool:
+    """Say whether one of several places includes this one."""
+    return any(cluster in ("", place[0]) and namespace in ("", place[1]) for cluster, namespace in places)
+
+
+def scope_of(token: ApiToken) -> Scope:
+    """Return the scope of a stored token. A command that this version does not know is no command."""
+    namespaces, commands = token.namespaces, token.commands
+    known = {command.value: command for command in SCOPE_COMMANDS}
+    return Scope(
+        token.read_only,
+        None if namespaces is None else frozenset((one["cluster"], one["namespace"]) for one in namespaces),
+        None if commands is None else frozenset(known[name] for name in commands if name in known),
+    )
+
+
+def store_scope(scope: Scope) -> dict[str, Any]:
+    """Return a scope as the columns of a token."""
+    places = None if scope.namespaces is None else sorted(scope.namespaces)
+    return {
+        "read_only": scope.read_only,
+        "namespaces": None if places is None else [{"cluster": one, "namespace": other} for one, other in places],
+        "commands": None if scope.commands is None else sorted(command.value for command in scope.commands),
+    }
+
+
+def parse_scope(wish: ScopeWish, clusters: Collection[str]) -> tuple[Scope, tuple[Finding, ...]]:
+    """Read the scope that a caller asks for; with findings it is of no use."""
+    findings = [*_check_namespaces(wish.namespaces, clusters), *_check_commands(wish.commands)]
+    if findings:
+        return Scope(read_only=True), tuple(findings)
+    namespaces, commands = wish.namespaces, wish.commands
+    scope = Scope(
+        wish.read_only,
+        None if namespaces is None else frozenset((one["cluster"], one["namespace"]) for one in namespaces),
+        None if commands is None else frozenset(COMMANDS[name] for name in commands),
+    )
+    return scope, ()
+
+
+def parse_namespaces(text: str) -> list[dict[str, str]] | None:
+    """Read namespaces as people write them on the page, separated by commas, blanks or lines; nothing is no limit.
+
+    >>> parse_namespaces("sandbox/team-a, east/*")
+    [{'cluster': 'sandbox', 'namespace': 'team-a'}, {'cluster': 'east', 'namespace': ''}]
+    """
+    parts = [part.rpartition("/") for part in re.split(r"[\s,]+", text) if part]
+    found = [{"cluster": one.replace("*", ""), "namespace": other.replace("*", "")} for one, _, other in parts]
+    return found or None
+
+
+def render_namespace(place: NamespaceKey) -> str:
+    """Write a place as people do.
+
+    >>> render_namespace(("sandbox", ""))
+    'sandbox/*'
+    """
+    return f"{place[0] or '*'}/{place[1] or '*'}"
+
+
+def describe_scope(scope: Scope) -> list[str]:
+    """Return the limits of a scope in words; none: all that the owner may."""
+    limits = ["read only"] if scope.read_only else []
+    if scope.namespaces is not None:
+        limits.append("in " + ", ".join(map(render_namespace, sorted(scope.namespaces))))
+    if scope.commands is not None:
+        limits.append("only " + (", ".join(sorted(scope.commands)) or "commands that there are no longer"))
+    return limits
+
+
+def _check_namespaces(namespaces: Sequence[Mapping[str, str]] | None, clusters: Collection[str]) -> list[Finding]:
+    if namespaces is None:
+        return []
+    if not namespaces:
+        return [Finding("namespaces", Code.TOO_FEW, "Name a namespace, or leave namespaces out for no limit.")]
+    if len(namespaces) > MOST_NAMESPACES:
+        return [Finding("namespaces", Code.TOO_MANY, f"Name at most {MOST_NAMESPACES} namespaces.")]
+    findings = []
+    for index, one in enumerate(namespaces):
+        path, cluster, namespace = f"namespaces[{index}]", one["cluster"], one["namespace"]
+        if cluster and cluster not in clusters:
+            known = ", ".join(sorted(clusters)) or "none"
+            sentence = f"There is no cluster {cluster!r}; configured: {known}."
+            findings.append(Finding(f"{path}.cluster", Code.UNKNOWN_VALUE, sentence))
+        if namespace and (len(namespace) > LABEL_LENGTH or not _NAMESPACE.fullmatch(namespace)):
+            sentence = f"A namespace has at most {LABEL_LENGTH} lower-case letters, digits and hyphens; empty: any."
+            findings.append(Finding(f"{path}.namespace", Code.INVALID_NAME, sentence))
+    return findings
+
+
+def _check_commands(commands: Sequence[str] | None) -> list[Finding]:
+    if commands is None:
+        return []
+    if not commands:
+        return [Finding("commands", Code.TOO_FEW, "Name a command, or use read_only for a token that only reads.")]
+    known = {command.value for command in SCOPE_COMMANDS}
+    return [
+        Finding(
+            f"commands[{index}]", Code.UNKNOWN_VALUE, f"There is no such command; there are {', '.join(sorted(known))}."
+        )
+        for index, name in enumerate(commands)
+        if name not in known
+    ]

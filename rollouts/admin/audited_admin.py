@@ -1,0 +1,128 @@
+"""Changes of accounts made in the admin site, put on record with what was before and after.
+
+For tables that no service stands behind, because Django's own forms are all there is to them. The change and its entry
+are one transaction, which Django opens around every form that is sent. The invariant: no entry holds a password, not
+even its hash; it says that one was set.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final
+
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+
+from rollouts.accounts import permissions
+from rollouts.accounts.commands import Command, Place
+from rollouts.admin.model_admin import Table
+from rollouts.models import NamespaceGrant
+from rollouts.services.audit import Result, Via, caller_of, deed, record
+
+_BEFORE: Final = "_recorded_before"
+
+
+class RecordedTable(Table):
+    """A table that needs a permission, that of accounts unless it names another; every change is on record."""
+
+    actions = None  # what is deleted is looked at first
+    command: ClassVar[Command] = Command.CHANGE_ACCOUNT
+
+    def describe_row(self, row: Any) -> dict[str, Any]:
+        """Return what an entry tells of a row."""
+        raise NotImplementedError
+
+    def place_of(self, row: Any) -> Place:
+        """Return what an entry is about."""
+        return Place(name=str(row))
+
+    def _may(self, request: HttpRequest) -> bool:
+        return permissions.find_refusal(request.user, self.command) is None
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Whether somebody has the permission."""
+        return self._may(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whether somebody has the permission."""
+        return self._may(request)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Whether somebody has the permission."""
+        return self._may(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whether somebody has the permission."""
+        return self._may(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whether somebody has the permission."""
+        return self._may(request)
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
+    ) -> Any:
+        """Show or save a row; what is refused is on record."""
+        with self.refusals_on_record(request, object_id):
+            return super().changeform_view(request, object_id, form_url, extra_context)
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
+        """Delete a row; what is refused is on record."""
+        with self.refusals_on_record(request, object_id):
+            return super().delete_view(request, object_id, extra_context)
+
+    @contextmanager
+    def refusals_on_record(self, request: HttpRequest, object_id: str | None) -> Iterator[None]:
+        """Put a refused change on record. To look at a page is no attempt."""
+        try:
+            yield
+        except PermissionDenied:
+            if request.method == "POST":
+                row = self.get_object(request, unquote(object_id)) if object_id else None
+                detail = f"May not change the {self.opts.verbose_name} {row or ''}".strip() + "."
+                place = self.place_of(row) if row else Place()
+                record(caller_of(request, Via.ADMIN), self.command, place, Result.REFUSED, detail=detail)
+            raise
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Note what was before; what comes after is only known with the related rows."""
+        setattr(request, _BEFORE, self.describe_row(self._read(obj.pk)) if change else None)
+        super().save_model(request, obj, form, change)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Sequence[Any], change: bool) -> None:
+        """Save groups, permissions and grants, and put the change on record."""
+        row = form.instance
+        with deed(caller_of(request, Via.ADMIN), self.command, self.place_of(row)) as it:
+            super().save_related(request, form, formsets, change)
+            before, after = getattr(request, _BEFORE, None), self.describe_row(self._read(row.pk))
+            if before != after:
+                it.done(before=before, after=after, detail=self._detail("Changed" if change else "Created", row))
+
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
+        """Note who granted a namespace."""
+        for row in formset.save(commit=False):
+            if isinstance(row, NamespaceGrant) and row._state.adding:  # noqa: SLF001 (public in all but name)
+                row.author_id = request.user.pk
+            row.save()
+        for row in formset.deleted_objects:
+            row.delete()
+        formset.save_m2m()
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        """Delete a row and put it on record."""
+        with deed(caller_of(request, Via.ADMIN), self.command, self.place_of(obj)) as it:
+            before = self.describe_row(obj)
+            super().delete_model(request, obj)
+            it.done(before=before, detail=self._detail("Deleted", obj))
+
+    def _read(self, pk: Any) -> Any:
+        return self.model._default_manager.get(pk=pk)  # noqa: SLF001 (public in all but name)
+
+    def _detail(self, verb: str, row: Model) -> str:
+        return f"{verb} the {self.opts.verbose_name} {row}."
+
+
+def describe_grants(rows: QuerySet[NamespaceGrant]) -> list[str]:
+    """Return grants as entries tell them."""
+    return sorted(str(row) for row in rows)

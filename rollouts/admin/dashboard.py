@@ -1,0 +1,33 @@
+"""The first page of the admin site: what an administrator should know before doing anything.
+
+Which overrides are in force and when they end, how the clusters are, and what was commanded last. Three queries.
+"""
+
+from typing import Any
+
+from django.db.models import F, Q
+from django.http import HttpRequest
+from django.utils import timezone
+
+from rollouts.accounts import permissions
+from rollouts.models import Cluster, StrategyOverride
+from rollouts.selectors.audit import AuditFilters, audit_rows
+
+_SHOWN = 8
+
+
+def describe(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """Return the context of the first page."""
+    context = {**context, "title": "Overview"}
+    if not permissions.may_see(request.user):
+        return context
+    now = timezone.now()
+    in_force = StrategyOverride.objects.filter(Q(expires_at=None) | Q(expires_at__gt=now)).select_related("author")
+    soonest = in_force.order_by(F("expires_at").asc(nulls_last=True))
+    return {
+        **context,
+        "overrides": list(soonest[: _SHOWN + 1]),
+        "clusters": list(Cluster.objects.order_by("name")),
+        "entries": list(audit_rows(AuditFilters()).defer("before", "after", "begun__before", "begun__after")[:_SHOWN]),
+        "shown": _SHOWN,
+    }

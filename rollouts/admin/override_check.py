@@ -1,0 +1,107 @@
+"""What an override would do, as the table that the form shows: a row a workload, what is in force before and after."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rollouts.engine.manifest.findings import Finding
+from rollouts.engine.rollout.levels import Level, LevelKind
+from rollouts.services.override_preview import Hit, InForce, OverrideCheck
+
+_KINDS = {
+    LevelKind.SET: ("replica", "replicas"),
+    LevelKind.CLIQUE: ("pod", "pods"),
+    LevelKind.GROUP: ("group", "groups"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRow:
+    """A level of a workload, before and after."""
+
+    name: str
+    units: str  # what it has how many of
+    before: str
+    after: str
+
+    @property
+    def changes(self) -> bool:
+        """Whether an update would go another way here."""
+        return self.before != self.after
+
+
+@dataclass(frozen=True, slots=True)
+class HitRow:
+    """A workload, before and after."""
+
+    place: str
+    before: str  # the type of its strategy
+    after: str
+    levels: tuple[LevelRow, ...]  # those whose budgets count, and those that change
+    findings: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
+    state: str  # changes, same, refused, or unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTable:
+    """The whole table, and a sentence that says it all."""
+
+    summary: str
+    rows: tuple[HitRow, ...]
+    more: int  # workloads that are hit and not shown
+    warnings: tuple[Finding, ...]
+
+
+def make_table(check: OverrideCheck) -> CheckTable:
+    """Return what a check found as a table."""
+    rows = tuple(_row(hit) for hit in check.hits)
+    return CheckTable(_summarise(check, rows), rows, check.total - len(rows), check.warnings)
+
+
+def list_components(check: OverrideCheck) -> list[str]:
+    """Return the names of cliques and scaling groups that could be set."""
+    levels = (level for hit in check.hits if hit.before for level in hit.before.levels)
+    return sorted({level.component for level in levels if level.component})
+
+
+def _summarise(check: OverrideCheck, rows: tuple[HitRow, ...]) -> str:
+    if not check.total:
+        return "It hits no workload."
+    states = [row.state for row in rows]
+    hit = "1 workload" if check.total == 1 else f"{check.total} workloads"
+    told = [
+        f"{states.count(state)} {words}"
+        for state, words in (
+            ("changes", "would change"),
+            ("same", "would stay as they are" if states.count("same") != 1 else "would stay as it is"),
+            ("refused", "cannot take it"),
+            ("unreadable", "cannot be read"),
+        )
+        if state in states
+    ]
+    return f"It hits {hit}: {', '.join(told)}." if told else f"It hits {hit}."
+
+
+def _row(hit: Hit) -> HitRow:
+    if hit.before is None:
+        return HitRow(str(hit.place), "", "", (), hit.findings, hit.warnings, "unreadable")
+    after = hit.after or hit.before
+    levels = tuple(_levels(hit.before, after))
+    state = "refused" if hit.findings else "changes" if hit.changes else "same" if hit.after else "unknown"
+    return HitRow(
+        str(hit.place), str(hit.before.strategy), str(after.strategy), levels, hit.findings, hit.warnings, state
+    )
+
+
+def _levels(before: InForce, after: InForce) -> Iterator[LevelRow]:
+    for old, new in zip(before.levels, after.levels, strict=True):
+        if old.budget == new.budget and not new.is_used:
+            continue
+        units = f"{old.replicas} {_KINDS[old.kind][old.replicas != 1]}"
+        yield LevelRow(old.component or "set", units, _words(old), _words(new))
+
+
+def _words(level: Level) -> str:
+    if level.budget is None:
+        return "nothing by itself"
+    return f"{level.budget.max_unavailable} unavailable, {level.budget.max_surge} surge"

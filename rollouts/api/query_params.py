@@ -1,0 +1,150 @@
+"""The parameters of an address, read strictly: one that nobody knows is refused, since it would filter nothing.
+
+Each view says which parameters it takes by reading them; `done` answers everything that is wrong at once, as 400 with a
+finding that names the parameter. What comes out can be handed to the database: no NUL, no number that it cannot hold.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from django.http import HttpRequest
+from rest_framework.request import Request
+
+from rollouts.api.problems import BadQuery, Flaw
+from rollouts.engine.manifest.findings import Code
+from rollouts.selectors.paging import LARGEST_PAGE, PAGE_SIZE, Page, Window
+
+_E = TypeVar("_E", bound=StrEnum)
+
+_LONGEST: Final = 500  # characters of a value
+_MOST_VALUES: Final = 50  # of one parameter
+_LAST_PAGE: Final = 1_000_000
+_MOST_DIGITS: Final = 10
+
+
+class Query:
+    """The parameters of one request."""
+
+    def __init__(self, request: Request) -> None:
+        """Nothing is known yet."""
+        self._given = request.query_params
+        self._read: set[str] = set()
+        self._flaws: list[Flaw] = []
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return all values of a parameter that may be repeated."""
+        self._read.add(name)
+        values = self._given.getlist(name)
+        if len(values) > _MOST_VALUES:
+            self._flaw(name, Code.TOO_MANY, f"{name} may be given {_MOST_VALUES} times at most.")
+            return ()
+        return tuple(value for value in values if value and self._is_text(name, value))
+
+    def text(self, name: str) -> str:
+        """Return the value of a parameter that is given once; empty when it is not."""
+        values = self.texts(name)
+        if len(values) > 1:
+            self._flaw(name, Code.TOO_MANY, f"{name} may be given once.")
+        return values[0] if values else ""
+
+    def choices(self, name: str, among: type[_E]) -> tuple[_E, ...]:
+        """Return the values of a parameter that names some of a few things."""
+        known = {str(one): one for one in among}
+        return tuple(known[word] for word in self.words(name, known))
+
+    def words(self, name: str, among: Iterable[str]) -> tuple[str, ...]:
+        """Return the values of a parameter that are among these words."""
+        allowed = list(among)
+        found = self.texts(name)
+        for value in found:
+            if value not in allowed:
+                sentence = f"{name} cannot be {value!r}; it can be {', '.join(allowed)}."
+                self._flaw(name, Code.UNKNOWN_VALUE, sentence)
+        return tuple(value for value in found if value in allowed)
+
+    def number(self, name: str, default: int, *, most: int) -> int:
+        """Return a number from 1 on."""
+        text = self.text(name)
+        if not text:
+            return default
+        if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and 1 <= int(text) <= most):
+            self._flaw(name, Code.OUT_OF_RANGE, f"{name} must be a whole number from 1 to {most}.")
+            return default
+        return int(text)
+
+    def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
+        """Return the values of a parameter like `label=tier=gold`, parted."""
+        pairs = []
+        for value in self.texts(name):
+            key, sign, rest = value.partition("=")
+            if not sign or not key or '"' in value or "\\" in value:
+                self._flaw(name, Code.WRONG_TYPE, f"{name} must read key=value, as in {name}=tier=gold.")
+            else:
+                pairs.append((key, rest))
+        return tuple(pairs)
+
+    def ordering(self, among: Iterable[str]) -> tuple[str, ...]:
+        """Return what to order by: words with commas between them, with a minus before those that go down."""
+        words = [word for word in self.text("ordering").split(",") if word]
+        allowed = list(among)
+        for word in words:
+            if word.removeprefix("-") not in allowed:
+                sentence = (
+                    f"ordering cannot be by {word!r}; it can be by {', '.join(allowed)}, each with a minus before it."
+                )
+                self._flaw("ordering", Code.UNKNOWN_VALUE, sentence)
+        return tuple(word for word in words if word.removeprefix("-") in allowed)
+
+    def window(self) -> Window:
+        """Return which page is asked for."""
+        number = self.number("page", 1, most=_LAST_PAGE)
+        return Window(number, self.number("page_size", PAGE_SIZE, most=LARGEST_PAGE))
+
+    def done(self) -> None:
+        """Raise BadQuery for everything that cannot be used."""
+        for name in self._given:
+            if name not in self._read:
+                known = ", ".join(sorted(self._read)) or "none"
+                self._flaw(
+                    name[:_LONGEST],
+                    Code.UNKNOWN_VALUE,
+                    f"There is no parameter {name[:40]!r} here; there are: {known}.",
+                )
+        if self._flaws:
+            raise BadQuery(*self._flaws)
+
+    def _is_text(self, name: str, value: str) -> bool:
+        if len(value) > _LONGEST:
+            self._flaw(name, Code.TOO_LONG, f"{name} may have {_LONGEST} characters at most.")
+            return False
+        if "\0" in value:
+            self._flaw(name, Code.WRONG_TYPE, f"{name} holds a NUL, which cannot be in a text.")
+            return False
+        return True
+
+    def _flaw(self, name: str, code: Code, message: str) -> None:
+        self._flaws.append(Flaw(name, code, message))
+
+
+def no_parameters(request: Request) -> None:
+    """Raise BadQuery if there are any parameters."""
+    Query(request).done()
+
+
+def render_page(request: HttpRequest | Request, page: Page[Any], items: Sequence[Any] | None = None) -> dict[str, Any]:
+    """Return a page as the API shows it, with the addresses of its neighbours."""
+    number = page.window.number
+    return {
+        "count": page.count,
+        "next": _address(request, number + 1) if page.has_next else None,
+        "previous": _address(request, number - 1) if number > 1 else None,
+        "results": page.items if items is None else items,
+    }
+
+
+def _address(request: Any, number: int) -> str:
+    parameters = request.GET.copy()
+    parameters["page"] = str(number)
+    address: str = request.build_absolute_uri(f"{request.path}?{parameters.urlencode()}")
+    return address

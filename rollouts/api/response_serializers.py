@@ -1,0 +1,148 @@
+"""What answers look like, for the schema: serializers made from the values that selectors return.
+
+Nothing is serialised by them: `rendering` writes the values as they are. They are made from the types of the fields, so
+that the schema cannot say anything else than what is answered; what a field means is said by `field_help`.
+"""
+
+import dataclasses
+import types
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
+from rest_framework import serializers
+
+from rollouts.api.field_help import meanings_of
+from rollouts.engine.manifest.findings import Code
+from rollouts.selectors.workload_state import State
+
+Shape = type[serializers.Serializer[Any]]
+Field = serializers.Field[Any, Any, Any, Any]
+
+
+@extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
+class _NumberOrText(serializers.Field[Any, Any, Any, Any]):
+    """A budget: 2, or "25%"."""
+
+
+@extend_schema_field(OpenApiTypes.ANY)
+class _Anything(serializers.JSONField):
+    """Whatever a manifest holds."""
+
+
+_PLAIN: Final[Mapping[Any, type[Any]]] = {
+    bool: serializers.BooleanField,
+    int: serializers.IntegerField,
+    float: serializers.FloatField,
+    datetime: serializers.DateTimeField,
+    Any: _Anything,
+}
+
+
+@cache
+def shape_of(value: type[Any]) -> Shape:
+    """Return the shape of a dataclass."""
+    return _make(value.__name__, value.__doc__ or "", _fields_of(value))
+
+
+def page_of(item: Shape, name: str, **more: Field) -> Shape:
+    """Return the shape of a page of a list."""
+    fields: dict[str, Field] = {
+        "count": serializers.IntegerField(help_text="Of the whole list."),
+        "next": serializers.CharField(allow_null=True, help_text="Where the list goes on."),
+        "previous": serializers.CharField(allow_null=True),
+        "results": item(many=True),
+        **more,
+    }
+    return _make(name, "A part of a list.", fields)
+
+
+@extend_schema_serializer(component_name="Manifest")
+class ManifestShape(serializers.Serializer[Any]):
+    """A PodCliqueSet as Kubernetes has it."""
+
+    apiVersion = serializers.CharField()  # noqa: N815 (as manifests have it)
+    kind = serializers.CharField()
+    metadata = serializers.DictField(child=_Anything(allow_null=True))
+    spec = serializers.DictField(child=_Anything(allow_null=True))
+    status = serializers.DictField(child=_Anything(allow_null=True), required=False)
+
+
+def counts_by_state() -> Field:
+    """Return the shape of a number for each state."""
+    return _mapping((State, int), {})
+
+
+def _make(name: str, words: str, fields: dict[str, Field]) -> Shape:
+    made: Shape = type(name, (serializers.Serializer,), {**fields, "__doc__": words})
+    return made
+
+
+def _fields_of(value: type[Any]) -> dict[str, Field]:
+    hints, meanings = get_type_hints(value), meanings_of(value)
+    return {
+        field.name: _field(hints[field.name], help_text=meanings.get(field.name)) for field in dataclasses.fields(value)
+    }
+
+
+def _field(hint: Any, **options: Any) -> Field:
+    """Return the field of a type: what it is composed of, a class of its own, or something plain."""
+    compose = _COMPOSED.get(get_origin(hint))
+    if compose is not None:
+        return compose(get_args(hint), options)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return shape_of(hint)(**options)
+    if isinstance(hint, type) and issubclass(hint, Enum) and hint is not Code:
+        return serializers.ChoiceField(choices=[str(one.value) for one in hint], **options)
+    if hint in _PLAIN:
+        made: Field = _PLAIN[hint](**options)
+        return made
+    return serializers.CharField(allow_blank=True, **options)
+
+
+Options = Mapping[str, Any]
+"""What any field takes: whether it may be null, and what it means."""
+
+
+def _union(inner: tuple[Any, ...], options: Options) -> Field:
+    rest = [hint for hint in inner if hint is not type(None)]
+    nullable = {**options, "allow_null": len(rest) < len(inner)}
+    return _field(rest[0], **nullable) if len(rest) == 1 else _NumberOrText(**nullable)
+
+
+def _list(inner: tuple[Any, ...], options: Options) -> Field:
+    item = inner[0]
+    if isinstance(item, type) and dataclasses.is_dataclass(item):
+        return shape_of(item)(many=True, **options)
+    return serializers.ListField(child=_field(item), **options)
+
+
+def _mapping(inner: tuple[Any, ...], options: Options) -> Field:
+    key, value = inner
+    if isinstance(key, type) and issubclass(key, Enum):
+        return _by_words(key, value)(**options)
+    return serializers.DictField(child=_field(value), **options)
+
+
+@cache
+def _by_words(key: type[Enum], value: Any) -> Shape:
+    fields = {str(one.value): _field(value) for one in key}
+    return _make(f"By{key.__name__}", f"For each {key.__name__.lower()}.", fields)
+
+
+def _choice(inner: tuple[Any, ...], options: Options) -> Field:
+    return serializers.ChoiceField(choices=list(inner), **options)
+
+
+_COMPOSED: Final[Mapping[Any, Callable[[tuple[Any, ...], Options], Field]]] = {
+    Union: _union,
+    types.UnionType: _union,
+    tuple: _list,
+    Mapping: _mapping,
+    dict: _mapping,
+    Literal: _choice,
+}

@@ -1,0 +1,1 @@
+"""One pass of the controller: read the mirror, plan, write to the cluster, record what happened."""

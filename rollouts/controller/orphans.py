@@ -1,0 +1,116 @@
+"""Adopts the objects of a workload that nothing controls, as Kubernetes' own controllers do.
+
+`kubectl delete --cascade=orphan` leaves the children of a set or of a scaling group behind without an owner. A set that
+is created under the same name would wait for their names for ever. `reconciler` calls this before it plans: each object
+that the engine has a place for, and that has no controller, gets the one that it belongs to.
+
+The invariants: an object that another one controls is left alone, and so is one of Grove's own operator, which only a
+takeover makes ours. Nothing is adopted for an owner that is being deleted. All of that is read from the cluster right
+before the write, and the write carries uid and resourceVersion. What cannot be adopted keeps nothing else from it.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rollouts.cluster import Cluster, Conflict, Forbidden, Invalid, NotFound, Obj
+from rollouts.cluster.resources import PODCLIQUESCALINGGROUPS, PODCLIQUESETS
+from rollouts.controller.executor import RESOURCES, Answer, Applied, Fate, key_of
+from rollouts.engine.model import names
+from rollouts.engine.model.actions import Patch
+from rollouts.engine.plan.adoption import GROVE_FINALIZERS
+from rollouts.engine.plan.desired import owned_by
+from rollouts.engine.tree.tree_builder import Orphan
+from rollouts.mirror.other_operator import is_written_by_grove
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """What became of orphans."""
+
+    applied: Applied = field(default_factory=Applied)
+    # Those whose scaling group is not there yet: until they are adopted they must not be created.
+    waiting: list[Orphan] = field(default_factory=list)
+
+
+def adopt(cluster: Cluster, manifest: Obj, orphans: Sequence[Orphan], held: Container[str]) -> Adopted:
+    """Give orphans the set or the scaling group that they belong to, save for writes that are held back."""
+    metadata = manifest["metadata"]
+    namespace, name = metadata["namespace"], metadata["name"]
+    references = _Owners(cluster, namespace, name, metadata["uid"])
+    adopted = Adopted()
+    for orphan in orphans:
+        action = Patch(orphan.kind, orphan.name, orphan.uid, "", {})
+        if key_of(action) in held:
+            adopted.applied.answers.append(Answer(action, Fate.UNSENT))
+            continue
+        try:
+            reference = references.find(orphan.group)
+        except NotFound:
+            adopted.waiting.append(orphan)
+            continue
+        try:
+            stored = _adopt_one(cluster, namespace, name, orphan, reference) if reference else None
+        except (NotFound, Conflict):
+            continue  # it has changed or gone; the next pass looks again
+        except (Forbidden, Invalid) as error:
+            adopted.applied.answers.append(Answer(action, Fate.DENIED, error=error))
+            continue
+        if stored is not None:
+            adopted.applied.answers.append(Answer(action, Fate.DONE, stored))
+    return adopted
+
+
+def _adopt_one(
+    cluster: Cluster, namespace: str, name: str, orphan: Orphan, reference: list[dict[str, Any]]
+) -> Obj | None:
+    """Add the reference to an orphan that may be adopted, and return it as it is then."""
+    resource = RESOURCES[orphan.kind]
+    found = cluster.get(resource, orphan.name, namespace=namespace)
+    if found["metadata"]["uid"] != orphan.uid or not _is_adoptable(found, name):
+        return None
+    change = {"metadata": _adopted(found["metadata"], reference)}
+    return cluster.patch_merge(resource, orphan.name, change, namespace=namespace)
+
+
+class _Owners:
+    """The set and its scaling groups as the cluster has them now, as references for their children."""
+
+    def __init__(self, cluster: Cluster, namespace: str, name: str, uid: str) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+        self._name = name
+        self._uid = uid
+        self._found: dict[str, list[dict[str, Any]]] = {}
+
+    def find(self, group: str) -> list[dict[str, Any]]:
+        """Return the reference to a scaling group by name, or to the set for none; empty if it is being deleted."""
+        if group not in self._found:
+            self._found[group] = self._fetch(group)
+        return self._found[group]
+
+    def _fetch(self, group: str) -> list[dict[str, Any]]:
+        resource = PODCLIQUESCALINGGROUPS if group else PODCLIQUESETS
+        owner = self._cluster.get(resource, group or self._name, namespace=self._namespace)["metadata"]
+        if owner.get("deletionTimestamp") or (not group and owner["uid"] != self._uid):
+            return []
+        return owned_by(resource.kind, owner["name"], owner["uid"])
+
+
+def _is_adoptable(obj: Obj, name: str) -> bool:
+    """Whether an object is there to stay, carries the labels of the set, has no controller and is not Grove's."""
+    metadata = obj["metadata"]
+    labels = metadata.get("labels") or {}
+    is_labelled = labels.get(names.MANAGED_BY) == names.OPERATOR and labels.get(names.PART_OF) == name
+    owners = metadata.get("ownerReferences") or ()
+    is_groves = is_written_by_grove(obj) or not GROVE_FINALIZERS.isdisjoint(metadata.get("finalizers") or ())
+    is_free = not is_groves and not any(one.get("controller") for one in owners)
+    return is_labelled and is_free and not metadata.get("deletionTimestamp")
+
+
+def _adopted(metadata: Mapping[str, Any], reference: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "uid": metadata["uid"],
+        "resourceVersion": metadata["resourceVersion"],
+        "ownerReferences": [*(metadata.get("ownerReferences") or ()), *reference],
+    }

@@ -1,0 +1,190 @@
+"""How many pods a workload has, should have and may not fall below: the numbers that cards and charts show.
+
+Pure, from the same values that a pass plans with; `history` keeps the numbers over time. Counted in pods at every
+level, so that the three levels can be seen in one picture. Which pods are surge, and which of the others are updated,
+is said by the engine's views; lists, which count in the database, say the same of what they find there.
+
+The invariant: a pod that does not serve is not updated, and surge never is, so that
+
+    updated <= desired    how far an update is: "8 of 14 pods are updated"
+    updated <= available  which is what serves, surge included
+
+The status of a PodClique is another matter: its updatedReplicas are all pods of the current template.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rollouts.engine.model.budget import resolve_budget
+from rollouts.engine.model.observed import Clique, Observed, Pod
+from rollouts.engine.model.workload import Strategy, Workload
+from rollouts.engine.tree.layout import Shape, make_shape
+from rollouts.engine.tree.views import CliqueView, minimum_of
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many pods a workload has at a moment; those that are leaving do not count."""
+
+    desired: int
+    available: int  # surge included
+    updated: int  # of the desired ones: available, on the current template
+    surge: int  # beyond the places that are desired, available or not
+    floor: int  # fewer may not be available because of an update
+
+
+def count_pods(workload: Workload, observed: Observed) -> Counts:
+    """Count the pods of a workload as it is observed."""
+    shape = make_shape(workload)
+    groups = {group.name: group.replicas for group in observed.groups}
+    pods: defaultdict[str, list[Pod]] = defaultdict(list)
+    for pod in observed.pods:
+        if not pod.leaving:
+            pods[pod.clique].append(pod)
+    available = updated = surge = 0
+    for clique in observed.cliques:
+        if clique.template in shape.cliques:
+            view, is_extra = _view(shape, clique, pods[clique.name]), _is_extra(shape, clique, groups)
+            available += view.available
+            updated += view.count_updated(is_extra=is_extra)
+            surge += view.count_surge(is_extra=is_extra)
+    sizes = _measure(workload, observed)
+    desired = sum(size.pods for size in sizes)
+    return Counts(desired, available, updated, surge, _find_floor(workload, sizes))
+
+
+def _view(shape: Shape, clique: Clique, pods: list[Pod]) -> CliqueView:
+    pods.sort(key=lambda pod: pod.index)
+    return shape.clique_view(clique.name, shape.cliques[clique.template], clique, pods)
+
+
+def _is_extra(shape: Shape, clique: Clique, groups: Mapping[str, int]) -> bool:
+    """Whether all of a clique is surge, with the replica of the set or of a group that it is in."""
+    if clique.replica >= shape.workload.replicas:
+        return True
+    group = shape.groups.get(shape.group_of.get(clique.template, ""))
+    return group is not None and clique.group_replica >= groups.get(clique.group, group.replicas)
+
+
+Makeup: TypeAlias = Mapping[str, tuple[int, int]]
+"""What a replica of a set is made of by its template: of each component its replicas, and how many pods each has."""
+
+Scaled: TypeAlias = tuple[str, int, int]
+"""A live component: its name in the template, the replica of the set that it is in, what it is scaled to."""
+
+
+def make_up(workload: Workload) -> Makeup:
+    """Return what each replica of a workload is made of."""
+    each = {clique.name: clique.replicas for clique in workload.cliques}
+    members = {name for group in workload.groups for name in group.clique_names}
+    known = {one.name: (one.replicas, 1) for one in workload.cliques if one.name not in members}
+    return known | {one.name: (one.replicas, sum(each[name] for name in one.clique_names)) for one in workload.groups}
+
+
+def count_scaled(replicas: int, makeup: Makeup, scaled: Iterable[Scaled]) -> int:
+    """Count the pods that a set of so many replicas is to have: by its template, but for what is scaled otherwise.
+
+    What is not there for a moment, while it is recreated, is still desired.
+    """
+    return replicas * sum(number * pods for number, pods in makeup.values()) + sum(
+        (live - makeup[component][0]) * makeup[component][1]
+        for component, replica, live in scaled
+        if replica < replicas and component in makeup
+    )
+
+
+def count_desired(workload: Workload, observed: Observed, renewed: Collection[str] = ()) -> int:
+    """Count the pods that are desired, in time that does not grow with the numbers in the manifest.
+
+    Live components count by what they are scaled to, but for the renewed ones, in which the template's number is put in
+    force.
+    """
+    scaled = (one for one in _list_scaled(observed) if one[0] not in renewed)
+    return count_scaled(workload.replicas, make_up(workload), scaled)
+
+
+def _list_scaled(observed: Observed) -> Iterator[Scaled]:
+    for clique in observed.cliques:
+        if not clique.group:
+            yield clique.template, clique.replica, clique.replicas
+    for group in observed.groups:
+        yield group.template, group.replica, group.replicas
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """One replica of the set, in pods."""
+
+    pods: int
+    kept: int  # so many serve at least, as long as an update takes it for one that does
+    may_miss: int  # of these, while its components are updated
+
+
+def _measure(workload: Workload, observed: Observed) -> list[_Size]:
+    """Measure each wanted replica: by the template, but for what is scaled otherwise."""
+    usual = {name: replicas for name, (replicas, _) in make_up(workload).items()}
+    scaled: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    for component, replica, live in _list_scaled(observed):
+        if live != usual.get(component):
+            scaled[replica][component] = live
+    kept = _list_kept_minimums(workload, observed)
+    as_usual = _measure_replica(workload, {}, {})
+    return [
+        _measure_replica(workload, scaled.get(index, {}), kept.get(index, {}))
+        if index in scaled or index in kept
+        else as_usual
+        for index in range(workload.replicas)
+    ]
+
+
+def _list_kept_minimums(workload: Workload, observed: Observed) -> Mapping[int, Mapping[str, int]]:
+    """Return by replica of the set the minimums that PodCliques were made with and keep, where templates say more."""
+    templates = {clique.name: clique for clique in workload.cliques if not clique.has_minimum}
+    kept: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    for clique in observed.cliques:
+        template = templates.get(clique.template)
+        if template is not None and (minimum := minimum_of(template, clique)) != template.min_available:
+            found = kept[clique.replica]
+            found[clique.template] = min(minimum, found.get(clique.template, minimum))
+    return kept
+
+
+def _measure_replica(workload: Workload, scaled: Mapping[str, int], kept_minimums: Mapping[str, int]) -> _Size:
+    """Measure a replica of the set, some of whose components may be scaled or keep a smaller minimum.
+
+    With a clique of four pods and a group of two replicas of five pods, each with maxUnavailable 1, it has 14 pods, of
+    which 1 + 5 may be missing. A replica of a group serves once minAvailable of each of its cliques are there, and if
+    that is 3 of the 5 pods, then 4 + 2 × 3 are kept, of which 1 + 3 may be missing. Under ReplicaRecreate minAvailable
+    of every component will do.
+    """
+    has_budgets = workload.strategy is Strategy.ROLLING_UPDATE
+    is_whole = workload.strategy is Strategy.REPLICA_RECREATE
+    members = {name for group in workload.groups for name in group.clique_names}
+    minimums = {clique.name: clique.min_available for clique in workload.cliques} | {**kept_minimums}
+    pods = kept = may_miss = 0
+    for clique in workload.cliques:
+        if clique.name not in members:
+            replicas = scaled.get(clique.name, clique.replicas)
+            pods += replicas
+            kept += min(replicas, minimums[clique.name]) if is_whole else replicas
+            may_miss += resolve_budget(clique.budget if has_budgets else None, replicas).max_unavailable
+    for group in workload.groups:
+        replicas = scaled.get(group.name, group.replicas)
+        inside = [clique for clique in workload.cliques if clique.name in group.clique_names]
+        serving = sum(minimums[clique.name] for clique in inside)
+        pods += replicas * sum(clique.replicas for clique in inside)
+        kept += (min(replicas, group.min_available) if is_whole else replicas) * serving
+        may_miss += resolve_budget(group.budget if has_budgets else None, replicas).max_unavailable * serving
+    return _Size(pods, kept, may_miss)
+
+
+def _find_floor(workload: Workload, sizes: list[_Size]) -> int:
+    """Return how many pods serve at least while an update is carried out as the budgets and minAvailable allow."""
+    if workload.strategy is Strategy.ON_DELETE:
+        return sum(size.pods for size in sizes)
+    kept = sorted(size.kept for size in sizes)
+    if workload.strategy is Strategy.REPLICA_RECREATE:
+        return sum(kept[: len(kept) - resolve_budget(workload.budget, workload.replicas).max_unavailable])
+    return max(0, sum(kept) - max((size.may_miss for size in sizes), default=0))

@@ -1,0 +1,252 @@
+"""What people change about a workload, as edits of its manifest: images, numbers, strategy, a restart, the way back.
+
+Before it: a PodCliqueSet as stored and what somebody asks for. After it: `validation`, which says whether the result
+may be stored; the services, which send what differs; and the preview, which runs it to its end. An edit answers only
+for what it was told (is there such a clique, such a container?), never for the rules of the result.
+
+The invariants: the given manifest is not changed, and what an edit is not about stays as it was written, so that the
+difference between the two is just what was asked for. An edit that cannot be made says why and changes nothing.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from rollouts.engine.manifest.findings import Code, Finding
+
+Obj = dict[str, Any]
+
+# On the template of each clique that is restarted: another value is another template.
+RESTARTED_AT: Final = "grove.io/restarted-at"
+
+_CLIQUES: Final = "cliques"
+_GROUPS: Final = "podCliqueScalingGroups"
+_BUDGET: Final = ("maxUnavailable", "maxSurge")
+# What the pods of a clique are made of; everything else about a clique is no part of a revision.
+_OF_PODS: Final = ("labels", "annotations")
+_LONGEST_IMAGE: Final = 1024
+_IMAGE: Final = re.compile(r"[!-~]+")
+_NO_SUCH_CLIQUE: Final = Finding("clique", Code.UNKNOWN_CLIQUE, "the set has no clique of that name; correct the name")
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """An edit that cannot be made, and why; the fields are those of what was asked for."""
+
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Another image for a container."""
+
+    clique: str
+    image: str
+    container: str = ""  # empty: the only one there is
+
+
+def keep(manifest: Obj) -> Obj:
+    """Change nothing: what is considered is no edit of the set."""
+    return manifest
+
+
+def set_images(manifest: Obj, images: Sequence[Image]) -> Obj | Unfit:
+    """Give containers of cliques other images."""
+    cliques, found = dict(enumerate(_entries(manifest, _CLIQUES))), []
+    for index, asked in enumerate(images):
+        place = next((at for at, clique in cliques.items() if clique.get("name") == asked.clique), None)
+        changed = _NO_SUCH_CLIQUE if place is None else _put_image(cliques[place], asked)
+        if isinstance(changed, Finding):
+            found.append(replace(changed, field=f"images[{index}].{changed.field}"))
+        elif place is not None:
+            cliques[place] = changed
+    return Unfit(tuple(found)) if found else _with_template(manifest, {_CLIQUES: list(cliques.values())})
+
+
+def scale(manifest: Obj, replicas: Any, component: str = "") -> Obj | Unfit:
+    """Set how many replicas there are of the set, or in its template of a clique or a scaling group."""
+    if not component:
+        return {**manifest, "spec": {**_dict(manifest.get("spec")), "replicas": replicas}}
+    if _kind_of(manifest, component) is None:
+        return Unfit((_unknown_component("component"),))
+    return _with_components(manifest, {component}, lambda kind, entry: _scaled(kind, entry, replicas))
+
+
+def edit_strategy(manifest: Obj, changes: Mapping[str, Any]) -> Obj | Unfit:
+    """Change parts of the update strategy; what is not named stays, null takes something out.
+
+    The parts are `type`, `maxUnavailable` and `maxSurge` of the set, and `components`: by the name of a clique or
+    scaling group the latter two, or null.
+    """
+    components: Mapping[str, Any] = changes.get("components") or {}
+    unknown = [name for name in components if _kind_of(manifest, name) is None]
+    if unknown:
+        return Unfit(tuple(_unknown_component(f"components.{name}") for name in unknown))
+    spec = _dict(manifest.get("spec"))
+    strategy = _set_strategy(_dict(spec.get("updateStrategy")), changes)
+    changed = {**manifest, "spec": _put_or_drop(spec, "updateStrategy", strategy)}
+    return _with_components(
+        changed, {*components}, lambda _, entry: _component_strategy(entry, components[entry["name"]])
+    )
+
+
+def restart(manifest: Obj, at: str, components: Sequence[str] = ()) -> Obj | Unfit:
+    """Have all pods replaced, or those of some cliques and scaling groups, as the strategy says."""
+    unknown = [index for index, name in enumerate(components) if _kind_of(manifest, name) is None]
+    if unknown:
+        return Unfit(tuple(_unknown_component(f"components[{index}]") for index in unknown))
+    named = _members(manifest, components) if components else {_name(one) for one in _entries(manifest, _CLIQUES)}
+    cliques = [_restarted(one, at) if _name(one) in named else one for one in _entries(manifest, _CLIQUES)]
+    return _with_template(manifest, {_CLIQUES: cliques})
+
+
+def roll_back(manifest: Obj, template: Mapping[str, Any]) -> Obj | Unfit:
+    """Make the pods again what they were under an earlier template of the set.
+
+    Pod specs, labels, annotations and the priority class come from there, so that the generation hash is that of the
+    earlier template; replicas, minimums and strategies stay as they are.
+    """
+    former = {_name(clique): clique for clique in _list(template.get(_CLIQUES))}
+    names = {_name(clique) for clique in _entries(manifest, _CLIQUES)}
+    if names != former.keys():
+        sentence = "that revision has other cliques than the set has now, so it cannot be gone back to"
+        return Unfit((Finding("revision", Code.IMMUTABLE, sentence),))
+    cliques = [_with_pods_of(clique, former[_name(clique)]) for clique in _entries(manifest, _CLIQUES)]
+    changed = _with_template(manifest, {_CLIQUES: cliques})
+    spec = changed["spec"]
+    return {**changed, "spec": {**spec, "template": _take_over(spec["template"], template, ("priorityClassName",))}}
+
+
+# ---- images
+
+
+def _put_image(clique: Obj, asked: Image) -> Obj | Finding:
+    if not _IMAGE.fullmatch(asked.image) or len(asked.image) > _LONGEST_IMAGE:
+        sentence = f"image must be a reference of at most {_LONGEST_IMAGE} characters, without spaces"
+        return Finding("image", Code.INVALID_IMAGE, sentence)
+    pod = _dict(_dict(clique.get("spec")).get("podSpec"))
+    containers = [*_list(pod.get("containers"))]
+    if not asked.container and len(containers) != 1:
+        sentence = f"{asked.clique} has several containers; name one of {', '.join(map(_name, containers))}"
+        return Finding("container", Code.FIELD_MISSING, sentence)
+    wanted = asked.container or _name(containers[0])
+    for kind in ("containers", "initContainers"):
+        entries = _list(pod.get(kind))
+        if any(_name(entry) == wanted for entry in entries):
+            changed = [{**entry, "image": asked.image} if _name(entry) == wanted else entry for entry in entries]
+            return {**clique, "spec": {**clique["spec"], "podSpec": {**pod, kind: changed}}}
+    sentence = f"{asked.clique} has no such container; it has {', '.join(map(_name, containers))}"
+    return Finding("container", Code.UNKNOWN_CONTAINER, sentence)
+
+
+# ---- numbers
+
+
+def _scaled(kind: str, entry: Obj, replicas: Any) -> Obj:
+    if kind == _GROUPS:
+        return {**entry, "replicas": replicas}
+    # A minimum that was left out stays left out: it was never asked for, and running PodCliques keep theirs.
+    return {**entry, "spec": {**_dict(entry.get("spec")), "replicas": replicas}}
+
+
+# ---- strategy
+
+
+def _set_strategy(former: Obj, changes: Mapping[str, Any]) -> Obj:
+    budget = {name: changes[name] for name in _BUDGET if name in changes}
+    strategy = _merged(former, {"type": changes["type"]} if "type" in changes else {})
+    if not budget:
+        return strategy
+    return _put_or_drop(strategy, "rollingUpdate", _merged(_dict(strategy.get("rollingUpdate")), budget))
+
+
+def _component_strategy(entry: Obj, changes: Mapping[str, Any] | None) -> Obj:
+    if changes is None:
+        return {name: value for name, value in entry.items() if name != "updateStrategy"}
+    merged = _merged(_dict(entry.get("updateStrategy")), changes)
+    if changes and not merged:
+        # Nothing written is not the same as nothing in it: the latter makes RollingUpdate of a type left out.
+        return {name: value for name, value in entry.items() if name != "updateStrategy"}
+    return {**entry, "updateStrategy": merged}
+
+
+def _merged(former: Obj, changes: Mapping[str, Any]) -> Obj:
+    return {name: value for name, value in {**former, **changes}.items() if value is not None}
+
+
+def _put_or_drop(owner: Obj, name: str, value: Obj) -> Obj:
+    if value or (name in owner and not owner[name]):
+        return {**owner, name: value}
+    return {other: member for other, member in owner.items() if other != name}
+
+
+# ---- pods
+
+
+def _restarted(clique: Obj, at: str) -> Obj:
+    return {**clique, "annotations": {**_dict(clique.get("annotations")), RESTARTED_AT: at}}
+
+
+def _with_pods_of(clique: Obj, former: Mapping[str, Any]) -> Obj:
+    spec = {**_dict(clique.get("spec")), "podSpec": _dict(former.get("spec")).get("podSpec")}
+    return _take_over({**clique, "spec": spec}, former, _OF_PODS)
+
+
+def _take_over(owner: Obj, former: Mapping[str, Any], names: Iterable[str]) -> Obj:
+    """Return the object with some fields as they are in another, or without them where they are not."""
+    taken = {name: former.get(name) for name in names}
+    rest = {name: value for name, value in owner.items() if taken.get(name, value) is not None}
+    return {**rest, **{name: value for name, value in taken.items() if value is not None}}
+
+
+# ---- the parts of a manifest
+
+
+def _with_template(manifest: Obj, fields: Mapping[str, Any]) -> Obj:
+    spec = _dict(manifest.get("spec"))
+    return {**manifest, "spec": {**spec, "template": {**_dict(spec.get("template")), **fields}}}
+
+
+def _with_components(manifest: Obj, names: set[str], change: Callable[[str, Obj], Obj]) -> Obj:
+    """Return the manifest with the cliques and scaling groups of these names changed."""
+    meant = {(_kind_of(manifest, name), name) for name in names}
+    fields = {
+        kind: [change(kind, entry) if (kind, _name(entry)) in meant else entry for entry in _entries(manifest, kind)]
+        for kind in {kind for kind, _ in meant if kind is not None}
+    }
+    return _with_template(manifest, fields) if fields else manifest
+
+
+def _members(manifest: Obj, components: Iterable[str]) -> set[str]:
+    """Return the cliques among the components, and those of the scaling groups among them."""
+    named = {*components}
+    groups = [group for group in _entries(manifest, _GROUPS) if _name(group) in named]
+    return named | {name for group in groups for name in _list(group.get("cliqueNames"), of=str)}
+
+
+def _kind_of(manifest: Obj, component: str) -> str | None:
+    """Return what is meant by a name; where a clique is called like a scaling group, the group is."""
+    kinds = (kind for kind in (_GROUPS, _CLIQUES) if any(_name(one) == component for one in _entries(manifest, kind)))
+    return next(kinds, None)
+
+
+def _entries(manifest: Mapping[str, Any], kind: str) -> list[Obj]:
+    return _list(_dict(_dict(manifest.get("spec")).get("template")).get(kind))
+
+
+def _name(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("name") or "")
+
+
+def _dict(value: Any) -> Obj:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any, of: type = dict) -> list[Any]:
+    return [entry for entry in value if isinstance(entry, of)] if isinstance(value, list) else []
+
+
+def _unknown_component(field: str) -> Finding:
+    sentence = "the set has no clique and no scaling group of that name; correct the name"
+    return Finding(field, Code.UNKNOWN_COMPONENT, sentence)

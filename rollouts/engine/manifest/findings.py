@@ -1,0 +1,130 @@
+"""What is wrong with a manifest, or odd about it: where, which rule, and a sentence with the way out.
+
+`schema`, `validation` and `parsing` make findings; the admission webhook, the REST API, the forms and the sandbox show
+them. The sentences are the ones of the definitions in `deploy/crds`, so that a user reads the same words at every door.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+
+class Code(StrEnum):
+    """Which rule a finding is about; pages, API and logs show the same word."""
+
+    # One value by itself
+    FIELD_MISSING = "FieldMissing"
+    WRONG_TYPE = "WrongType"
+    OUT_OF_RANGE = "OutOfRange"
+    UNKNOWN_VALUE = "UnknownValue"
+    TOO_FEW = "TooFew"
+    TOO_MANY = "TooMany"
+    TOO_LONG = "TooLong"
+    TOO_DEEP = "TooDeep"
+    INVALID_NAME = "InvalidName"
+    INVALID_BUDGET = "InvalidBudget"
+    INVALID_DURATION = "InvalidDuration"
+    INVALID_DOMAIN = "InvalidDomain"
+    INVALID_LABEL = "InvalidLabel"
+    INVALID_ANNOTATION = "InvalidAnnotation"
+    INVALID_ENV_NAME = "InvalidEnvName"
+    # Names that go together
+    DUPLICATE_NAME = "DuplicateName"
+    UNKNOWN_CLIQUE = "UnknownClique"
+    UNKNOWN_GROUP = "UnknownGroup"
+    CLIQUE_IN_TWO_GROUPS = "CliqueInTwoGroups"
+    NAMES_TOO_LONG = "NamesTooLong"
+    NAME_COLLISION = "NameCollision"
+    # Numbers that go together
+    MIN_AVAILABLE_OVER_REPLICAS = "MinAvailableOverReplicas"
+    MIN_REPLICAS_UNDER_MIN_AVAILABLE = "MinReplicasUnderMinAvailable"
+    MIN_REPLICAS_UNDER_REPLICAS = "MinReplicasUnderReplicas"
+    MIN_REPLICAS_OVER_MAX_REPLICAS = "MinReplicasOverMaxReplicas"
+    MAX_REPLICAS_UNDER_REPLICAS = "MaxReplicasUnderReplicas"
+    TOO_MANY_PODS = "TooManyPods"
+    # Members of scaling groups
+    MEMBER_AUTOSCALED = "MemberAutoscaled"
+    MEMBER_HAS_STRATEGY = "MemberHasStrategy"
+    # Start-up order
+    STARTS_AFTER_ITSELF = "StartsAfterItself"
+    STARTUP_CYCLE = "StartupCycle"
+    # Pods
+    NODE_NAME_SET = "NodeNameSet"
+    SPREAD_CONSTRAINTS_SET = "SpreadConstraintsSet"
+    SEVERAL_SCHEDULERS = "SeveralSchedulers"
+    RESTART_POLICY_NOT_ALWAYS = "RestartPolicyNotAlways"
+    PRIORITY_CLASS_OVERRIDDEN = "PriorityClassOverridden"
+    RESERVED_LABEL = "ReservedLabel"
+    # Topology and shared claims
+    DOMAIN_MISSING = "DomainMissing"
+    DOMAIN_TWICE = "DomainTwice"
+    FILTER_NOT_ALLOWED = "FilterNotAllowed"
+    # Strategy
+    BUDGET_ZERO = "BudgetZero"
+    BUDGET_RESOLVES_TO_ZERO = "BudgetResolvesToZero"
+    BUDGET_OVER_REPLICAS = "BudgetOverReplicas"
+    SET_BUDGET_NOT_ALLOWED = "SetBudgetNotAllowed"
+    SET_BUDGET_REDUNDANT = "SetBudgetRedundant"
+    COMPONENT_BUDGET_NOT_ALLOWED = "ComponentBudgetNotAllowed"
+    BUDGET_UNUSED = "BudgetUnused"
+    # Updates
+    IMMUTABLE = "Immutable"
+    # Accepted, and without effect
+    UNSUPPORTED = "Unsupported"
+    # What a command names
+    UNKNOWN_CONTAINER = "UnknownContainer"
+    UNKNOWN_COMPONENT = "UnknownComponent"
+    INVALID_IMAGE = "InvalidImage"
+    REFUSED_BY_CLUSTER = "RefusedByCluster"
+    FIELD_HELD = "FieldHeld"
+    FIELD_NOT_APPLIED = "FieldNotApplied"
+    OUTDATED_PODS = "OutdatedPods"
+    LEFT_ALONE = "LeftAlone"
+    # What a command may not ask of nodes
+    POD_SECURITY = "PodSecurity"
+    # Strategy overrides
+    SETS_NOTHING = "SetsNothing"
+    HITS_NOTHING = "HitsNothing"
+    REFUSED_EVERYWHERE = "RefusedEverywhere"
+    OUTRANKED = "Outranked"
+    PUSHED_OUT = "PushedOut"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong or odd."""
+
+    field: str  # as Kubernetes writes it: spec.template.cliques[1].updateStrategy.maxSurge; empty: the whole manifest
+    code: Code
+    message: str  # one sentence, with the way out
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that was found about a manifest at once."""
+
+    errors: tuple[Finding, ...]  # any of these, and it is refused
+    warnings: tuple[Finding, ...] = ()  # shown, but nothing is refused for them
+
+    @classmethod
+    def of(cls, errors: Iterable[Finding], warnings: Iterable[Finding] = ()) -> Self:
+        """Collect findings, each once, by their fields: those of cliques[2] before those of cliques[10]."""
+        return cls(_in_order(errors), _in_order(warnings))
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the manifest may be stored."""
+        return not self.errors
+
+
+def _in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(
+        sorted(set(findings), key=lambda finding: (_with_numbers(finding.field), finding.code, finding.message))
+    )
+
+
+def _with_numbers(path: str) -> list[str | int]:
+    # Texts and numbers take turns, so that two paths never compare a text with a number.
+    return [int(part) if index % 2 else part for index, part in enumerate(re.split("([0-9]+)", path))]

@@ -1,0 +1,154 @@
+"""Rules of the update strategy: which strategy takes which budgets, and how large they may be.
+
+Budgets are compared with replicas when they are written, not when something is scaled later: then `budget` makes the
+best of them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.set_manifest import Place, SetManifest
+from rollouts.engine.model.budget import is_zero, parse_percentage
+from rollouts.engine.model.workload import BudgetSpec, Strategy
+
+_BOTH_ZERO: Final = (
+    "maxUnavailable and maxSurge may not both be 0, as nothing could ever be replaced; raise one of them (left out,"
+    " they are 1 and 0)"
+)
+_OVER_REPLICAS: Final = 'maxUnavailable may not exceed replicas; lower it, or write a percentage such as "100%"'
+_ONE_AT_A_TIME: Final = (
+    "RollingUpdate always updates one replica of the set at a time, so maxUnavailable and maxSurge do not apply here;"
+    " remove them, or set updateStrategy.type to ReplicaRecreate"
+)
+_SAID_ANYWAY: Final = (
+    "RollingUpdate always updates one replica of the set at a time, which is all that maxUnavailable 1 and maxSurge 0"
+    " say; they can be removed"
+)
+
+
+def look_at_strategy(pcs: SetManifest) -> Iterator[Finding]:
+    """Yield what is wrong with the strategy by itself, whatever the replicas of the set."""
+    budget = pcs.strategy["rollingUpdate"]
+    yield from _not_both_zero(budget)
+    if _type(pcs) == Strategy.ROLLING_UPDATE and not _says_one_at_a_time(budget):
+        yield budget.found(Code.SET_BUDGET_NOT_ALLOWED, _ONE_AT_A_TIME)
+    for component in _components(pcs):
+        yield from _not_both_zero(component.strategy)
+        yield from _not_over_replicas(component.strategy, component.replicas)
+        if _type(pcs) == Strategy.REPLICA_RECREATE and not component.strategy.is_absent:
+            yield component.strategy.found(
+                Code.COMPONENT_BUDGET_NOT_ALLOWED,
+                f"ReplicaRecreate replaces whole replicas of the set, so updateStrategy of a {component.kind} does not"
+                " apply; remove it, or set spec.updateStrategy.type to RollingUpdate",
+            )
+    yield from _members_have_none(pcs)
+
+
+def look_at_budgets(pcs: SetManifest, former: SetManifest | None = None) -> Iterator[Finding]:
+    """Yield which budgets, of those that are new or changed, do not fit the replicas of their level."""
+    budget, replicas = pcs.strategy["rollingUpdate"], pcs.spec["replicas"].value
+    if former is None or former.strategy.value != pcs.strategy.value:
+        yield from _not_over_replicas(budget, replicas)
+        yield from _not_resolved_to_zero(budget, replicas)
+    stored = {} if former is None else {component.key: component.strategy.value for component in _components(former)}
+    for component in _components(pcs):
+        if component.key not in stored or stored[component.key] != component.strategy.value:
+            yield from _not_resolved_to_zero(component.strategy, component.replicas)
+
+
+def warn_about_strategy(pcs: SetManifest) -> Iterator[Finding]:
+    """Yield which budgets are accepted but make no difference."""
+    type_, budget = _type(pcs), pcs.strategy["rollingUpdate"]
+    if type_ == Strategy.ROLLING_UPDATE and _is_written(budget) and _says_one_at_a_time(budget):
+        yield budget.found(Code.SET_BUDGET_REDUNDANT, _SAID_ANYWAY)
+    if type_ not in (Strategy.ROLLING_RECREATE, Strategy.ON_DELETE):
+        return
+    if _is_written(budget):
+        yield _unused(budget, type_, "maxUnavailable and maxSurge of the set", Strategy.REPLICA_RECREATE)
+    for component in _components(pcs):
+        if _is_written(component.strategy):
+            yield _unused(component.strategy, type_, f"updateStrategy of a {component.kind}", Strategy.ROLLING_UPDATE)
+
+
+def _members_have_none(pcs: SetManifest) -> Iterator[Finding]:
+    for clique in pcs.cliques:
+        if clique["name"].value in pcs.members and not clique["updateStrategy"].is_absent:
+            yield clique["updateStrategy"].found(
+                Code.MEMBER_HAS_STRATEGY,
+                "a clique in a scaling group is replaced with its group, so it may not have an updateStrategy of its"
+                " own; set it on the group",
+            )
+
+
+def _not_both_zero(strategy: Place) -> Iterator[Finding]:
+    unavailable, surge = strategy["maxUnavailable"], strategy["maxSurge"]
+    if _is_zero_as_written(unavailable) and (surge.is_absent or _is_zero_as_written(surge)):
+        yield strategy.found(Code.BUDGET_ZERO, _BOTH_ZERO)
+
+
+def _not_resolved_to_zero(strategy: Place, replicas: int | None) -> Iterator[Finding]:
+    unavailable, surge = strategy["maxUnavailable"], strategy["maxSurge"]
+    if not replicas or strategy.value is None or unavailable.is_wrong or surge.is_wrong:
+        return
+    as_written = list(_not_both_zero(strategy))
+    if not as_written and is_zero(BudgetSpec(unavailable.value, surge.value), replicas):
+        yield strategy.found(
+            Code.BUDGET_RESOLVES_TO_ZERO,
+            f"of {replicas} replicas, maxUnavailable (rounded down) and maxSurge both come to 0, so nothing could ever"
+            " be replaced; raise one of them",
+        )
+
+
+def _not_over_replicas(strategy: Place, replicas: int | None) -> Iterator[Finding]:
+    unavailable = strategy["maxUnavailable"]
+    if replicas and isinstance(unavailable.value, int) and unavailable.value > replicas:
+        yield unavailable.found(Code.BUDGET_OVER_REPLICAS, _OVER_REPLICAS)
+
+
+def _unused(budget: Place, used: Strategy, what: str, would_use: Strategy) -> Finding:
+    return budget.found(Code.BUDGET_UNUSED, f"{used} does not use {what}; {would_use} would")
+
+
+def _is_zero_as_written(budget: Place) -> bool:
+    return parse_percentage(budget.value) == 0 if isinstance(budget.value, str) else budget.value == 0
+
+
+def _says_one_at_a_time(budget: Place) -> bool:
+    return budget["maxUnavailable"].value in (None, 1) and budget["maxSurge"].value in (None, 0)
+
+
+def _is_written(strategy: Place) -> bool:
+    return strategy["maxUnavailable"].value is not None or strategy["maxSurge"].value is not None
+
+
+def _type(pcs: SetManifest) -> Strategy | None:
+    written = pcs.strategy["type"].value
+    return None if written is None else Strategy(written)
+
+
+@dataclass(frozen=True, slots=True)
+class _Component:
+    """A clique or a scaling group, as far as its strategy goes."""
+
+    kind: str
+    name: str | None
+    strategy: Place
+    replicas: int | None
+
+    @property
+    def key(self) -> tuple[str, str | None]:
+        return self.kind, self.name
+
+
+def _components(pcs: SetManifest) -> list[_Component]:
+    cliques = [
+        _Component("clique", clique["name"].value, clique["updateStrategy"], clique["spec"]["replicas"].value)
+        for clique in pcs.cliques
+    ]
+    groups = [
+        _Component("scaling group", group["name"].value, group["updateStrategy"], group["replicas"].value)
+        for group in pcs.groups
+    ]
+    return [*cliques, *groups]

@@ -1,0 +1,90 @@
+"""Fields that are accepted and have no effect yet, and what does not happen because of that.
+
+Manifests written for Grove must apply here, so these fields are not refused. But nobody may believe that they work: the
+warnings of admission, the condition `Unsupported`, an Event, the page of the workload and the API name each of them.
+When one of them is built, its lines here go.
+
+Values that say what happens anyway are not named: start in any order, `paused: false`, `partition: 0`, empty lists.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.set_manifest import Place, SetManifest
+from rollouts.engine.model.workload import Startup
+
+_NO_ORDER: Final = "Grove UI does not order the start of cliques yet: the pods of all cliques start at the same time"
+_NO_WAIT: Final = "Grove UI does not order the start of cliques yet: these pods do not wait for {names}"
+_NO_AUTOSCALER: Final = (
+    "Grove UI creates no HorizontalPodAutoscaler yet: this {kind} keeps its replicas until someone scales it"
+)
+_NO_TOPOLOGY: Final = (
+    "Grove UI does not hand topology constraints to the scheduler yet: the pods may be spread over several domains"
+)
+_NO_CLAIMS: Final = "Grove UI creates no ResourceClaims yet: the pods do not get what these would claim"
+_NO_PAUSE: Final = "Grove UI does not pause updates yet: an update of this set goes on"
+_NO_DEADLINE: Final = (
+    "Grove UI watches no progress deadline yet: an update that makes no progress is not marked as failed"
+)
+_NO_LIMIT: Final = "Grove UI does not use this limit yet: it keeps the same number of revisions of every workload"
+_NO_PARTITION: Final = "Grove UI does not hold replicas back yet: an update reaches all replicas"
+
+
+def warn_about_unsupported(pcs: SetManifest) -> Iterator[Finding]:
+    """Yield each field that is written and has no effect."""
+    yield from _in_set(pcs)
+    yield from _in_startup(pcs)
+    for clique in pcs.cliques:
+        yield from _scaling(clique["spec"]["autoScalingConfig"], "clique")
+    for group in pcs.groups:
+        yield from _scaling(group["scaleConfig"], "scaling group")
+    for owner in (pcs.template, *pcs.cliques, *pcs.groups):
+        if owner["topologyConstraint"].value is not None:
+            yield owner["topologyConstraint"].found(Code.UNSUPPORTED, _NO_TOPOLOGY)
+        if owner["resourceSharing"].value:
+            yield owner["resourceSharing"].found(Code.UNSUPPORTED, _NO_CLAIMS)
+    if pcs.template["resourceClaimTemplates"].value:
+        yield pcs.template["resourceClaimTemplates"].found(Code.UNSUPPORTED, _NO_CLAIMS)
+
+
+def render_unsupported(findings: Sequence[Finding]) -> str:
+    """Return one text about fields without effect: all their names, then each consequence once."""
+    if not findings:
+        return ""
+    by_consequence: dict[str, list[str]] = {}
+    for one in findings:
+        by_consequence.setdefault(one.message, []).append(one.field)
+    names = ", ".join(field for fields in by_consequence.values() for field in fields)
+    start = "This field has" if len(findings) == 1 else "These fields have"
+    return f"{start} no effect: {names}. {'. '.join(by_consequence)}."
+
+
+def _in_set(pcs: SetManifest) -> Iterator[Finding]:
+    if pcs.spec["paused"].value is True:
+        yield pcs.spec["paused"].found(Code.UNSUPPORTED, _NO_PAUSE)
+    if pcs.spec["progressDeadlineSeconds"].value is not None:
+        yield pcs.spec["progressDeadlineSeconds"].found(Code.UNSUPPORTED, _NO_DEADLINE)
+    if pcs.spec["revisionHistoryLimit"].value is not None:
+        yield pcs.spec["revisionHistoryLimit"].found(Code.UNSUPPORTED, _NO_LIMIT)
+    partition = pcs.strategy["rollingUpdate"]["partition"]
+    if partition.value:
+        yield partition.found(Code.UNSUPPORTED, _NO_PARTITION)
+
+
+def _in_startup(pcs: SetManifest) -> Iterator[Finding]:
+    startup = pcs.template["cliqueStartupType"]
+    if startup.value in (Startup.IN_ORDER, Startup.EXPLICIT):
+        yield startup.found(Code.UNSUPPORTED, _NO_ORDER)
+    if startup.value != Startup.EXPLICIT:
+        return  # nobody looks at startsAfter then, in Grove neither
+    for clique in pcs.cliques:
+        after = clique["spec"]["startsAfter"]
+        names = ", ".join(name.value for name in after)
+        if names:
+            yield after.found(Code.UNSUPPORTED, _NO_WAIT.format(names=names))
+
+
+def _scaling(scaling: Place, kind: str) -> Iterator[Finding]:
+    if scaling.value is not None:
+        yield scaling.found(Code.UNSUPPORTED, _NO_AUTOSCALER.format(kind=kind))

@@ -1,0 +1,47 @@
+"""Times as Kubernetes writes them: 10s, 4h, 1h30m, 1.5h.
+
+Read by `schema` (is it one?) and `parsing` (how long is it?).
+"""
+
+import re
+from fractions import Fraction
+from typing import Final
+
+_UNITS: Final = {
+    "h": 3600 * 10**9,
+    "m": 60 * 10**9,
+    "s": 10**9,
+    "ms": 10**6,
+    "us": 10**3,
+    "ns": 1,
+}
+_PART: Final = re.compile(r"([0-9]+(?:[.][0-9]+)?)(ns|us|ms|s|m|h)")
+_WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+")
+_MOST_CHARACTERS: Final = 64
+# The API server counts nanoseconds in 64 bits, about 292 years.
+_MOST_NANOSECONDS: Final = 2**63 - 1
+
+
+def parse_duration(text: str) -> float | None:
+    """Return a time longer than 0 in seconds; None for anything else.
+
+    >>> [parse_duration(text) for text in ("10s", "1h30m", "1.5h", "4h")]
+    [10.0, 5400.0, 5400.0, 14400.0]
+    >>> [parse_duration(text) for text in ("0s", "-1h", "1d", "90", "", "1 h")]
+    [None, None, None, None, None, None]
+    """
+    if len(text) > _MOST_CHARACTERS or not _WHOLE.fullmatch(text):
+        return None
+    nanoseconds = sum(int(Fraction(number) * _UNITS[unit]) for number, unit in _PART.findall(text))
+    return nanoseconds / 10**9 if 0 < nanoseconds <= _MOST_NANOSECONDS else None
+
+
+def render_duration(seconds: float) -> str:
+    """Return a time in the largest unit that holds it without a fraction.
+
+    >>> [render_duration(seconds) for seconds in (14400.0, 5400.0, 0.25)]
+    ['4h', '90m', '250ms']
+    """
+    nanoseconds = round(seconds * 10**9)
+    unit = next(unit for unit, size in _UNITS.items() if nanoseconds % size == 0)
+    return f"{nanoseconds // _UNITS[unit]}{unit}"

@@ -1,0 +1,105 @@
+"""Amounts of resources in a pod's spec, in one spelling for each number.
+
+Before it: a pod's spec as people and programs write it. After it: `hashing`, for which "1000m" and "1" must be one
+template, and `resources`, which adds them up. Kubernetes takes many spellings of one amount ("1Gi" is "1024Mi", 0.5 is
+"500m") and tools rewrite them, so a spelling must never start an update.
+
+The arithmetic is exact: whole numbers and powers of ten, never a float. The invariants: two amounts get one spelling
+if and only if they are the same number, and what is no amount stays as it is.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+_ANY: Final = "*"
+"""Each entry of a list, or each value of a map whose keys somebody chose."""
+
+_AMOUNTS: Final = {"requests": {_ANY: None}, "limits": {_ANY: None}}
+_FIELD_REFERENCE: Final = {"resourceFieldRef": {"divisor": None}}
+_DOWNWARD: Final = {"downwardAPI": {"items": {_ANY: _FIELD_REFERENCE}}}
+_CONTAINERS: Final = {_ANY: {"resources": _AMOUNTS, "env": {_ANY: {"valueFrom": _FIELD_REFERENCE}}}}
+# Where Kubernetes has a quantity in a pod's spec. Elsewhere "1000m" is a text like any other.
+_PLACES: Final[Mapping[str, Any]] = {
+    "containers": _CONTAINERS,
+    "initContainers": _CONTAINERS,
+    "ephemeralContainers": _CONTAINERS,
+    "resources": _AMOUNTS,
+    "overhead": {_ANY: None},
+    "volumes": {
+        _ANY: {
+            "emptyDir": {"sizeLimit": None},
+            "ephemeral": {"volumeClaimTemplate": {"spec": {"resources": _AMOUNTS}}},
+            "projected": {"sources": {_ANY: _DOWNWARD}},
+            **_DOWNWARD,
+        }
+    },
+}
+
+_QUANTITY: Final = re.compile(
+    r"(?P<sign>[+-]?)(?=\.?[0-9])(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
+    r"(?:(?P<binary>[KMGTPE]i)|(?P<decimal>[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]+))?",
+    re.ASCII,
+)
+_BINARY: Final = {suffix: 1024**power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+# Longer ones are no amounts that anybody means, and Python reads no number of thousands of digits.
+_LONGEST: Final = 100
+
+
+def with_canonical_quantities(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a pod's spec with every amount in its one spelling; everything else is shared with the one given.
+
+    >>> with_canonical_quantities({"overhead": {"cpu": "1000m"}, "hostname": "1000m"})
+    {'overhead': {'cpu': '1e0'}, 'hostname': '1000m'}
+    """
+    spec: dict[str, Any] = _rewrite(pod_spec, _PLACES)
+    return spec
+
+
+def canonical_quantity(value: Any) -> Any:
+    """Return the one spelling of an amount: digits without zeros at either end, and a power of ten.
+
+    >>> [canonical_quantity(value) for value in ("1000m", "1", 1, "1.0", "1e3", "1k", 0.5, "1Gi", "1024Mi", "-0")]
+    ['1e0', '1e0', '1e0', '1e0', '1e3', '1e3', '5e-1', '1073741824e0', '1073741824e0', '0e0']
+    >>> [canonical_quantity(value) for value in ("much", "", " 1", "1 Gi", "1gi", None, True)]
+    ['much', '', ' 1', '1 Gi', '1gi', None, True]
+    """
+    found = None if isinstance(value, bool) or not isinstance(value, str | int | float) else parse_quantity(value)
+    if found is None:
+        return value
+    number, exponent = found
+    digits = str(abs(number))
+    significant = digits.rstrip("0") or "0"
+    sign = "-" if number < 0 else ""
+    return f"{sign}{significant}e{exponent + len(digits) - len(significant) if number else 0}"
+
+
+def parse_quantity(value: str | float) -> tuple[int, int] | None:
+    """Return the number that a quantity stands for as a whole number and a power of ten; None if it is no quantity.
+
+    >>> [parse_quantity(value) for value in ("500m", "1.5Gi", "2e3", 3, "much")]
+    [(500, -3), (16106127360, -1), (2, 3), (3, 0), None]
+    """
+    # Of a number in a manifest counts what was written: for Python 0.1 is written "0.1".
+    text = value if isinstance(value, str) else repr(value)
+    found = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
+    if found is None:
+        return None
+    part = found["part"] or ""
+    number = int(f"{found['whole']}{part}") * _BINARY.get(found["binary"] or "", 1)
+    exponent = _DECIMAL.get(found["decimal"] or "", 0) + int(found["exponent"] or 0) - len(part)
+    return -number if found["sign"] == "-" else number, exponent
+
+
+def _rewrite(value: Any, places: Mapping[str, Any] | None) -> Any:
+    if places is None:
+        return canonical_quantity(value)
+    if isinstance(value, Mapping):
+        return {
+            name: _rewrite(member, places.get(name, places.get(_ANY))) if name in places or _ANY in places else member
+            for name, member in value.items()
+        }
+    if isinstance(value, list) and _ANY in places:
+        return [_rewrite(entry, places[_ANY]) for entry in value]
+    return value

@@ -1,0 +1,1 @@
+"""One pass over a workload: its actions, its statuses, and why it waits."""

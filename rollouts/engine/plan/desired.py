@@ -1,0 +1,376 @@
+"""The objects of a workload as they are created: services, scaling groups, PodCliques and pods.
+
+`plan_builder` says which are missing; here is what they look like, down to labels, environment and owners, so that
+Grove's users and tools find what they know. The invariants: an object is built from the current template and from
+nothing remembered, and a pod's name follows from what is there, so that a create whose answer was lost is refused when
+it is repeated instead of making a second pod.
+
+Left out for now: the init container that holds pods back until the cliques named in `startsAfter` are up. PodCliques
+carry `startsAfter`, nobody waits for it yet.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from rollouts.engine.model import names
+from rollouts.engine.model.hashing import compute_name_suffix, compute_settings_hash, effective_pod_spec
+from rollouts.engine.model.observed import Clique, Group
+from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, Startup, Workload
+from rollouts.engine.tree.views import CliqueView, GroupView
+
+Manifest = dict[str, Any]
+
+GROVE_API: Final = "grove.io/v1alpha1"
+SCHEDULER_API: Final = "scheduler.grove.io/v1alpha1"
+
+# The replicas of the template that were last put in force; in between, live replicas belong to whoever scales.
+TEMPLATE_REPLICAS: Final = "grove.io/template-replicas"
+
+# The labels and annotations that a PodClique or a scaling group has from its template, as
+# `labels.tier,annotations.example.com/owner`, so that those that leave the template are taken out and those of others
+# are not. `autoScalingConfig=` of a PodClique and `settings=` of a scaling group are followed by a hash, so that a
+# change of what is not in the template hash is noticed.
+TEMPLATE_KEYS: Final = "grove.io/template-keys"
+_SCALING: Final = "autoScalingConfig="
+_SETTINGS: Final = "settings="
+
+# What a template may carry under these names is not put on PodCliques: they say where a PodClique belongs.
+_OUR_LABELS: Final = frozenset(
+    {
+        *(names.MANAGED_BY, names.PART_OF, names.NAME, names.COMPONENT, names.CLIQUE, names.GANG, names.BASE_GANG),
+        *(names.REPLICA_INDEX, names.GROUP, names.GROUP_REPLICA_INDEX, names.POD_INDEX, names.TEMPLATE_HASH),
+    }
+)
+_OUR_ANNOTATIONS: Final = frozenset({TEMPLATE_REPLICAS, TEMPLATE_KEYS})
+
+
+def default_labels(workload: str, component: str, name: str) -> dict[str, str]:
+    """Return the labels of everything that belongs to a set."""
+    return {
+        names.MANAGED_BY: names.OPERATOR,
+        names.PART_OF: workload,
+        names.NAME: name,
+        names.COMPONENT: component,
+    }
+
+
+def owned_by(kind: str, name: str, uid: str, api: str = GROVE_API) -> list[Manifest]:
+    """Return the reference that makes an object go with its owner."""
+    owner = {"apiVersion": api, "kind": kind, "name": name, "uid": uid}
+    return [{**owner, "controller": True, "blockOwnerDeletion": True}]
+
+
+def build_service(workload: Workload, replica: int) -> Manifest:
+    """Return the headless service that gives the pods of a replica their names."""
+    name = names.service_name(workload.name, replica)
+    index = {names.REPLICA_INDEX: str(replica)}
+    selector = {names.MANAGED_BY: names.OPERATOR, names.PART_OF: workload.name, **index}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(
+            workload,
+            name,
+            default_labels(workload.name, "pcs-headless-service", name) | index,
+            owned_by("PodCliqueSet", workload.name, workload.uid),
+        ),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": workload.publish_not_ready_addresses,
+            "selector": selector,
+        },
+    }
+
+
+def build_group(workload: Workload, template: GroupTemplate, replica: int) -> Manifest:
+    """Return a scaling group of a replica."""
+    name = names.group_name(workload.name, replica, template.name)
+    labels = default_labels(workload.name, "pcs-podcliquescalinggroup", name) | {names.REPLICA_INDEX: str(replica)}
+    metadata = _metadata(workload, name, labels, owned_by("PodCliqueSet", workload.name, workload.uid))
+    metadata["annotations"] = {**_annotations_of_group(template), TEMPLATE_REPLICAS: str(template.replicas)}
+    return {
+        "apiVersion": GROVE_API,
+        "kind": "PodCliqueScalingGroup",
+        "metadata": metadata,
+        "spec": {
+            "replicas": template.replicas,
+            "minAvailable": template.min_available,
+            "cliqueNames": list(template.clique_names),
+        },
+    }
+
+
+def build_clique(workload: Workload, view: CliqueView, replica: int) -> Manifest:
+    """Return a PodClique in no scaling group."""
+    labels = clique_labels(workload, view, replica, component="pcs-podclique")
+    labels[names.GANG] = names.base_gang_name(workload.name, replica)
+    owner = owned_by("PodCliqueSet", workload.name, workload.uid)
+    return _clique(workload, view, labels, owner, _predecessors(workload, view.template, replica))
+
+
+def build_member_clique(
+    workload: Workload, view: CliqueView, owner: Group, *, replica: int, group: GroupView, index: int
+) -> Manifest:
+    """Return a PodClique of a replica of a scaling group."""
+    labels = clique_labels(workload, view, replica, component="pcsg-podclique")
+    labels |= member_labels(workload, group, replica, index)
+    owners = owned_by("PodCliqueScalingGroup", owner.name, owner.uid)
+    return _clique(workload, view, labels, owners, _predecessors(workload, view.template, replica, group, index))
+
+
+def clique_labels(workload: Workload, view: CliqueView, replica: int, *, component: str) -> dict[str, str]:
+    """Return the labels of a PodClique, without those of its gang and group."""
+    return {
+        **_labels_of(view.template),
+        **default_labels(workload.name, component, view.name),
+        names.REPLICA_INDEX: str(replica),
+        names.TEMPLATE_HASH: view.template_hash,
+    }
+
+
+def _labels_of(template: CliqueTemplate) -> dict[str, str]:
+    return {name: value for name, value in template.labels.items() if name not in _OUR_LABELS}
+
+
+def _annotations_of(template: CliqueTemplate) -> dict[str, str]:
+    """Return the annotations of a PodClique that it has from its template, and the note of what it has from there."""
+    told = {name: value for name, value in template.annotations.items() if name not in _OUR_ANNOTATIONS}
+    keys = [
+        *(f"labels.{name}" for name in sorted(_labels_of(template))),
+        *(f"annotations.{name}" for name in sorted(told)),
+        *scaling_note(template),
+    ]
+    return {**told, TEMPLATE_KEYS: ",".join(keys)} if keys else told
+
+
+def scaling_note(template: CliqueTemplate) -> tuple[str, ...]:
+    """Return what is noted on a PodClique of the autoscaling settings of its template; nothing if there are none."""
+    if template.auto_scaling is None:
+        return ()
+    return (f"{_SCALING}{compute_settings_hash(template.auto_scaling)}",)
+
+
+def find_scaling_note(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what is noted on a PodClique of autoscaling settings."""
+    return tuple([key for key in keys if key.startswith(_SCALING)]) if keys else ()
+
+
+def group_note(template: GroupTemplate) -> tuple[str, ...]:
+    """Return what is noted on a scaling group of its template; nothing where it has nothing but numbers from there."""
+    told = _annotations_of_template(template)
+    if not told:
+        return ()
+    return (*(f"annotations.{name}" for name in sorted(told)), f"{_SETTINGS}{compute_settings_hash(told)}")
+
+
+def _annotations_of_template(template: GroupTemplate) -> dict[str, str]:
+    return {name: value for name, value in template.annotations.items() if name not in _OUR_ANNOTATIONS}
+
+
+def _annotations_of_group(template: GroupTemplate) -> dict[str, str]:
+    """Return the annotations that a scaling group has from its template, and the note of what it has from there."""
+    note = group_note(template)
+    told = _annotations_of_template(template)
+    return {**told, TEMPLATE_KEYS: ",".join(note)} if note else told
+
+
+def member_labels(workload: Workload, group: GroupView, replica: int, index: int) -> dict[str, str]:
+    """Return the labels that say to which replica of a scaling group, and to which gang, something belongs."""
+    base = names.base_gang_name(workload.name, replica)
+    labels = {names.GROUP: group.name, names.GROUP_REPLICA_INDEX: str(index)}
+    if index < group.template.min_available:
+        return labels | {names.GANG: base}
+    gang = names.scaled_gang_name(group.name, index, group.template.min_available)
+    return labels | {names.GANG: gang, names.BASE_GANG: base}
+
+
+def patch_clique_template(workload: Workload, view: CliqueView, noted: tuple[str, ...]) -> Manifest:
+    """Return the change that makes a PodClique promise its pods the current template.
+
+    What it has from an older one, as `noted`, goes: null takes out, and what the current one has is put over it.
+    """
+    gone: dict[str, dict[str, None]] = {"labels": {}, "annotations": {TEMPLATE_KEYS: None} if noted else {}}
+    for field, _, name in (key.partition(".") for key in noted):
+        if field in gone and name not in _OUR_LABELS and name not in _OUR_ANNOTATIONS:
+            gone[field][name] = None
+    spec: Manifest = {"podSpec": effective_pod_spec(view.template, workload.priority_class)}
+    if find_scaling_note(noted) != scaling_note(view.template):
+        spec["autoScalingConfig"] = view.template.auto_scaling
+    return {
+        "metadata": {
+            "labels": {**gone["labels"], **_labels_of(view.template), names.TEMPLATE_HASH: view.template_hash},
+            "annotations": {**gone["annotations"], **_annotations_of(view.template)},
+        },
+        "spec": spec,
+    }
+
+
+def patch_auto_scaling(clique: Clique, template: CliqueTemplate) -> Manifest | None:
+    """Return the change that gives a PodClique the autoscaling settings of its template; None while it has them."""
+    note = scaling_note(template)
+    former = find_scaling_note(clique.template_keys)
+    if former == note:
+        return None
+    keys = [*(key for key in clique.template_keys if key not in former), *note]
+    noted: Manifest = {"metadata": {"annotations": {TEMPLATE_KEYS: ",".join(keys) or None}}}
+    return {**noted, "spec": {"autoScalingConfig": template.auto_scaling}}
+
+
+def patch_group(group: Group, template: GroupTemplate) -> Manifest | None:
+    """Return the change that brings a scaling group up to date with its template; None while it is."""
+    change = patch_replicas(group, template.replicas)
+    note = group_note(template)
+    if group.template_keys == note:
+        return change
+    known = (key.partition(".") for key in group.template_keys)
+    gone = {name: None for field, _, name in known if field == "annotations" and name not in _OUR_ANNOTATIONS}
+    noted = {TEMPLATE_KEYS: None, **gone, **_annotations_of_group(template)}
+    if change is None:
+        return {"metadata": {"annotations": noted}}
+    return {**change, "metadata": {"annotations": {**noted, **change["metadata"]["annotations"]}}}
+
+
+def patch_replicas(observed: Clique | Group, template_replicas: int) -> Manifest | None:
+    """Return the change that puts the template's replicas in force; None while they are as last noted.
+
+    What nobody has noted yet was made by someone else: its replicas stay, and the note is made. The minimum of a
+    PodClique that has none in its template goes down with its replicas, and never up.
+    """
+    if observed.template_replicas == template_replicas:
+        return None
+    noted: Manifest = {"metadata": {"annotations": {TEMPLATE_REPLICAS: str(template_replicas)}}}
+    if observed.template_replicas is None:
+        return noted
+    spec = {"replicas": template_replicas}
+    if isinstance(observed, Clique) and observed.min_available > template_replicas:
+        spec["minAvailable"] = template_replicas
+    return {**noted, "spec": spec}
+
+
+def pod_name(view: CliqueView, clique: Clique, index: int) -> str:
+    """Return the name of the next pod with this index: the same until it exists, another one afterwards."""
+    others = sorted(pod.uid for pod in view.pods if pod.index == index)
+    return f"{view.name}-{compute_name_suffix(clique.uid, index, view.template_hash, others)}"
+
+
+def build_pod(
+    workload: Workload,
+    view: CliqueView,
+    owner: Clique,
+    index: int,
+    *,
+    replica: int,
+    group: tuple[GroupView, int] | None = None,
+) -> Manifest:
+    """Return a pod of a PodClique; `group` is the scaling group and its replica it is in."""
+    component = "pcsg-podclique" if group else "pcs-podclique"
+    labels = clique_labels(workload, view, replica, component=component) | {
+        names.CLIQUE: view.name,
+        names.POD_INDEX: str(index),
+        names.GANG: names.base_gang_name(workload.name, replica),
+    }
+    if group is not None:
+        labels |= member_labels(workload, group[0], replica, group[1])
+    metadata = _metadata(workload, pod_name(view, owner, index), labels, owned_by("PodClique", view.name, owner.uid))
+    if view.template.annotations:
+        metadata["annotations"] = dict(view.template.annotations)
+    environment = _environment(workload, view, replica, group[0].template if group else None)
+    spec = _pod_spec(workload, view.template, environment)
+    spec["hostname"] = names.pod_hostname(view.name, index)
+    spec["subdomain"] = names.service_name(workload.name, replica)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _metadata(workload: Workload, name: str, labels: Mapping[str, str], owner: list[Manifest]) -> Manifest:
+    return {"name": name, "namespace": workload.namespace, "labels": dict(labels), "ownerReferences": owner}
+
+
+def _clique(
+    workload: Workload, view: CliqueView, labels: Mapping[str, str], owner: list[Manifest], starts_after: list[str]
+) -> Manifest:
+    template = view.template
+    metadata = _metadata(workload, view.name, labels, owner)
+    metadata["annotations"] = {**_annotations_of(template), TEMPLATE_REPLICAS: str(template.replicas)}
+    spec: Manifest = {
+        "roleName": template.role_name,
+        "replicas": template.replicas,
+        "minAvailable": template.min_available,
+        "podSpec": effective_pod_spec(template, workload.priority_class),
+    }
+    if starts_after:
+        spec["startsAfter"] = starts_after
+    if template.auto_scaling is not None:
+        spec["autoScalingConfig"] = template.auto_scaling
+    return {"apiVersion": GROVE_API, "kind": "PodClique", "metadata": metadata, "spec": spec}
+
+
+def _predecessors(
+    workload: Workload, template: CliqueTemplate, replica: int, group: GroupView | None = None, index: int = 0
+) -> list[str]:
+    """Return the names of the PodCliques that this one starts after.
+
+    One in a scaled gang looks only at its own replica of the group: all others were up before.
+    """
+    scaled = group is not None and index >= group.template.min_available
+    found: list[str] = []
+    for name in _names_before(workload, template):
+        theirs = next((other for other in workload.groups if name in other.clique_names), None)
+        if group is not None and scaled:
+            if theirs is not None and theirs.name == group.template.name:
+                found.append(names.group_clique_name(group.name, index, name))
+        elif theirs is None:
+            found.append(names.clique_name(workload.name, replica, name))
+        else:
+            full = names.group_name(workload.name, replica, theirs.name)
+            found.extend(names.group_clique_name(full, part, name) for part in range(theirs.min_available))
+    return found
+
+
+def _names_before(workload: Workload, template: CliqueTemplate) -> Iterable[str]:
+    if workload.startup is Startup.EXPLICIT:
+        return template.starts_after
+    if workload.startup is Startup.IN_ORDER:
+        order = [clique.name for clique in workload.cliques]
+        return order[max(0, order.index(template.name) - 1) : order.index(template.name)]
+    return ()
+
+
+def _environment(workload: Workload, view: CliqueView, replica: int, group: GroupTemplate | None) -> list[Manifest]:
+    """Return what each container is told about its place."""
+    service = names.service_name(workload.name, replica)
+    told = [
+        {"name": "GROVE_PCS_NAME", "value": workload.name},
+        {"name": "GROVE_PCS_INDEX", "value": str(replica)},
+        {"name": "GROVE_PCLQ_NAME", "value": view.name},
+        {"name": "GROVE_HEADLESS_SERVICE", "value": f"{service}.{workload.namespace}.svc.cluster.local"},
+        _from_label("GROVE_PCLQ_POD_INDEX", names.POD_INDEX),
+    ]
+    if group is None:
+        return told
+    pods = sum(clique.replicas for clique in workload.cliques if clique.name in group.clique_names)
+    return [
+        *told,
+        _from_label("GROVE_PCSG_NAME", names.GROUP),
+        _from_label("GROVE_PCSG_INDEX", names.GROUP_REPLICA_INDEX),
+        {"name": "GROVE_PCSG_TEMPLATE_NUM_PODS", "value": str(pods)},
+    ]
+
+
+def _from_label(name: str, label: str) -> Manifest:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
+
+
+def _pod_spec(workload: Workload, template: CliqueTemplate, environment: list[Manifest]) -> Manifest:
+    spec = effective_pod_spec(template, workload.priority_class)
+    for field in ("containers", "initContainers"):
+        if spec.get(field):
+            spec[field] = [_tell(container, environment) for container in spec[field]]
+    others = [gate for gate in spec.get("schedulingGates") or () if gate.get("name") != names.GATE]
+    spec["schedulingGates"] = [{"name": names.GATE}, *others]
+    return spec
+
+
+def _tell(container: Mapping[str, Any], environment: list[Manifest]) -> Manifest:
+    ours = {variable["name"] for variable in environment}
+    theirs = [variable for variable in container.get("env") or () if variable["name"] not in ours]
+    return {**container, "env": [*environment, *theirs]}

@@ -1,0 +1,1 @@
+"""The rolling algorithm, and what stands around it: order, budgets by level, gangs, termination."""

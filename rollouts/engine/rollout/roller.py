@@ -1,0 +1,220 @@
+"""The rolling algorithm, once, for all three levels: pods of a clique, replicas of a scaling group, replicas of a set.
+
+A level is a list of units, each with an index, outdated or not, available or not, leaving or not. One call looks at
+the units as they are and returns the next step: which to delete and why, which indices to create. Nothing is
+remembered between calls: run the step, look again, call again, and the level ends with exactly the wanted units on
+the current template. `planner` builds the units and carries the step into actions; `simulate` runs it to its end.
+
+With R wanted, U allowed to be unavailable and S to surge, the invariants of every step are:
+
+    available units never fall below R - U because of an update
+    there are never more than R + S units that are not leaving, save for surplus that may not be deleted yet: surge
+    beyond what is allowed now, and what scaling in left beyond R
+
+Worked example, R 3, U 0, S 1 (`*` outdated, `s` surge):
+
+    0* 1* 2*        create 3          an outdated original, so surge; nothing may be deleted: 3 - (3 - 0) = 0
+    0* 1* 2* 3s     delete 0*         3s is available: 4 - 3 = 1 may go, the lowest index first
+    1* 2* 3s        create 0          its index is free once it is leaving
+    0 1* 2* 3s      delete 1*         ... and so on
+    0 1 2 3s        delete 3s         nothing is outdated and 0, 1, 2 are available
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import chain, count, islice
+from typing import Any
+
+from rollouts.engine.model.budget import Budget
+from rollouts.engine.model.values import value
+
+
+class Reason(StrEnum):
+    """Why a unit is deleted."""
+
+    OUTDATED_UNAVAILABLE = "OutdatedUnavailable"  # serves nobody, costs no budget
+    OUTDATED = "Outdated"  # its turn, within the budget
+    OUTDATED_SURGE = "OutdatedSurge"  # surge for a template that is no longer wanted
+    SURGE_NOT_ALLOWED = "SurgeNotAllowed"  # beyond what maxSurge allows now
+    SURGE_DONE = "SurgeDone"  # every original is updated and available
+    SCALED_IN = "ScaledIn"  # fewer are wanted
+
+
+@value
+class Unit:
+    """A pod or a replica, as far as rolling is concerned."""
+
+    key: str  # tells it from all others, also from one that had its index before
+    index: int
+    outdated: bool
+    available: bool
+    leaving: bool
+    # Its turn among those to be updated, and among those to be scaled in: the smaller goes first. Empty where nobody
+    # asks: only what rolls is updated, and only pods are scaled in by anything else than their index.
+    update_order: tuple[Any, ...]
+    scale_in_order: tuple[Any, ...]
+
+
+@value
+class Removal:
+    """A unit to delete, and why."""
+
+    unit: Unit
+    reason: Reason
+
+
+@value
+class Step:
+    """What to do next at one level."""
+
+    delete: tuple[Removal, ...]
+    create: tuple[int, ...]  # indices; those from R up are surge
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What differs between pods and replicas."""
+
+    # A pod's index is free once its pod is leaving. A replica's is not before all of it is gone, so that two versions
+    # never meet inside it.
+    index_is_free_when_leaving: bool
+    # Scaling in takes pods by their state and replicas by their index: a settled clique may keep pods 0 and 2.
+    indices_stay_contiguous: bool
+
+
+PODS = Level(index_is_free_when_leaving=True, indices_stay_contiguous=False)
+REPLICAS = Level(index_is_free_when_leaving=False, indices_stay_contiguous=True)
+
+
+def choose_step(
+    units: Sequence[Unit], wanted: int, budget: Budget, level: Level, *, rolling: bool, freeing: bool = False
+) -> Step:
+    """Return the next step: of the update when `rolling`, else only towards the wanted number of units.
+
+    One that is only `freeing` waits for its turn to roll, and meanwhile gives up what is outdated and serves nobody.
+    """
+    live = [unit for unit in units if not unit.leaving]
+    if not rolling:
+        step = _settle(units, live, wanted, level)
+        return _free(step, live) if freeing else step
+    delete = _choose_deletions(live, wanted, budget)
+    gone = {removal.unit.key for removal in delete}
+    staying = [unit for unit in live if unit.key not in gone]
+    return Step(tuple(delete), tuple(_choose_indices(staying, _taken_indices(units, level), wanted, budget)))
+
+
+def _free(step: Step, live: Sequence[Unit]) -> Step:
+    """Return a step that also deletes what is outdated and not available; what takes its place comes later."""
+    going = {removal.unit.key for removal in step.delete}
+    return Step(
+        (*step.delete, *[removal for removal in _find_freed(live) if removal.unit.key not in going]), step.create
+    )
+
+
+def _find_freed(live: Sequence[Unit]) -> list[Removal]:
+    """Return what is outdated and not available: it serves nobody, so it costs no budget."""
+    return [Removal(unit, Reason.OUTDATED_UNAVAILABLE) for unit in live if unit.outdated and not unit.available]
+
+
+def is_complete(live: int, available: int, outdated: int, wanted: int, highest: int = -1) -> bool:
+    """Whether just the wanted units are there, all of them available and none outdated.
+
+    `highest` is their highest index where they end with 0 ... R-1: replicas do always, and pods while they roll. Pods
+    that do not roll may keep a gap since they were scaled in, and nothing closes it.
+    """
+    return live == available == wanted and not outdated and highest < wanted
+
+
+def _choose_deletions(live: Sequence[Unit], wanted: int, budget: Budget) -> list[Removal]:
+    """Free, then spend the budget: on surge nobody wants, then on the outdated in their order."""
+    freed = _find_freed(live)
+    rest = [unit for unit in live if unit.available or not unit.outdated]
+    if _is_finished(rest, wanted) and not freed:
+        extra = sorted((unit for unit in rest if unit.index >= wanted), key=lambda unit: -unit.index)
+        return [Removal(unit, Reason.SURGE_DONE) for unit in extra]
+    idle, costly = _split_unwanted_surge(rest, wanted, budget)
+    available = sum(unit.available for unit in rest)
+    allowed = max(0, available - (wanted - budget.max_unavailable))
+    return [*freed, *idle, *islice(chain(costly, _outdated_in_order(rest, wanted, costly)), allowed)]
+
+
+def _is_finished(live: Sequence[Unit], wanted: int) -> bool:
+    """Whether nothing is outdated and each of 0 ... R-1 is there and available."""
+    originals = set()
+    for unit in live:
+        if unit.outdated:
+            return False
+        if unit.index < wanted and unit.available:
+            originals.add(unit.index)
+    return len(originals) == wanted
+
+
+def _split_unwanted_surge(live: Sequence[Unit], wanted: int, budget: Budget) -> tuple[list[Removal], list[Removal]]:
+    """Return surge beyond what is allowed: what serves nobody, and what costs budget, the latter in order."""
+    surge = [unit for unit in live if unit.index >= wanted]
+    if len(surge) <= budget.max_surge:
+        return [], []
+    unwanted = sorted(surge, key=_surge_order)[: len(surge) - budget.max_surge]
+    removals = [Removal(unit, Reason.SURGE_NOT_ALLOWED) for unit in unwanted]
+    return (
+        [removal for removal in removals if not removal.unit.available],
+        [removal for removal in removals if removal.unit.available],
+    )
+
+
+def _surge_order(unit: Unit) -> tuple[bool, bool, int]:
+    """Who of the surge goes first: not available, then outdated, then the highest index."""
+    return (unit.available, not unit.outdated, -unit.index)
+
+
+def _outdated_in_order(live: Sequence[Unit], wanted: int, already: Sequence[Removal]) -> Iterable[Removal]:
+    """Yield the outdated units in their turn: surge before originals, originals in the order of the level."""
+    chosen = {removal.unit.key for removal in already}
+    outdated = [unit for unit in live if unit.outdated and unit.key not in chosen]
+    for unit in sorted((unit for unit in outdated if unit.index >= wanted), key=_surge_order):
+        yield Removal(unit, Reason.OUTDATED_SURGE)
+    for unit in sorted((unit for unit in outdated if unit.index < wanted), key=lambda unit: unit.update_order):
+        yield Removal(unit, Reason.OUTDATED)
+
+
+def _choose_indices(staying: Sequence[Unit], taken: set[int], wanted: int, budget: Budget) -> Iterable[int]:
+    """Refill missing originals, and surge while an original is outdated, within R + S and what is surplus."""
+    room = wanted + budget.max_surge + count_surplus(staying, wanted, budget) - len(staying)
+    refill = [index for index in range(wanted) if index not in taken][: max(0, room)]
+    if not budget.max_surge:
+        return refill
+    outdated = sum(unit.outdated for unit in staying if unit.index < wanted)
+    surging = sum(unit.index >= wanted for unit in staying)
+    surge = max(0, min(budget.max_surge, outdated) - surging)
+    free = (index for index in count(wanted) if index not in taken)
+    return [*refill, *islice(free, max(0, min(surge, room - len(refill))))]
+
+
+def count_surplus(staying: Iterable[Unit], wanted: int, budget: Budget) -> int:
+    """Count the units beyond R + S that may not be deleted yet; they take no room from an original that is missing.
+
+    Else both could wait for each other. Example, R 3, U 1, S 0, all in one gang: `0 1? 3s` with 3s left of a surge that
+    is no longer allowed. 3s may go once 1 is available, 1 waits for its gang and so for 2, and 2 for the room of 3s.
+    """
+    surge = sum(not unit.leaving and unit.index >= wanted for unit in staying)
+    return max(0, surge - budget.max_surge)
+
+
+def _taken_indices(units: Sequence[Unit], level: Level) -> set[int]:
+    """The indices that cannot be created now; what this very step deletes holds its index until it leaves."""
+    return {unit.index for unit in units if not (unit.leaving and level.index_is_free_when_leaving)}
+
+
+def _settle(units: Sequence[Unit], live: Sequence[Unit], wanted: int, level: Level) -> Step:
+    """Create what is missing and scale in what is too much; templates do not matter."""
+    if level.indices_stay_contiguous:
+        extra = sorted((unit for unit in live if unit.index >= wanted), key=lambda unit: -unit.index)
+        candidates: Iterable[int] = range(wanted)
+    else:
+        extra = sorted(live, key=lambda unit: unit.scale_in_order)[: max(0, len(live) - wanted)]
+        candidates = count()
+    taken = _taken_indices(units, level)
+    missing = max(0, wanted - len(live) + len(extra))
+    create = islice((index for index in candidates if index not in taken), missing)
+    return Step(tuple(Removal(unit, Reason.SCALED_IN) for unit in extra), tuple(create))

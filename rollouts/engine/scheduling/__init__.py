@@ -1,0 +1,1 @@
+"""Which pending pod fits on which node: resource requests, constraints, and gang placement."""

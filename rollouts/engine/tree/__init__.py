@@ -1,0 +1,1 @@
+"""The observed objects arranged by replica, scaling group and PodClique."""

@@ -1,0 +1,282 @@
+"""A walk over a manifest, or a part of one, that hides what may be a secret.
+
+Before it: `secret_names` and `secret_patterns`, which say what looks like one. After it: what is shown, and `unmasking`, which asks what
+was hidden where. Nothing given is changed, and anything at all can be masked: what is deeper than any manifest is
+hidden whole.
+"""
+
+import hmac
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import orjson
+from django.utils.crypto import salted_hmac
+
+from rollouts.manifests.masking.secret_names import PAIRS, is_secret_field, is_secret_name
+from rollouts.manifests.masking.secret_patterns import (
+    HIDDEN,
+    MARK,
+    hide_in_argument,
+    hide_in_prose,
+    hide_in_text,
+    is_client,
+    is_harmless_value,
+)
+
+DEEPEST: Final = 64
+_SALT: Final = "rollouts.masking"
+_MARK_LENGTH: Final = 8
+_ANY: Final = orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
+
+# Annotations in which tools keep a copy of the whole manifest.
+_COPIES: Final = ("last-applied-configuration", "/last-applied", "/applied", "/last-applied-config")
+_LABELS: Final = frozenset({"labels", "matchLabels", "nodeSelector"})
+_COMMANDS: Final = frozenset({"args", "command"})
+# A field as changes name it, that is a command line or the value of a variable, or a part of one.
+_FIELD_OF_COMMAND: Final = re.compile(r"(?:.*\.)?(?:args|command)(?:\[.*)?", re.DOTALL)
+_FIELD_OF_VALUE: Final = re.compile(r"(?:.*\.)?env\[[^\]]*\](?:\.value)?", re.DOTALL)
+_FIELD_OF_VARIABLES: Final = re.compile(r".*\.env", re.DOTALL)
+_PATH_OF_PROBE: Final = "httpGet.path"
+_OPTION: Final = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*+)")
+# An argument of its own that assigns: no shell reads it, so what is assigned goes on to its end.
+_ASSIGNING: Final = re.compile(r"(?s:-{1,2}+(?P<option>[A-Za-z][\w.-]*+)=.++)|(?P<name>[A-Za-z_][\w.-]*+)=\S++")
+
+Way = tuple[Any, str] | None
+"""The names that lead to a value: the way to what it is in, and its name there. Entries of lists go by their names,
+and by none where they have none: a value that is moved within its list stays the same field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who reads a manifest, as far as that decides what is hidden."""
+
+    # The key of the workload whose marks tell this reader which values are the same; empty: all marks are alike.
+    workload: str = ""
+    sees_commands: bool = False  # and the literal values of harmless environment variables
+
+
+ANYBODY: Final = Reader()
+"""Readers who may not apply there, and whatever is shown to all alike."""
+RECORD: Final = Reader(sees_commands=True)
+"""What is stored or put into a sentence: no mark there tells anything."""
+
+
+def reader_of(workload: str) -> Reader:
+    """Return readers who may apply a manifest to a workload."""
+    return Reader(workload, sees_commands=True)
+
+
+@dataclass(slots=True)
+class Masker:
+    """Masks one object, and notes what it has hidden."""
+
+    reader: Reader
+    hidden: dict[str, Any] = field(default_factory=dict)  # by mark, where marks differ
+    secrets: list[str] = field(default_factory=list)  # texts that were hidden
+    commands: list[str] = field(
+        default_factory=list
+    )  # texts that are hidden from this reader though they look harmless
+    _key: bytes = b""
+
+    def value(self, value: Any, name: str, way: Way = None, depth: int = 0) -> Any:
+        """Mask what hangs by a name."""
+        if depth > DEEPEST:
+            return self.hide(value, way)
+        if name in PAIRS and isinstance(value, list | tuple):
+            return [self._pair(entry, depth, PAIRS[name], way) for entry in value]
+        if name and is_secret_field(name) and not _is_plain(value):
+            return self.hide(value, way)
+        if isinstance(value, str):
+            return self._text(value, way)
+        if isinstance(value, Mapping):
+            return self._mapping(value, name, way, depth)
+        return self._list(value, name, way, depth) if isinstance(value, list | tuple) else value
+
+    def hide(self, secret: Any, way: Way) -> Any:
+        """Return the mark of a value; nothing, and what is a mark already, is left."""
+        if secret is None or secret == "" or (isinstance(secret, str) and MARK.fullmatch(secret)):
+            return secret
+        if isinstance(secret, str):
+            self.secrets.append(secret)
+        if not self.reader.workload:
+            return HIDDEN
+        mark = f"‹hidden {self._digest(secret, way)}›"
+        self.hidden[mark] = secret
+        return mark
+
+    def _digest(self, secret: Any, way: Way) -> str:
+        """Return what is the same for the same value in the same field of the same workload, and nowhere else."""
+        if not self._key:
+            self._key = salted_hmac(_SALT, self.reader.workload, algorithm="sha256").digest()
+        names = [render(secret)]
+        while way is not None:
+            way, name = way
+            names.append(_plain(name))
+        digest = hmac.digest(self._key, "\0".join(names).encode(errors="replace"), "sha256")
+        return digest.hex()[:_MARK_LENGTH]
+
+    def _text(self, text: str, way: Way) -> str:
+        return hide_in_text(text, partial(self.hide, way=way))
+
+    # ---- mappings
+
+    def _mapping(self, value: Mapping[Any, Any], name: str, way: Way, depth: int) -> dict[Any, Any]:
+        if name == "annotations":
+            kept = {key: member for key, member in value.items() if not str(key).endswith(_COPIES)}
+            return {key: self._annotation(str(key), member, (way, str(key)), depth) for key, member in kept.items()}
+        if name in _LABELS:
+            # Too short for secrets, and nobody can read a workload without them.
+            return {key: self.value(member, "", (way, str(key)), depth + 1) for key, member in value.items()}
+        if self.reader.sees_commands:
+            return {key: self.value(member, str(key), (way, str(key)), depth + 1) for key, member in value.items()}
+        return {
+            key: self._hide_query(member, (way, str(key)))
+            if isinstance(member, str) and f"{name}.{key}".endswith(_PATH_OF_PROBE)
+            else self._public_member(str(key), member, (way, str(key)), depth)
+            for key, member in value.items()
+        }
+
+    def _public_member(self, name: str, value: Any, way: Way, depth: int) -> Any:
+        """Mask a member for those who do not see commands; its name may be a field as changes name it."""
+        if name in _COMMANDS and isinstance(value, str):
+            return self._hide_command(value)
+        if "." in name or "[" in name:
+            if _FIELD_OF_COMMAND.fullmatch(name):
+                return self._hide_command(value)
+            if _FIELD_OF_VARIABLES.fullmatch(name):
+                return self.value(value, "env", way, depth + 1)
+            if _FIELD_OF_VALUE.fullmatch(name):
+                return self.value([value], "env", way, depth + 1)[0]
+        return self.value(value, name, way, depth + 1)
+
+    def _annotation(self, name: str, value: Any, way: Way, depth: int) -> Any:
+        if isinstance(value, str):
+            if value.lstrip().startswith(("{", "[")) and _mentions_secret(value):
+                return self.hide(value, way)
+            if not is_secret_field(name.rpartition("/")[2]):
+                return hide_in_prose(value, partial(self.hide, way=way))
+        return self.value(value, name.rpartition("/")[2], way, depth + 1)
+
+    # ---- lists
+
+    def _list(self, value: list[Any] | tuple[Any, ...], name: str, way: Way, depth: int) -> list[Any]:
+        if name in _COMMANDS:
+            return self._arguments(value, way, depth) if self.reader.sees_commands else self._hide_command(value)
+        return [self.value(entry, "", (way, name_of(entry)), depth + 1) for entry in value]
+
+    def _pair(self, entry: Any, depth: int, is_harmless: Callable[[object], bool], way: Way) -> Any:
+        """Mask a pair of name and value."""
+        if not isinstance(entry, Mapping):
+            return self.hide(entry, (way, ""))
+        below: Way = (way, name_of(entry))
+        shown = {
+            key: self.value(member, str(key), (below, str(key)), depth + 1)
+            for key, member in entry.items()
+            if key != "value"
+        }
+        if "value" not in entry:
+            return shown
+        value, at = entry["value"], (below, "value")
+        is_shown = isinstance(value, str) and is_harmless(entry.get("name"))
+        if is_shown and not self.reader.sees_commands and is_harmless is PAIRS["env"]:
+            masked = self._hide_command(value)
+        else:
+            masked = self._text(value, at) if is_shown else self.hide(value, at)
+        return {key: masked if key == "value" else shown[key] for key in entry}
+
+    def _hide_command(self, value: Any) -> Any:
+        """Hide a command line, or what goes into one, from those who do not see any."""
+        parts = value if isinstance(value, list | tuple) else [value]
+        texts = [part for part in parts if isinstance(part, str) and not MARK.fullmatch(part)]
+        self.commands += texts
+        if isinstance(value, list | tuple):
+            return [HIDDEN] if value else []
+        return HIDDEN if value is not None and value != "" else value
+
+    def _hide_query(self, path: str, way: Way) -> str:
+        """Hide what follows the path of a probe, which is as free as an argument."""
+        path, sign, query = path.partition("?")
+        return f"{self._text(path, way)}{sign}{self._hide_command(query)}"
+
+    def _arguments(self, arguments: list[Any] | tuple[Any, ...], way: Way, depth: int) -> list[Any]:
+        """Mask a command line: also the argument after an option that speaks of a secret."""
+        masked: list[Any] = []
+        before = ""  # the option just before, without its dashes
+        known = any(isinstance(one, str) and is_client(one) for one in arguments)
+        hide = partial(self.hide, way=way)
+        for argument in arguments:
+            if _is_told_by(before, argument, is_client=known):
+                masked.append(self.hide(argument, way))
+            elif isinstance(argument, str):
+                masked.append(_mask_argument(argument, hide, is_client=known))
+            else:
+                masked.append(self.value(argument, "", (way, ""), depth + 1))
+            option = _OPTION.fullmatch(argument) if isinstance(argument, str) else None
+            before = option["name"] if option else ""
+        return masked
+
+
+def name_of(entry: Any) -> str:
+    """Return the name that an entry of a list goes by; empty where it has none."""
+    name = entry.get("name") if isinstance(entry, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
+def without_digests(value: Any) -> Any:
+    """Return something that was masked with marks that tell nothing."""
+    if isinstance(value, str):
+        return MARK.sub(HIDDEN, value)
+    if isinstance(value, Mapping):
+        return {key: without_digests(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_digests(member) for member in value]
+    return value
+
+
+def _mask_argument(argument: str, hide: Callable[[str], str], *, is_client: bool) -> str:
+    whole = _ASSIGNING.fullmatch(argument)
+    if whole and is_secret_name(whole["option"] or whole["name"]):
+        name, _, value = argument.partition("=")
+        return f"{name}={hide(value)}"
+    return hide_in_argument(argument, hide, is_client=is_client)
+
+
+def _is_told_by(option: str, argument: Any, *, is_client: bool) -> bool:
+    """Whether an argument is the secret that the option before it announces."""
+    if not option:
+        return False
+    if not isinstance(argument, str):
+        return is_secret_name(option)
+    if option in ("u", "user"):
+        return ":" in argument
+    if option in ("p", "a"):
+        return not argument.startswith("-") and (is_client or not is_harmless_value(argument))
+    return is_secret_name(option) and not argument.startswith("--")
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is too plain to be a secret: nothing, a switch."""
+    return value is None or isinstance(value, bool)
+
+
+def _mentions_secret(text: str) -> bool:
+    return '"env"' in text or any(is_secret_name(found) for found in re.findall(r'"([\w.-]+)"\s*:', text))
+
+
+def render(secret: Any) -> str:
+    """Return a value as a text: a text as it is, anything else as JSON."""
+    if isinstance(secret, str):
+        return secret
+    try:
+        return orjson.dumps(secret, default=repr, option=_ANY).decode()
+    except (orjson.JSONEncodeError, RecursionError):
+        return type(secret).__name__
+
+
+@lru_cache(maxsize=4096)
+def _plain(name: str) -> str:
+    """Return a name as every reader knows it: a part of it may be hidden."""
+    return MARK.sub(HIDDEN, hide_in_text(name, lambda _: HIDDEN))

@@ -1,0 +1,97 @@
+"""Which names speak of a secret: of options, variables, headers and fields.
+
+The forms of `secret_patterns` and the walk of `masker` ask here; nothing but names is looked at.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Final
+
+# Environment variables whose values are settings and never secrets, as far as their names go on harmlessly.
+_HARMLESS_PREFIXES: Final = (
+    *("CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "NVIDIA_", "NVSHMEM_", "ROCM_", "HIP_", "RCCL_", "UCX_", "FI_", "GLOO_"),
+    *("OMP_", "MKL_", "OPENBLAS_", "KMP_", "NUMEXPR_", "MPI_", "OMPI_", "PMIX_", "TORCH_", "PYTORCH_", "TRITON_"),
+    *("TF_", "XLA_", "JAX_", "VLLM_", "SGLANG_", "TRTLLM_", "TLLM_", "DYN_", "RAY_", "GROVE_", "PYTHON", "LC_"),
+)
+_HARMLESS_NAMES: Final = frozenset(
+    {
+        *("PATH", "LD_LIBRARY_PATH", "HOME", "HOSTNAME", "LANG", "LANGUAGE", "TZ", "TERM", "SHELL", "TMPDIR", "DEBUG"),
+        *("LOG_LEVEL", "LOGLEVEL", "LOG_FORMAT", "VERBOSE", "HOST", "PORT", "METRICS_PORT", "GOMAXPROCS", "GOMEMLIMIT"),
+        *("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "TOKENIZERS_PARALLELISM"),
+        *("HF_HOME", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_CACHE", "TRANSFORMERS_OFFLINE"),
+        *("MODEL", "MODEL_NAME", "MODEL_PATH", "MODEL_ID", "SERVED_MODEL_NAME"),
+    }
+)
+_HARMLESS_HEADERS: Final = frozenset({"accept", "content-type", "host", "user-agent", "connection"})
+
+# Words that speak of a secret wherever they stand in a name; `tokens` and `tokenizer` are something else.
+_SECRET_WORDS: Final = frozenset(
+    {
+        *("token", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "passcode", "pass", "pwd"),
+        *("credential", "credentials", "creds", "auth", "authorization", "bearer", "apikey", "apikeys", "accesskey"),
+        *("secretkey", "privatekey", "keytab", "cookie", "session", "signature", "dsn", "jwt", "oauth", "pin"),
+        *("license", "licence", "webhook", "headers", "pat", "sas"),
+    }
+)
+# Words that also end longer ones: authtoken, dbpassword.
+_SECRET_ENDINGS: Final = ("token", "password", "passwd", "passphrase", "secret", "apikey", "accesskey", "secretkey")
+# A key is one at the end of a name: an API key, but no key-value cache.
+_LAST_SECRET_WORDS: Final = frozenset({"key", "keys"})
+# Fields of Kubernetes that have such a name and hold references or settings.
+_REFERENCES: Final = frozenset(
+    {
+        *("secret", "secretName", "secretRef", "secretKeyRef", "configMapKeyRef", "imagePullSecrets", "secrets"),
+        *("automountServiceAccountToken", "serviceAccountToken", "nodePublishSecretRef", "key", "topologyKey"),
+        *("nodeStageSecretRef", "controllerPublishSecretRef", "matchLabelKeys", "sessionAffinity"),
+        "tokenExpirationSeconds",
+    }
+)
+# The names in a manifest are the same over and over; longer ones are no names.
+_LONGEST_KEPT: Final = 100
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a name speaks of a secret.
+
+    >>> [is_secret_name(name) for name in ("--api-key", "HF_TOKEN", "dbPassword", "X-Auth")]
+    [True, True, True, True]
+    >>> [is_secret_name(name) for name in ("--max-tokens", "--tokenizer", "--kv-cache-dtype", "ssl-keyfile", "")]
+    [False, False, False, False, False]
+    """
+    return _is_secret_name(name) if len(name) <= _LONGEST_KEPT else _judge(name)
+
+
+def _judge(name: str) -> bool:
+    words = [word.lower() for word in _WORDS.findall(name)]
+    if not _SECRET_WORDS.isdisjoint(words) or any(word.endswith(_SECRET_ENDINGS) for word in words):
+        return True
+    return bool(words) and words[-1] in _LAST_SECRET_WORDS
+
+
+_is_secret_name = lru_cache(maxsize=4096)(_judge)
+
+
+def is_secret_field(name: str) -> bool:
+    """Return whether a field holds a secret by its name, and no reference to one."""
+    return name not in _REFERENCES and is_secret_name(name)
+
+
+def is_harmless_variable(name: object) -> bool:
+    """Return whether the values of an environment variable are settings."""
+    if not isinstance(name, str) or is_secret_name(name):
+        return False
+    return name in _HARMLESS_NAMES or name.startswith(_HARMLESS_PREFIXES)
+
+
+def is_harmless_header(name: object) -> bool:
+    """Return whether a header says nothing of who sends it."""
+    return isinstance(name, str) and name.lower() in _HARMLESS_HEADERS
+
+
+PAIRS: Final[Mapping[str, Callable[[object], bool]]] = {
+    "env": is_harmless_variable,
+    "httpHeaders": is_harmless_header,
+}
+"""Lists of names with values, and which of their values are shown."""

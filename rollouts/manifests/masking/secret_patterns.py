@@ -1,0 +1,177 @@
+r"""Which parts of a text look like a secret: a heuristic of forms, each found in time in proportion to the text.
+
+Between `masker`, which walks over manifests, and the texts in them: arguments, scripts, annotations, sentences. What
+is found is handed to a function that says what stands in its place. A form is looked for only where the text has what
+each of its matches has, since most texts are names.
+
+    --api-key=X   TOKEN: X   Authorization: X   bearer X   -u user:X   //user:X@host   user:X@registry/image
+    export NAME=X   redis-cli -a X   mysql -pX   sshpass -p X   and tokens by their form
+
+The invariant: each pattern gives back nothing of what it has taken (`++`), and a mark is in no match.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from rollouts.manifests.masking.secret_names import is_harmless_variable, is_secret_name
+
+HIDDEN: Final = "‹hidden›"
+MARK: Final = re.compile("‹hidden(?: [0-9a-f]{8})?›")
+
+Hide = Callable[[str], str]
+
+_SHORTEST_TOKEN: Final = 16
+
+# Up to the last @ before the path: passwords hold some, too. Another URL can only begin behind what was looked at.
+_URL_USER: Final = re.compile(r"(?:(?<=://)|(?<=//)(?=[^/\s'\"@‹]*+[:@]))[^/\s'\"‹]+(?=@)")
+# As image references have it: a registry and a path follow, and no digest.
+_REGISTRY_USER: Final = re.compile(r"(?<![\w.:@/%-])[\w.-]++:[^\s/@'\"‹]++(?=@(?!sha[0-9]+:)[\w.-]++(?::[0-9]++)?+/)")
+# Tokens by their form: of model hubs, clouds, code hosts and chats; signed ones; private keys.
+_TOKEN_FORMS: Final = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{16,}+|nvapi-[\w-]{16,}+|sk-[\w-]{16,}+|gh[opsur]_[A-Za-z0-9]{20,}+|github_pat_\w{20,}+"
+    r"|glpat-[\w-]{16,}+|xox[abprs]-[\w-]{10,}+|A[KS]IA[A-Z0-9]{16}|AIza[\w-]{30,}+|grove_[\w-]{16,}+)"
+    r"|(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+"
+    r"|-----BEGIN (?:(?!PRIVATE )[A-Z]++ )*+PRIVATE KEY-----"
+    r".*?(?:-----END (?:(?!PRIVATE )[A-Z]++ )*+PRIVATE KEY-----|\Z)",
+    re.DOTALL,
+)
+_SCHEME: Final = re.compile(r"(?i)(?<=\bbearer )[\w+/.~=-]{8,}+|(?<=\bbasic )[\w+/.~=-]{8,}+")
+_SCHEMES: Final = frozenset({"bearer", "basic"})
+# What identifies somebody in a header is all of it, whatever it is made of.
+_HEADER: Final = re.compile(
+    r"""(?i)\b(?:(?:proxy-)?authorization|(?:set-)?cookie):[ \t]*+"""
+    r"""(?:(?:bearer|basic)[ \t]++)?+(?P<value>[^"'\r\n‹]++)"""
+)
+# A name and what is assigned to it, in an argument, a script, a header or a bit of JSON.
+_ASSIGNMENT: Final = re.compile(
+    r"""(?<![\w.-])-{0,2}+(?P<name>[A-Za-z_][\w.-]*+)["']?+(?:\s*+=\s*+|\s*+:\s++|:)"""
+    r"""(?P<value>"[^"]*+"|'[^']*+'|[^\s"';&|,‹]++)"""
+)
+# A user with a password after it, as curl takes it.
+_USER: Final = re.compile(r"(?:(?<=--user[ =])|(?<=-u ))(?P<quote>[\"']?)[^\s\"':‹]++:[^\s\"'‹]++(?P=quote)")
+_SPACED_OPTION: Final = re.compile(
+    r"""(?:^|(?<=\s))--?(?P<name>[A-Za-z][\w.-]*+)\s++(?P<value>"[^"]*+"|'[^']*+'|[^\s"'‹-]\S*+)"""
+)
+# A command of a shell, with what is quoted in it.
+_COMMAND: Final = re.compile(r"""(?:"[^"]*+"|'[^']*+'|[^;&|\n"']++|["'])++""")
+_EXPORT: Final = re.compile(r"\b(?:export|declare\s++-x)\s")
+_VARIABLE: Final = re.compile(
+    r"""(?<![\w$./-])(?P<name>[A-Za-z_]\w*+)=(?P<value>"[^"]*+"|'[^']*+'|[^\s"';&|‹]++)(?!‹)"""
+)
+_REFERENCE: Final = re.compile(r"""["']?\$(?:\w++|\{\w++\})["']?""")
+# -p X, -pX and -a X mean a password to these.
+_CLIENT: Final = re.compile(
+    r"(?<![\w.-])(?:mysql\w*|mariadb[\w-]*|sshpass|redis-cli|valkey-cli|mongo\w*|docker\s+login|podman\s+login)(?![\w.-])"
+)
+# And something else to these.
+_NO_CLIENT: Final = re.compile(r"\s*(?:\S*/)?(?:mkdir|install|cp|rsync|ssh|scp|tar|ls|ps|nc|test|read|set)\s")
+_SHORT_OPTION: Final = re.compile(
+    r"""(?<![^\s"'(])-(?P<flag>[pa])(?:(?P<gap>\s++)(?![-‹])|(?=[^\s"'‹-]))(?P<value>"[^"]*+"|'[^']*+'|[^\s"'‹]++)"""
+)
+_HARMLESS_VALUE: Final = re.compile(r"[0-9]{1,5}(?::[0-9]{1,5})*(?:/(?:tcp|udp))?|(?:\.{0,2}|~)/.*|[$({].*", re.DOTALL)
+# An option whose name is a word: -port, -path=/x.
+_WORD: Final = re.compile(r"[a-z][a-z0-9.-]*+(?:=.*)?", re.DOTALL)
+_PROSE: Final = re.compile(
+    r"""(?i)\b(?:password|passwd|passphrase|passcode|pwd|secret|token|credentials?|(?:api|access)[ _-]?key)"""
+    r"""\s++(?:is|was|are)\s++["']?(?P<value>[^\s"'‹]++)"""
+)
+_PLAIN_WORD: Final = re.compile(r"[a-z]{1,12}+[.,;!?]*+")
+
+
+def hide_in_text(text: str, hide: Hide) -> str:
+    """Return a text with what looks like a secret hidden."""
+    if ":" in text or "=" in text:
+        text = _HEADER.sub(lambda found: _hide_value(found, hide, found["value"].rstrip()), text)
+        text = _ASSIGNMENT.sub(lambda found: _hide_assigned(found, hide), text)
+        text = _USER.sub(lambda found: hide(found[0]), text)
+    if "@" in text:
+        text = _URL_USER.sub(lambda found: hide(found[0]), text)
+        text = _REGISTRY_USER.sub(lambda found: hide(found[0]), text)
+    if " " in text:
+        text = _SCHEME.sub(lambda found: hide(found[0]), text)
+    if "export" in text or "declare" in text:
+        text = _COMMAND.sub(lambda found: _hide_exported(found[0], hide), text)
+    if "-p" in text or "-a" in text:
+        text = _COMMAND.sub(lambda found: _hide_short_options(found[0], hide), text)
+    return _TOKEN_FORMS.sub(lambda found: hide(found[0]), text) if len(text) >= _SHORTEST_TOKEN else text
+
+
+def hide_in_argument(argument: str, hide: Hide, *, is_client: bool) -> str:
+    """Return an argument, which may be a whole script, with what looks like a secret hidden."""
+    text = _SPACED_OPTION.sub(lambda found: _hide_assigned(found, hide), hide_in_text(argument, hide))
+    if is_client and "-p" in text:
+        text = _SHORT_OPTION.sub(lambda found: _hide_short(found, hide, is_client=True), text)
+    return text
+
+
+def hide_in_prose(text: str, hide: Hide) -> str:
+    """Return what a person wrote with what looks like a secret hidden: `the password is X`."""
+
+    def hide_word(found: re.Match[str]) -> str:
+        value = found["value"]
+        return found[0] if _PLAIN_WORD.fullmatch(value) else _hide_value(found, hide, value.rstrip(".,;"))
+
+    text = hide_in_text(text, hide)
+    return _PROSE.sub(hide_word, text) if " " in text else text
+
+
+def is_client(program: str) -> bool:
+    """Return whether a program takes a password by a short option."""
+    return _CLIENT.fullmatch(program.rpartition("/")[2]) is not None
+
+
+def is_harmless_value(value: str) -> bool:
+    """Return whether what follows -p or -a is a port, a path or a reference."""
+    return _HARMLESS_VALUE.fullmatch(value) is not None
+
+
+def _hide_value(found: re.Match[str], hide: Hide, value: str) -> str:
+    start = found.start("value") - found.start()
+    return f"{found[0][:start]}{hide(value)}{found[0][start + len(value) :]}"
+
+
+def _hide_quoted(found: re.Match[str], hide: Hide) -> str:
+    """Hide the value of a match within its quotes."""
+    value = found["value"]
+    quote = value[0] if value[0] in "\"'" else ""
+    inner = value[1:-1] if quote else value
+    return f"{found[0][: found.start('value') - found.start()]}{quote}{hide(inner)}{quote}"
+
+
+def _hide_assigned(found: re.Match[str], hide: Hide) -> str:
+    value = found["value"]
+    if MARK.search(value) or value.lower() in _SCHEMES or not is_secret_name(found["name"]):
+        return found[0]
+    return _hide_quoted(found, hide)
+
+
+def _hide_exported(command: str, hide: Hide) -> str:
+    """Hide what a shell exports, as the value of a variable of a container is hidden."""
+    if not (beginning := _EXPORT.search(command)):
+        return command
+
+    def hide_variable(found: re.Match[str]) -> str:
+        value = found["value"]
+        is_shown = MARK.search(value) or _REFERENCE.fullmatch(value) or is_harmless_variable(found["name"])
+        return found[0] if is_shown else _hide_quoted(found, hide)
+
+    return command[: beginning.end()] + _VARIABLE.sub(hide_variable, command[beginning.end() :])
+
+
+def _hide_short_options(command: str, hide: Hide) -> str:
+    if _NO_CLIENT.match(command):
+        return command
+    known = _CLIENT.search(command) is not None
+    return _SHORT_OPTION.sub(lambda found: _hide_short(found, hide, is_client=known), command)
+
+
+def _hide_short(found: re.Match[str], hide: Hide, *, is_client: bool) -> str:
+    value = found["value"]
+    if MARK.search(value):
+        return found[0]
+    if not is_client:
+        is_joined = found["gap"] is None
+        if is_harmless_value(value) or (is_joined and (found["flag"] == "a" or _WORD.fullmatch(value))):
+            return found[0]
+    return _hide_quoted(found, hide)

@@ -1,0 +1,173 @@
+"""What surrounds a workload in its cluster, for a forecast: nodes and what is taken on them, and how pods have behaved.
+
+`objects` gives the workload itself. Four queries, whatever the size: nodes; what the pods of others request, added up
+by the database; the workload's own pods; pods that are gone, which are remembered for some minutes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from django.db import connection
+
+from rollouts import models
+from rollouts.cluster import Obj
+from rollouts.engine.model.observed import ENDED
+from rollouts.engine.rollout.ready_times import compute_mean, measure_start
+from rollouts.engine.scheduling.constraints import Taint
+from rollouts.engine.scheduling.resources import PODS, THOUSAND, Amounts, add_amounts, compute_requests, parse_amounts
+from rollouts.engine.simulation.pod_behaviour import PodRecord
+from rollouts.engine.simulation.scheduler import Node
+
+# What a kubelet takes where a node does not say how many pods it takes.
+_PODS_A_NODE: Final = 110
+_NOT_READY: Final = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """A cluster as a workload finds it."""
+
+    nodes: tuple[Node, ...]  # with what is free on them beside the workload's own pods
+    cordoned: int
+    not_ready: int
+    counts_foreign: bool  # whether pods that are not Grove's are counted on every node
+    records: tuple[PodRecord, ...]  # the workload's own pods
+    requests: Mapping[str, Amounts]  # of its pods, by name, also of those whose PodClique is gone
+    seconds_to_go: float | None  # from a pod's deletion to its end; None: none was seen to go lately
+    pods_gone: int  # how many were seen
+
+
+def read_surroundings(
+    cluster: models.Cluster,
+    whose: tuple[str, str],
+    templates: Mapping[str, str],
+    grace: Mapping[str, float],
+    now: float,
+) -> Surroundings:
+    """Return what surrounds a workload, `whose` namespace and name are given.
+
+    `templates` names the clique of the template by the name of a PodClique; `grace` says by that clique how long its
+    pods are given to end.
+    """
+    namespace, name = whose
+    taken = _fetch_taken(cluster.pk, namespace, name)
+    rows = models.Node.objects.filter(cluster=cluster, leaving=False).order_by("name")
+    nodes = list(
+        rows.values_list("name", "ready", "unschedulable", "labels", "taints", "allocatable", "foreign_requests")
+    )
+    is_ready = {row[0]: row[1] for row in nodes}
+    pods = list(models.Pod.objects.filter(cluster=cluster, namespace=namespace, workload=name).values_list(*_POD))
+    allowed = {clique: grace.get(template, _GRACE) for clique, template in templates.items()}
+    gone = _fetch_gone(cluster.pk, namespace, name, allowed)
+    return Surroundings(
+        nodes=tuple(_read_node(row, taken.get(row[0], {})) for row in nodes),
+        cordoned=sum(row[1] and row[2] for row in nodes),
+        not_ready=sum(not row[1] for row in nodes),
+        counts_foreign=all(row[6] is not None for row in nodes),
+        records=tuple(_read_pod(row, templates, is_ready, now) for row in pods if row[1] in templates),
+        requests={row[0]: row[11] for row in pods if row[11]},
+        seconds_to_go=compute_mean(gone) if gone else None,
+        pods_gone=len(gone),
+    )
+
+
+def store_foreign_requests(cluster: models.Cluster, pods: Iterable[Obj]) -> None:
+    """Note on each node what these pods request there, which are all that are not Grove's."""
+    taken: dict[str, dict[str, int]] = {}
+    for pod in pods:
+        spec, status = pod.get("spec") or {}, pod.get("status") or {}
+        node = spec.get("nodeName")
+        if node and status.get("phase") not in ENDED:
+            taken[node] = add_amounts(taken.get(node, {}), compute_requests(spec))
+    changed = []
+    for node in models.Node.objects.filter(cluster=cluster).only("name", "foreign_requests"):
+        requests = dict(sorted(taken.get(node.name, {}).items()))
+        if node.foreign_requests != requests:
+            node.foreign_requests = requests
+            changed.append(node)
+    models.Node.objects.bulk_update(changed, ["foreign_requests"], batch_size=_NODES_A_STATEMENT)
+
+
+def _fetch_taken(cluster: int, namespace: str, name: str) -> dict[str, dict[str, int]]:
+    """Return what the pods of other workloads take, by node."""
+    table = connection.ops.quote_name(models.Pod._meta.db_table)  # noqa: SLF001 (public in all but name)
+    statement = (
+        f"SELECT node, requests, COUNT(*) FROM {table} WHERE cluster_id = %s AND gone_at IS NULL AND node <> '' "  # noqa: S608
+        "AND phase NOT IN (%s, %s) AND NOT (namespace = %s AND workload = %s) GROUP BY node, requests"
+    )
+    taken: dict[str, dict[str, int]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(statement, (cluster, *ENDED, namespace, name))
+        for node, text, count in cursor.fetchall():
+            requests = orjson.loads(text) or {PODS: THOUSAND}
+            taken[node] = add_amounts(taken.get(node, {}), {key: count * value for key, value in requests.items()})
+    return taken
+
+
+def _fetch_gone(cluster: int, namespace: str, name: str, grace: Mapping[str, float]) -> list[float]:
+    """Return how long pods took to go that were on a node: of the workload, or else of any in the cluster.
+
+    A deletionTimestamp is the end of the grace period, cut to a whole second: half a second too early on average.
+    """
+    rows = models.Pod.everything.filter(cluster_id=cluster, gone_at__isnull=False, gone_by__isnull=False)
+    newest = rows.exclude(node="").order_by("-gone_at")
+    own: list[float] = []
+    others: list[float] = []
+    for *whose, clique, gone_by, gone_at in newest.values_list("namespace", "workload", "clique", "gone_by", "gone_at")[
+        :_MOST_GONE
+    ]:
+        is_own = whose == [namespace, name]
+        allowed = grace.get(clique, _GRACE) if is_own else _GRACE
+        seconds = gone_at - gone_by - 0.5 + allowed
+        # Deleted with another grace period than its template says, or noticed late.
+        if -1.0 < seconds <= allowed + _LATE:
+            (own if is_own else others).append(max(0.0, seconds))
+    return own or others
+
+
+_NODES_A_STATEMENT: Final = 200
+_MOST_GONE: Final = 500
+_LATE: Final = 5.0
+_GRACE: Final = 30.0  # where a template does not say otherwise
+_POD: Final = (
+    *("name", "clique", "template_hash", "images", "node", "ready", "ready_since", "scheduled_at", "created"),
+    *("reason", "restarts", "requests", "phase", "leaving"),
+)
+
+
+def _read_node(row: tuple[Any, ...], taken: Amounts) -> Node:
+    name, is_ready, unschedulable, labels, taints, allocatable, foreign = row
+    offered = {PODS: _PODS_A_NODE * THOUSAND, **parse_amounts(allocatable)}
+    used = add_amounts(taken, foreign or {})
+    told = [one for one in taints if isinstance(one, dict)] if isinstance(taints, list) else []
+    read = [Taint(str(one.get("key")), str(one.get("value") or ""), str(one.get("effect"))) for one in told]
+    return Node(
+        name=name,
+        resources={key: amount - used.get(key, 0) for key, amount in offered.items()},
+        labels=labels,
+        taints=tuple(read if is_ready else (*read, _NOT_READY)),
+        cordoned=unschedulable,
+        is_closed=True,
+    )
+
+
+def _read_pod(
+    row: tuple[Any, ...], templates: Mapping[str, str], is_ready: Mapping[str, bool], now: float
+) -> PodRecord:
+    name, clique, template_hash, images, node, ready, since, scheduled_at, created, reason, restarts, *_ = row
+    on_node_since = scheduled_at or created
+    return PodRecord(
+        name=name,
+        clique=templates[clique],
+        template_hash=template_hash,
+        images=images,
+        is_ready=ready,
+        to_ready=measure_start(on_node_since, since, restarts) if ready else None,
+        on_node_for=max(0.0, now - on_node_since) if node else None,
+        reason=reason,
+        restarts=restarts,
+        is_node_ready=is_ready.get(node, True),
+        ready_for=max(0.0, now - since) if ready and since is not None else None,
+    )

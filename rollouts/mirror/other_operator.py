@@ -1,0 +1,280 @@
+"""Whether another operator keeps the workloads of a cluster: Grove's own.
+
+Two controllers that write the same objects undo each other's work, and the pods pay for it. So a pass and a command ask
+here before they write, and the watcher puts the answer on the cluster's row for the pages. Grove's operator is there
+when a definition of its kinds is not ours, when its lease is renewed, or when it has written any object of any
+workload within a minute, as the mirror tells from managed fields. A single workload is Grove's while the set has
+Grove's finalizer, or while the managed fields of one of its objects say that Grove's operator wrote it last.
+
+The invariant: who cannot find out writes nothing. An account that may not look gets a sentence as well, and a cluster
+that does not answer raises.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from django.conf import settings
+from django.db.models import Value
+
+from rollouts import models
+from rollouts.cluster import Cluster, Forbidden, NotFound, Obj
+from rollouts.cluster.client import FIELD_MANAGER
+from rollouts.cluster.resources import (
+    CUSTOMRESOURCEDEFINITIONS,
+    LEASES,
+    PODCLIQUES,
+    PODCLIQUESCALINGGROUPS,
+    PODCLIQUESETS,
+    PODGANGS,
+)
+from rollouts.engine.model.times import parse_time
+
+OTHER_OPERATOR: Final = models.mirror.OTHER_OPERATOR
+
+# On our definitions (deploy/crds), and on nobody else's. Where somebody applies another schema over ours it stays.
+DEFINITION: Final = "grove-ui.io/definition"
+# Of the schema itself, which is replaced as a whole: the versions of a definition are one list to the API server.
+_TITLE: Final = "Grove UI"
+GROVE_LEASE: Final = "grove-operator-leader-election"
+# On every PodCliqueSet that Grove's operator keeps, or has kept.
+GROVE_FINALIZER: Final = "grove.io/podcliqueset.grove.io"
+# What Grove's operator is called in managed fields: a Go client goes by the name of its program.
+GROVE_MANAGER: Final = "grove-operator"
+
+# The set first: the largest that Grove's operator has, and enough to tell that it is Grove's.
+_DEFINED: Final = (PODCLIQUESETS, PODCLIQUES, PODCLIQUESCALINGGROUPS, PODGANGS)
+FRESH_SECONDS: Final = 60.0
+"""How long Grove's operator is taken to be there after it has renewed its lease, or has written anything."""
+# A lease says how long it lasts without being renewed; this is for one that does not.
+_LEASE_SECONDS: Final = 15.0
+# A lease that was renewed longer ago is nobody's at first sight: a wrong time zone moves a clock by less.
+_OLD_SECONDS: Final = 86_400.0
+# How long a set that is new waits for Grove's finalizer, in a cluster with workloads of Grove's.
+NEW_SECONDS: Final = 10.0
+_SECONDS_BETWEEN_LOOKS: Final = 10.0
+
+_FOREIGN_DEFINITION: Final = (
+    "The definition of {} in this cluster is not Grove UI's, so another operator may run these workloads. "
+    "Grove UI shows them and changes nothing here. Where Grove's own operator runs, leave the definition as it is: "
+    "deploy/crds replaces it, and with it the API that this operator works with. Stop that operator first. If no other "
+    "operator runs, or the definition is from an earlier Grove UI, apply deploy/crds."
+)
+_LEASE_RENEWED: Final = (
+    "Grove's own operator runs in this cluster and renews the lease {}. "
+    "Grove UI shows the workloads and changes nothing here as long as that operator runs. Stop it, then take its "
+    "workloads over."
+)
+_LEASE_HELD: Final = (
+    "Grove UI has not watched the lease {0} for {1:.0f} s yet, so it cannot tell whether Grove's own operator still "
+    "renews it, and changes nothing here. Try again after {1:.0f} s. If that operator is gone you may delete the lease."
+)
+_WRITES: Final = (
+    f"Grove's own operator ({GROVE_MANAGER}) wrote {{}} {{}} s ago, so it seems to run. Grove UI shows the workloads "
+    "and changes nothing here. Stop it, and take its workloads over when it has written nothing for "
+    f"{FRESH_SECONDS:.0f} s."
+)
+_OBSERVING: Final = "Grove UI only observes (OBSERVE is set): it shows everything and writes nothing to any cluster."
+_MAY_NOT_LOOK: Final = (
+    "Our account may not {}, so Grove UI cannot tell whether another operator runs these workloads and changes nothing "
+    "here. Apply deploy/rbac/controller.yaml."
+)
+_TAKE_OVER: Final = "Grove UI shows it and changes nothing. When that operator is gone, take the workload over."
+_KEPT_BY_GROVE: Final = f"The finalizer {GROVE_FINALIZER} says that Grove's own operator keeps this set. {_TAKE_OVER}"
+_WRITTEN_BY_GROVE: Final = (
+    f"Grove's own operator ({GROVE_MANAGER}) wrote {{}} after Grove UI, so it keeps this workload. {_TAKE_OVER}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Renewal:
+    """The renewal of a lease that somebody holds, as this process has watched it."""
+
+    at: str  # as the lease has it, by the clock of its holder
+    since: float  # monotonic: when we first saw it
+    lasts: float  # seconds, after which another one must have followed
+    has_moved: bool  # it followed another one that we saw
+
+
+class OperatorCheck:
+    """Looks for another operator in one cluster. Safe to share between threads."""
+
+    def __init__(self, cluster: Cluster, row: int, clock: Callable[[], float] = time.time) -> None:
+        """Take the client and the key of the cluster's row."""
+        self._cluster = cluster
+        self._row = row
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._renewals: dict[str, _Renewal] = {}  # by lease, as the look before this one saw it
+        self._found = ""
+        self._looked_at = float("-inf")  # monotonic
+
+    def find(self) -> str:
+        """Return why nothing may be written, as of a few seconds ago at most; raises what keeps us from looking."""
+        with self._lock:
+            if time.monotonic() - self._looked_at > _SECONDS_BETWEEN_LOOKS:
+                self._found = self._look()
+                self._looked_at = time.monotonic()
+            return self._found
+
+    def look(self, now: float | None = None) -> str:
+        """Return why nothing may be written, as of now; raises what keeps us from looking."""
+        with self._lock:
+            self._found = self._look(now)
+            self._looked_at = time.monotonic()
+            return self._found
+
+    def _look(self, now: float | None = None) -> str:
+        now = self._clock() if now is None else now
+        if foreign := self._find_foreign_definition():
+            return foreign
+        try:
+            leases = self._cluster.list(LEASES, fields=f"metadata.name={GROVE_LEASE}").items
+        except Forbidden:
+            return _MAY_NOT_LOOK.format("list leases")
+        return self._watch(leases, now) or find_fresh_write(self._row, now)
+
+    def _find_foreign_definition(self) -> str:
+        for resource in _DEFINED:
+            try:
+                definition = self._cluster.get(CUSTOMRESOURCEDEFINITIONS, str(resource))
+            except NotFound:
+                continue  # then there are no workloads either, and the watcher says so
+            except Forbidden:
+                return _MAY_NOT_LOOK.format(f"get customresourcedefinitions {resource}")
+            if not _is_ours(definition):
+                return _FOREIGN_DEFINITION.format(resource)
+        return ""
+
+    def _watch(self, leases: Iterable[Obj], now: float) -> str:
+        """Return that somebody holds a lease, or that it is too early to say; empty: nobody does."""
+        seen_at = time.monotonic()
+        held = {_place_of(lease): lease for lease in leases if (lease.get("spec") or {}).get("holderIdentity")}
+        before = self._renewals
+        self._renewals = {place: _renewal_of(lease, before.get(place), now, seen_at) for place, lease in held.items()}
+        told = [_tell_holder(place, renewal, now, seen_at) for place, renewal in self._renewals.items()]
+        return next(filter(None, told), "")
+
+
+def find_other_operator(cluster: Cluster, row: models.Cluster) -> str:
+    """Return why nothing may be written to a cluster; empty: we may. Raises what keeps us from finding out."""
+    return _check_of(cluster, row.pk).find()
+
+
+def look_for_other_operator(cluster: Cluster, row: models.Cluster, now: float) -> str:
+    """Do the same as of now, whoever has looked a moment ago."""
+    return _check_of(cluster, row.pk).look(now)
+
+
+def find_fresh_write(row: int, now: float) -> str:
+    """Return that Grove's operator has written an object of a cluster within a minute; empty: it has not."""
+    fresh = [
+        table.objects.filter(cluster=row, grove_wrote_at__gt=now - FRESH_SECONDS)
+        .annotate(kind=Value(kind))
+        .order_by()
+        .values_list("grove_wrote_at", "kind", "name")
+        for table, kind in _WRITTEN
+    ]
+    last = fresh[0].union(*fresh[1:], all=True).order_by("-grove_wrote_at", "name").first()
+    if last is None:
+        return ""
+    at, kind, name = last
+    return _WRITES.format(f"{kind} {name}", max(0, round(now - at)))
+
+
+def may_be_claimed(row: models.Cluster, manifest: Mapping[str, Any], now: float) -> bool:
+    """Return whether Grove's operator may still put its finalizer on a set that is new.
+
+    It does within a second where it runs. Where no workload is Grove's nobody has to wait for that.
+    """
+    created = parse_time(manifest["metadata"].get("creationTimestamp"))
+    is_new = created is not None and now - created < NEW_SECONDS
+    return is_new and models.Workload.objects.filter(cluster=row, written_by_grove=True).exists()
+
+
+def find_observing() -> str:
+    """Return that this installation writes nothing by choice; empty: it writes."""
+    return _OBSERVING if settings.ENVIRONMENT.observe else ""
+
+
+def find_other_keeper(manifest: Mapping[str, Any], written_by_grove: str = "") -> str:
+    """Return why nothing may be written to a PodCliqueSet and its parts; empty: we may.
+
+    `written_by_grove` names an object of the workload that Grove's operator wrote last, if there is one.
+    """
+    if GROVE_FINALIZER in (manifest["metadata"].get("finalizers") or ()):
+        return _KEPT_BY_GROVE
+    return _WRITTEN_BY_GROVE.format(written_by_grove) if written_by_grove else ""
+
+
+def is_written_by_grove(obj: Mapping[str, Any]) -> bool:
+    """Return whether Grove's operator wrote an object after us, as its managed fields tell.
+
+    The API server sets these times, to the second: of two writes in one second Grove's is taken for the later one. A
+    takeover comes a minute after Grove's last write, so what it has written is ours.
+    """
+    theirs = find_last_write(obj, GROVE_MANAGER)
+    return theirs is not None and theirs >= (find_last_write(obj, FIELD_MANAGER) or "")
+
+
+def find_last_write(obj: Mapping[str, Any], manager: str) -> str | None:
+    """Return when a manager last wrote an object, as RFC 3339 has it; None: not at all."""
+    entries = obj["metadata"].get("managedFields") or ()
+    # One without a time is as good as written now: it sorts behind every time.
+    times = [str(entry.get("time") or "unknown") for entry in entries if entry.get("manager") == manager]
+    return max(times, default=None)
+
+
+def find_time_of_write(obj: Mapping[str, Any]) -> float | None:
+    """Return when Grove's operator last wrote an object; one without a time that can be read is not told."""
+    return parse_time(find_last_write(obj, GROVE_MANAGER))
+
+
+_WRITTEN: Final = (
+    (models.Workload, "PodCliqueSet"),
+    (models.Clique, "PodClique"),
+    (models.ScalingGroup, "PodCliqueScalingGroup"),
+    (models.Gang, "PodGang"),
+)
+
+
+@lru_cache(maxsize=64)
+def _check_of(cluster: Cluster, row: int) -> OperatorCheck:
+    """One check for all who use the same client."""
+    return OperatorCheck(cluster, row)
+
+
+def _is_ours(definition: Mapping[str, Any]) -> bool:
+    """Return whether a definition has our mark and every schema that it serves is ours."""
+    served = [version for version in definition["spec"]["versions"] if version["served"]]
+    titles = {((version.get("schema") or {}).get("openAPIV3Schema") or {}).get("title") for version in served}
+    return DEFINITION in (definition["metadata"].get("annotations") or {}) and titles == {_TITLE}
+
+
+def _place_of(lease: Mapping[str, Any]) -> str:
+    metadata = lease["metadata"]
+    return f"{metadata.get('namespace')}/{metadata['name']}"
+
+
+def _renewal_of(lease: Mapping[str, Any], before: _Renewal | None, now: float, seen_at: float) -> _Renewal:
+    """Return the renewal that a lease has, and since when we know of it: its time may be of another clock than ours."""
+    spec = lease["spec"]
+    at, lasts = str(spec.get("renewTime") or ""), float(spec.get("leaseDurationSeconds") or _LEASE_SECONDS)
+    if before is not None and before.at == at:
+        return replace(before, lasts=lasts)
+    renewed = parse_time(at)
+    is_old = before is None and renewed is not None and now - renewed > _OLD_SECONDS
+    return _Renewal(at, float("-inf") if is_old else seen_at, lasts, has_moved=before is not None)
+
+
+def _tell_holder(place: str, renewal: _Renewal, now: float, seen_at: float) -> str:
+    """Return that a lease is renewed, by our clock or as we have seen, or that this cannot be told yet."""
+    renewed = parse_time(renewal.at)
+    if renewed is not None and now - renewed < FRESH_SECONDS:
+        return _LEASE_RENEWED.format(place)
+    if seen_at - renewal.since >= renewal.lasts:
+        return ""
+    return _LEASE_RENEWED.format(place) if renewal.has_moved else _LEASE_HELD.format(place, renewal.lasts)

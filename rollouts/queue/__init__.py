@@ -1,0 +1,1 @@
+"""The workqueue on Redis, and how Celery workers are woken for it."""

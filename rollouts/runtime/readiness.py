@@ -1,0 +1,138 @@
+"""Whether the product can do its work right now, part by part.
+
+Read by `/readyz` and the overview page. Each part answers for itself, so that one that is down never hides another.
+Nothing here names a password, a URL or a path: the answer is public.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from django.conf import settings
+from django.db import Error as DatabaseError
+from django.db import ProgrammingError, connection
+from redis import RedisError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError
+
+from rollouts.cluster import Misconfigured
+from rollouts.runtime import database
+from rollouts.runtime.connections import cluster_names, redis_client
+from rollouts.telemetry import heartbeats
+
+_TABLES_ARE_GONE: Final = "The database lacks tables that its migrations made: restore it, or make a new one."
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing the product needs, and how it is."""
+
+    name: str
+    ok: bool
+    # One sentence for people.
+    detail: str
+    # One of several clusters: those that answer can be worked on whatever the others do.
+    is_one_of_several: bool = False
+
+
+def readiness_detail() -> list[Part]:
+    """Ask every part how it is."""
+    redis = _ask("redis", _redis)
+    return [_database(), *_disk(), redis, _ask("sweep", partial(_sweep, redis)), *_clusters()]
+
+
+def is_ready(parts: Sequence[Part]) -> bool:
+    """Say whether work can be done: every part must be well, and of several clusters one."""
+    several = [part.ok for part in parts if part.is_one_of_several]
+    return all(part.ok for part in parts if not part.is_one_of_several) and (any(several) or not several)
+
+
+def _ask(name: str, question: Callable[[], Part], *, is_one_of_several: bool = False) -> Part:
+    try:
+        return question()
+    except RedisError as error:
+        return Part(name, ok=False, detail=_explain(error), is_one_of_several=is_one_of_several)
+
+
+def _explain(error: RedisError) -> str:
+    """Return what is wrong with Redis, and the way out where Redis names the cause."""
+    if isinstance(error, OutOfMemoryError):
+        return "Redis is at its memory limit and takes no writes: raise maxmemory, or free memory."
+    if isinstance(error, ReadOnlyError):
+        return "Redis takes no writes, since it is a replica: connect to the primary."
+    if str(error).startswith("MISCONF"):
+        return "Redis takes no writes, since it cannot save to its disk: is the disk full?"
+    return f"Redis does not answer ({type(error).__name__})."
+
+
+def _database() -> Part:
+    try:
+        missing = database.list_missing_migrations()
+        if missing:
+            detail = f"The database lacks migrations ({', '.join(missing)}): run manage.py migrate."
+        elif database.is_write_locked():
+            detail = "Another process holds the write lock of the database: nothing can be stored until it lets go."
+        else:
+            return Part("database", ok=True, detail=f"{connection.display_name} answers.")
+    except ProgrammingError:
+        detail = _TABLES_ARE_GONE
+    except DatabaseError as error:
+        # SQLite has one class for all of its errors.
+        is_gone = "no such table" in str(error)
+        detail = _TABLES_ARE_GONE if is_gone else f"The database does not answer ({type(error).__name__})."
+    return Part("database", ok=False, detail=detail)
+
+
+def _disk() -> list[Part]:
+    """Ask the disk, where the database or Redis writes to it."""
+    if connection.vendor != "sqlite" and settings.ENVIRONMENT.redis_url:
+        return []
+    trouble = database.find_disk_trouble(settings.DATA_DIR)
+    if trouble:
+        return [Part("disk", ok=False, detail=f"The disk of DATA_DIR {trouble}.")]
+    return [Part("disk", ok=True, detail="The disk of DATA_DIR can be written.")]
+
+
+def _redis() -> Part:
+    heartbeats.record_probe(redis_client())
+    return Part("redis", ok=True, detail="Redis answers.")
+
+
+def _sweep(redis: Part) -> Part:
+    age = heartbeats.sweep_age(redis_client())
+    if not redis.ok:
+        return Part("sweep", ok=False, detail="The queue cannot be swept until Redis takes writes.")
+    if age is None:
+        return Part("sweep", ok=False, detail="The queue was never swept: worker and beat have not started yet.")
+    if age > settings.SWEEP_MAX_AGE_SECONDS:
+        return Part("sweep", ok=False, detail=f"The last sweep was {age:.0f} s ago: is a worker and beat running?")
+    return Part("sweep", ok=True, detail=f"The queue was swept {age:.0f} s ago.")
+
+
+def _clusters() -> list[Part]:
+    try:
+        names = cluster_names()
+    except Misconfigured as error:
+        return [Part("cluster", ok=False, detail=str(error))]
+    if len(names) == 1:
+        return [_ask("cluster", partial(_cluster, "cluster", names[0]))]
+    return [
+        _ask(
+            f"cluster {name}",
+            partial(_cluster, f"cluster {name}", name, is_one_of_several=True),
+            is_one_of_several=True,
+        )
+        for name in names
+    ]
+
+
+def _cluster(part: str, name: str, *, is_one_of_several: bool = False) -> Part:
+    word = heartbeats.cluster_word(redis_client(), name)
+    heard = "never heard" if word.age is None else f"last heard {word.age:.0f} s ago"
+    if word.trouble:
+        ok, detail = False, f"Cluster {name} is out of reach, {heard}: {word.trouble}"
+    elif word.age is None:
+        ok, detail = False, f"Cluster {name} has not been heard yet: is the watcher running?"
+    else:
+        ok, detail = word.age <= settings.CLUSTER_MAX_AGE_SECONDS, f"Cluster {name}: {heard}."
+    return Part(part, ok=ok, detail=detail, is_one_of_several=is_one_of_several)

@@ -1,0 +1,298 @@
+"""What happens to an object between the request and the store: decoding, placing, checking.
+
+`verbs` calls these in order. `decode` makes a private copy of what was sent, of the right kind, pruned and defaulted;
+`place` settles its name and namespace against those of the request; `check` refuses it with every finding at once.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import orjson
+
+from rollouts.sandbox.apiserver import cel, objectmeta, strategies
+from rollouts.sandbox.apiserver.errors import ApiError, Cause, Resource, bad_request, invalid
+from rollouts.sandbox.apiserver.formats import render
+from rollouts.sandbox.apiserver.registry import Kind
+from rollouts.sandbox.apiserver.schema import MISSING, compact, default, normalize, prune, type_name, validate
+
+Obj = dict[str, Any]
+# Told about fields that were sent and dropped: the kind, their paths, and the whole object for patches.
+UnknownFields = Callable[[Kind, Sequence[str], Obj], None]
+
+
+def ignore_unknown(_kind: Kind, _paths: Sequence[str], _obj: Obj) -> None:
+    """Drop unknown fields silently, as fieldValidation=Ignore does."""
+
+
+def own_copy(value: Any) -> Any:
+    """A deep copy of a JSON value; refused when it is nested deeper than can be written out again."""
+    try:
+        return orjson.loads(orjson.dumps(value))
+    except TypeError as error:
+        raise bad_request(f"json: the value cannot be stored: {error}") from None
+
+
+def decode(kind: Kind, body: Any, unknown_fields: UnknownFields) -> Obj:
+    """A private copy of what was sent, of the right kind, pruned and defaulted."""
+    if not isinstance(body, dict):
+        raise bad_request(f"json: cannot unmarshal {_go_type(body)} into Go value of type v1.{kind.kind}")
+    _check_type(kind, body)
+    obj: Obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}, **own_copy(body)}
+    _check_metadata_types(kind, obj)
+    unknown = prune(kind.schema, obj)
+    if unknown:
+        unknown_fields(kind, unknown, body)
+    _drop_empty(obj["metadata"])
+    complete(kind, obj)
+    return obj
+
+
+def decode_status(kind: Kind, current: Obj, body: Any, unknown_fields: UnknownFields) -> Obj:
+    """The stored object with the status that was sent: the short way for the most frequent write."""
+    if not isinstance(body, dict):
+        raise bad_request(f"json: cannot unmarshal {_go_type(body)} into Go value of type v1.{kind.kind}")
+    _check_type(kind, body)
+    sent: Obj = {"status": own_copy(body["status"])} if body.get("status") is not None else {}
+    unknown = prune(kind.schema, sent)
+    if unknown:
+        unknown_fields(kind, unknown, body)
+    unchanged = body.get("metadata") == current["metadata"]
+    metadata = {**current["metadata"]} if unchanged else own_copy(body.get("metadata") or {})
+    obj = {**current, "metadata": metadata, **sent}
+    if "status" not in sent:
+        obj.pop("status", None)
+    elif kind.schema.properties is not None and "status" in kind.schema.properties:
+        schema = kind.schema.properties["status"]
+        if kind.builtin:
+            sent["status"] = obj["status"] = normalize(schema, sent["status"])
+            if isinstance(sent["status"], dict):
+                compact(schema, sent["status"])
+                strategies.complete_status(kind, sent["status"])
+        default(schema, sent["status"])
+    if unchanged:
+        return obj
+    _check_metadata_types(kind, obj)
+    if kind.builtin:
+        prune(kind.schema, {"metadata": metadata})
+        _drop_empty(metadata)
+    return obj
+
+
+def complete(kind: Kind, obj: Obj) -> None:
+    """Fill in what was left open and bring built-in values into their canonical form."""
+    if kind.builtin:
+        normalize(kind.schema, obj)
+        compact(kind.schema, obj)
+    default(kind.schema, obj)
+    strategies.complete(kind, obj)
+
+
+def _check_type(kind: Kind, body: Obj) -> None:
+    version, name = body.get("apiVersion") or kind.api_version, body.get("kind") or kind.kind
+    if version == kind.api_version and name == kind.kind:
+        return
+    if not kind.builtin:
+        if version != kind.api_version:
+            sentence = f"the API version in the data ({version}) does not match the expected API version "
+            raise bad_request(f"{sentence}({kind.api_version})")
+        cause = Cause("FieldValueInvalid", f"Invalid value: {render(name)}: must be {kind.kind}", "kind")
+        raise invalid(Resource(kind.group, name, (body.get("metadata") or {}).get("name", "")), [cause])
+    sentence = f'{name} in version "{kind.version}" cannot be handled as a {kind.kind}: '
+    raise bad_request(f'{sentence}no kind "{name}" is registered for version "{version}" in scheme "sandbox"')
+
+
+_GO_TYPES = {
+    "object": "map[string]string",
+    "array": "[]string",
+    "string": "string",
+    "integer": "int64",
+    "boolean": "bool",
+    "number": "float64",
+}
+
+
+def _go_type(value: Any) -> str:
+    name = type_name(value)
+    return {"integer": "number", "boolean": "bool"}.get(name, name)
+
+
+def _check_metadata_types(kind: Kind, obj: Obj) -> None:
+    """Metadata is a typed structure for every kind: wrong types there fail to decode instead of failing a rule."""
+    metadata = obj["metadata"]
+    if not isinstance(metadata, dict):
+        raise _undecodable(kind, metadata, "metadata", "v1.ObjectMeta", kind.kind)
+    schema = (kind.schema.properties or {})["metadata"]
+    for member in ("labels", "annotations"):
+        if isinstance(metadata.get(member), dict) and None in metadata[member].values():
+            metadata[member] = {key: value for key, value in metadata[member].items() if value is not None}
+    for name, value in metadata.items():
+        child = schema.child(name)
+        if child is None or value is None:
+            continue
+        prefix = "metadata." if kind.builtin else ""
+        for cause in validate(child, value, MISSING, name):
+            if cause.reason == "FieldValueTypeInvalid":
+                wrong, wanted = _wrong_part(child, value)
+                raise _undecodable(kind, wrong, f"{prefix}{name}", wanted, "ObjectMeta")
+    for name in [name for name, value in metadata.items() if value is None]:
+        del metadata[name]
+
+
+def _wrong_part(schema: Any, value: Any) -> tuple[Any, str]:
+    if isinstance(value, dict) and schema.additional is not None:
+        return next(one for one in value.values() if not isinstance(one, str)), "string"
+    if isinstance(value, list) and schema.items is not None and schema.items.type == "string":
+        return next((one for one in value if not isinstance(one, str)), value), "string"
+    return value, _GO_TYPES.get(schema.type, "string")
+
+
+class UndecodableError(ApiError):
+    """A value of a type that its field cannot hold: a bad request, or what a patch should not have made."""
+
+    def __init__(self, kind: Kind, problem: str) -> None:
+        sentence = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {problem}'
+        super().__init__(400, "BadRequest", sentence)
+        self.problem = problem
+
+    def of_patch(self, patched: Obj) -> ApiError:
+        """The same problem, told of an object that a patch made."""
+        shown = render(orjson.dumps(patched).decode())
+        return invalid(
+            Resource("", ""), [Cause("FieldValueInvalid", f"Invalid value: {shown}: {self.problem}", "patch")]
+        )
+
+
+def _undecodable(kind: Kind, value: Any, path: str, wanted: str, owner: str) -> ApiError:
+    problem = f"json: cannot unmarshal {_go_type(value)} into Go struct field {owner}.{path} of type {wanted}"
+    return UndecodableError(kind, problem)
+
+
+def _drop_empty(metadata: Obj) -> None:
+    """Empty maps and lists in metadata are as good as absent, and the real server leaves them out."""
+    for member in ("labels", "annotations", "finalizers", "ownerReferences", "managedFields"):
+        if member in metadata and not metadata[member]:
+            del metadata[member]
+
+
+def place(kind: Kind, namespace: str | None, metadata: Obj, name: str | None = None) -> None:
+    """Settle the object's name and namespace against those of the request."""
+    if kind.namespaced:
+        if (metadata.get("namespace") or namespace) != namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+    if name is None:
+        return
+    if not metadata.get("name"):
+        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if metadata["name"] != name:
+        raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
+
+
+# --- checking ------------------------------------------------------------------------------------------------------
+
+# After one of these, rules in CEL would be evaluated on values they were not written for.
+_BLOCKING = frozenset(
+    (
+        "FieldValueRequired",
+        "FieldValueNotSupported",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    )
+)
+_UNCHECKED = Cause(
+    "FieldValueInvalid",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing "
+    "errors to complete validation",
+    "<nil>",
+)
+
+
+def check(kind: Kind, obj: Obj, old: Obj | None) -> None:
+    """Refuse an object that breaks its schema, its rules or what the server demands of every object."""
+    findings = list(_findings(kind, obj, old))
+    if not findings and kind.review is not None:
+        findings = kind.review(obj, old)  # last, as a webhook: it sees only what the definition accepts
+    if not findings:
+        return
+    if kind.builtin:
+        _refuse_undecodable(kind, findings)
+    raise invalid(kind.named(obj["metadata"].get("name", "")), findings)
+
+
+def _findings(kind: Kind, obj: Obj, old: Obj | None) -> Iterator[Cause]:
+    found: list[Cause] = []
+    if old is None:
+        found += objectmeta.validate_metadata(kind.plural, obj["metadata"])
+    elif obj["metadata"] != old["metadata"]:
+        found += objectmeta.validate_metadata(kind.plural, obj["metadata"])
+        found += objectmeta.validate_metadata_change(obj["metadata"], old["metadata"])
+    before = MISSING if old is None else old
+    broken = _broken(kind, obj, before)
+    if kind.builtin:
+        # Lists of built-in kinds may hold a key twice (env does); where not, the kind's own rules say so.
+        found += [cause for cause in broken if cause.reason != "FieldValueDuplicate"]
+        found += strategies.findings(kind, obj, old)
+        return iter(found)
+    found += broken
+    if kind.scale is not None:
+        found += _scale_findings(kind.scale.replicas, obj, old)
+    if not kind.schema.has_rules:
+        return iter(found)
+    if any(cause.reason in _BLOCKING for cause in found):
+        return iter((*found, _UNCHECKED))
+    return iter((*found, *cel.evaluate_rules(kind.schema, obj, before)))
+
+
+def _broken(kind: Kind, obj: Obj, before: Any) -> list[Cause]:
+    """What breaks the schema, in the order a real server tells it: by name, items found twice last."""
+    found = list(validate(kind.schema, obj, before))
+    if len(found) > 1:
+        ordered = orjson.loads(orjson.dumps(obj, option=orjson.OPT_SORT_KEYS))
+        found = list(validate(kind.schema, ordered, before))
+    return sorted(found, key=lambda cause: cause.reason == "FieldValueDuplicate")
+
+
+_MOST_REPLICAS = 2**31 - 1
+
+
+def _scale_findings(path: tuple[str, ...], obj: Obj, old: Obj | None) -> Iterator[Cause]:
+    value = dig(obj, path)
+    where = "." + ".".join(path)
+    if value is None or (old is not None and dig(old, path) == value):
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        kind = _go_type(value) if not isinstance(value, float) else "float64"
+        sentence = f"Invalid value: 0: {where} accessor error: {value} is of the type {kind}, expected int64"
+        yield Cause("FieldValueInvalid", sentence, where)
+    elif value < 0:
+        yield Cause("FieldValueInvalid", f"Invalid value: {value}: should be a non-negative integer", where)
+    elif value > _MOST_REPLICAS:
+        sentence = f"Invalid value: {value}: should be less than or equal to {_MOST_REPLICAS}"
+        yield Cause("FieldValueInvalid", sentence, where)
+
+
+def dig(obj: Any, path: Sequence[str]) -> Any:
+    """The value at a path of member names; None where there is none."""
+    for name in path:
+        if not isinstance(obj, dict):
+            return None
+        obj = obj.get(name)
+    return obj
+
+
+_BAD_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+def _refuse_undecodable(kind: Kind, findings: Sequence[Cause]) -> None:
+    """A built-in kind is a typed structure in a real server: a wrong type fails to decode."""
+    for cause in findings:
+        if cause.reason == "FieldValueTypeInvalid":
+            wanted, _, shown = cause.message.rsplit("must be of type ", 1)[1].partition(": ")
+            if wanted == "quantity":
+                raise UndecodableError(kind, _BAD_QUANTITY)
+            place = f"Go struct field {kind.kind}.{cause.field} of type {_GO_TYPES.get(wanted, wanted)}"
+            actual = shown.strip('"')
+            raise UndecodableError(kind, f"json: cannot unmarshal {actual} into {place}")

@@ -1,0 +1,71 @@
+"""What a delete request makes of an object: gone at once, or leaving.
+
+A pure decision for `verbs.delete`. Finalizers and a pod's grace period keep an object in the store with a
+deletionTimestamp; whoever clears the last of them makes it go. A second request may only shorten the time.
+"""
+
+from typing import Any
+
+from rollouts.sandbox.apiserver.errors import ApiError, conflict
+from rollouts.sandbox.apiserver.registry import Kind
+
+Obj = dict[str, Any]
+
+_POLICY_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+
+
+def check_preconditions(kind: Kind, obj: Obj, uid: str | None, resource_version: str | None) -> None:
+    """Refuse the delete of another object, or another version, than the one meant."""
+    metadata = obj["metadata"]
+    if uid is not None and uid != metadata["uid"]:
+        raise _unmet(kind, obj, f"UID in the precondition ({uid})", f"UID in record ({metadata['uid']})", _RECREATED)
+    found = metadata["resourceVersion"]
+    if resource_version is not None and resource_version != found:
+        wanted = f"ResourceVersion in the precondition ({resource_version})"
+        raise _unmet(kind, obj, wanted, f"ResourceVersion in record ({found})", _MODIFIED)
+
+
+_RECREATED = "The object might have been deleted and then recreated"
+_MODIFIED = "The object might have been modified"
+
+
+def _unmet(kind: Kind, obj: Obj, wanted: str, found: str, guess: str) -> ApiError:
+    return conflict(kind.named(obj["metadata"]["name"]), f"the {wanted} does not match the {found}. {guess}")
+
+
+def finalizers_for(obj: Obj, propagation: str | None) -> list[str]:
+    """The finalizers an object has once its deletion is asked for with that policy."""
+    finalizers = list(obj["metadata"].get("finalizers") or ())
+    if propagation is None:
+        return finalizers
+    finalizers = [one for one in finalizers if one not in _POLICY_FINALIZERS.values()]
+    if propagation in _POLICY_FINALIZERS:
+        finalizers.append(_POLICY_FINALIZERS[propagation])
+    return finalizers
+
+
+def leaving(obj: Obj, finalizers: list[str], grace: int, deadline: str) -> Obj:
+    """The object with its deletion asked for; unchanged when that adds nothing."""
+    metadata = {**obj["metadata"]}
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    else:
+        metadata.pop("finalizers", None)
+    if "deletionTimestamp" not in metadata:
+        if "generation" in metadata:
+            metadata["generation"] += 1
+        metadata |= {"deletionTimestamp": deadline, "deletionGracePeriodSeconds": grace}
+    elif grace < metadata.get("deletionGracePeriodSeconds", 0):
+        metadata |= {"deletionTimestamp": deadline, "deletionGracePeriodSeconds": grace}
+    return {**obj, "metadata": metadata}
+
+
+def is_finished(obj: Obj) -> bool:
+    """Whether a leaving object waits for nothing any more."""
+    metadata = obj["metadata"]
+    return (
+        "deletionTimestamp" in metadata
+        and not metadata.get("finalizers")
+        and not metadata.get("deletionGracePeriodSeconds")
+        and not (obj.get("spec") or {}).get("finalizers")
+    )

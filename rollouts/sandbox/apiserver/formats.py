@@ -1,0 +1,80 @@
+"""Small value forms: string formats a schema may name, quantities, and JSON values as error sentences show them.
+
+Used by `schema` for the `format` keyword and by everything that words a finding.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from rollouts.engine.scheduling.resources import count_quantity
+
+_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_DURATION = re.compile(
+    r"[+-]?(0|(\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))*)"
+)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
+_UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
+
+
+def _in_range(low: int, high: int) -> Callable[[Any], bool]:
+    return lambda value: not isinstance(value, int) or isinstance(value, bool) or low <= value <= high
+
+
+def _matching(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+    return lambda value: not isinstance(value, str) or pattern.fullmatch(value) is not None
+
+
+def _is_quantity(value: Any) -> bool:
+    return not isinstance(value, str) or _QUANTITY.fullmatch(value) is not None
+
+
+# Formats that a schema may name; others are not checked, as in the real server.
+FORMATS: dict[str, Callable[[Any], bool]] = {
+    "date-time": _matching(_DATE_TIME),
+    "date": _matching(_DATE),
+    "duration": _matching(_DURATION),
+    "uuid": _matching(_UUID),
+    "quantity": _is_quantity,
+    "int32": _in_range(-(2**31), 2**31 - 1),
+    "int64": _in_range(-(2**63), 2**63 - 1),
+}
+
+
+# --- quantities ----------------------------------------------------------------------------------------------------
+
+_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+def canonical_quantity(value: Any) -> Any:
+    """A quantity in the form the real server stores: a string without fraction, its suffix as large as it goes.
+
+    `0.5` becomes `500m`, `1.5Gi` becomes `1536Mi`, `4000m` becomes `4`; what is no quantity is left as it is.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return value
+    found = _QUANTITY.fullmatch(str(value))
+    if found is None:
+        return value
+    number = count_quantity(value)
+    if (found[3] or "") in _BINARY:
+        return _with_suffix(number, {name: Decimal(1024) ** power for name, power in _BINARY.items()})
+    return _with_suffix(number, {name: Decimal(1).scaleb(power) for name, power in _DECIMAL.items()})
+
+
+def _with_suffix(number: Decimal, units: dict[str, Decimal]) -> str:
+    for name, unit in sorted({"": Decimal(1), **units}.items(), key=lambda one: -one[1]):
+        if number and number % unit == 0:
+            return f"{int(number / unit)}{name}"
+    return "0" if not number else f"{number.normalize():f}"
+
+
+def render(value: Any) -> str:
+    """A JSON value as the server's sentences show it: compact, keys sorted, non-ASCII kept."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)

@@ -1,0 +1,165 @@
+"""Who owns which fields of an object: reading, updating and writing metadata.managedFields.
+
+`verbs` calls `track_update` for every write that is not an apply; `server_side_apply` works on the same owners. An owner is a
+manager's name together with how it writes (Apply or Update) and through which subresource.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from rollouts.sandbox.apiserver.fieldsets import FieldSet, compare, difference, union
+from rollouts.sandbox.apiserver.registry import Kind
+
+Obj = dict[str, Any]
+Operation = Literal["Apply", "Update"]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who writes, how, and through which door."""
+
+    manager: str
+    operation: Operation
+    subresource: str
+    api_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The fields of one owner, and when the owner last changed one of them."""
+
+    fields: FieldSet
+    time: str | None
+
+
+Owners = dict[Owner, Share]
+
+# More update managers than this are folded into one, so that managedFields stays bounded.
+MOST_UPDATERS = 10
+ANCIENT = "ancient-changes"
+
+
+def parse_owners(obj: Obj) -> Owners:
+    """Read an object's managedFields; entries that cannot be read are left out."""
+    owners: Owners = {}
+    for entry in obj["metadata"].get("managedFields") or ():
+        if entry.get("operation") not in {"Apply", "Update"} or not isinstance(entry.get("fieldsV1"), dict):
+            continue
+        owner = Owner(
+            entry.get("manager", ""),
+            entry["operation"],
+            entry.get("subresource", ""),
+            entry.get("apiVersion", ""),
+        )
+        owners[owner] = Share(entry["fieldsV1"], entry.get("time"))
+    return owners
+
+
+def write_owners(obj: Obj, owners: Owners) -> None:
+    """Set an object's managedFields: appliers first, then by time and name; nothing for nobody."""
+    entries = [_render(owner, share) for owner, share in owners.items() if share.fields]
+    entries.sort(key=lambda e: (e["operation"], e.get("time") or "", e["manager"], e.get("subresource", "")))
+    if entries:
+        obj["metadata"]["managedFields"] = entries
+    else:
+        obj["metadata"].pop("managedFields", None)
+
+
+def _render(owner: Owner, share: Share) -> Obj:
+    entry: Obj = {
+        "manager": owner.manager,
+        "operation": owner.operation,
+        "apiVersion": owner.api_version,
+        "time": share.time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": share.fields,
+    }
+    if share.time is None:
+        del entry["time"]
+    if owner.subresource:
+        entry["subresource"] = owner.subresource
+    return entry
+
+
+def same_but_for_time(left: Obj, right: Obj) -> bool:
+    """Whether two versions differ in nothing but the times of their managedFields."""
+    mine, theirs = left["metadata"], right["metadata"]
+    if {k: v for k, v in left.items() if k != "metadata"} != {k: v for k, v in right.items() if k != "metadata"}:
+        return False
+    if {**mine, "managedFields": None} != {**theirs, "managedFields": None}:
+        return False
+    return _timeless(mine) == _timeless(theirs)
+
+
+def _timeless(metadata: Obj) -> list[Obj]:
+    return [{**entry, "time": None} for entry in metadata.get("managedFields") or ()]
+
+
+def base_owners(current: Obj | None, sent: Obj, subresource: str) -> Owners:
+    """The owners a write starts from: those it sends itself, if it sends any, else the stored ones.
+
+    A single empty entry is the way to ask for a fresh start. A subresource cannot set managedFields.
+    """
+    stored = parse_owners(current) if current is not None else {}
+    if subresource:
+        return stored
+    entries = sent["metadata"].get("managedFields")
+    if entries == [{}]:
+        return {}
+    return parse_owners(sent) or stored
+
+
+def track_update(kind: Kind, current: Obj | None, obj: Obj, owners: Owners, me: Owner, *, now: str) -> None:
+    """Give the updating manager the fields it changed, take them from the others, and write managedFields.
+
+    A manager without a name takes the fields from the others and keeps nothing: the scale subresource does that.
+    """
+    if current is not None and not owners:
+        obj["metadata"].pop("managedFields", None)  # never tracked, or reset: tracking starts with the next apply
+        return
+    found = compare(kind.schema, current or _blank(kind, obj), obj)
+    changed = without_reset(kind, found.changed, me.subresource)
+    after: Owners = {}
+    for owner, share in owners.items():
+        left = difference(share.fields, found.removed)
+        after[owner] = replace(share, fields=left if owner == me else difference(left, changed))
+    if changed and me.manager:
+        after[me] = Share(union(after[me].fields if me in after else {}, changed), now)
+    write_owners(obj, _folded(after))
+
+
+def _blank(kind: Kind, obj: Obj) -> Obj:
+    """What a new object is compared with: a built-in kind's structures are there even while they are empty."""
+    if not kind.builtin or "spec" not in obj:
+        return {}
+    return {"spec": {"containers": []} if kind.plural == "pods" else {}}
+
+
+def without_reset(kind: Kind, fields: FieldSet, subresource: str) -> FieldSet:
+    """Leave out what a write through this door cannot set, so that nobody comes to own it by accident."""
+    if subresource == "status":
+        if kind.builtin:
+            return {key: node for key, node in fields.items() if key != "f:spec"}
+        return {key: node for key, node in fields.items() if key == "f:status"}
+    if kind.has_status and "f:status" in fields:
+        return {key: node for key, node in fields.items() if key != "f:status"}
+    return fields
+
+
+def _folded(owners: Owners) -> Owners:
+    updaters = sorted(
+        (owner for owner, share in owners.items() if owner.operation == "Update" and share.fields),
+        key=lambda owner: owners[owner].time or "",
+    )
+    if len(updaters) <= MOST_UPDATERS:
+        return owners
+    oldest = updaters[: len(updaters) - MOST_UPDATERS + 1]
+    kept = {owner: share for owner, share in owners.items() if owner not in oldest}
+    fields: FieldSet = {}
+    for owner in oldest:
+        fields = union(fields, owners[owner].fields)
+    ancient = Owner(ANCIENT, "Update", "", oldest[-1].api_version)
+    if ancient in kept:
+        fields = union(fields, kept[ancient].fields)
+    kept[ancient] = Share(fields, owners[oldest[-1]].time)
+    return kept

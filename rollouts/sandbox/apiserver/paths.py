@@ -1,0 +1,58 @@
+"""URL path → what it addresses. The first step of `asgi`, before any body is read."""
+
+from dataclasses import dataclass
+
+from rollouts.sandbox.apiserver.errors import no_such_resource
+from rollouts.sandbox.apiserver.registry import Kind, Registry
+
+_GROUP_VERSION = 3  # the parts of /apis/<group>/<version>
+
+
+class NotServedError(Exception):
+    """Nothing at all is served at a path; a real server answers with a bare page, not with a Status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The resource a request is about."""
+
+    kind: Kind
+    namespace: str | None  # None: cluster-scoped, or all namespaces
+    name: str | None  # None: the collection
+    subresource: str | None
+
+
+def parse_path(registry: Registry, path: str) -> Target:
+    """Find the resource at a path below /api or /apis."""
+    parts = path.strip("/").split("/")
+    if not all(parts):
+        raise NotServedError
+    if parts[0] == "api":
+        group, version, rest = "", parts[1] if len(parts) > 1 else "", parts[2:]
+    elif parts[0] == "apis":
+        group, version, *rest = (*parts[1:], "", "") if len(parts) < _GROUP_VERSION else parts[1:]
+    else:
+        raise NotServedError
+    return _target(registry, group, version, rest)
+
+
+def _target(registry: Registry, group: str, version: str, rest: list[str]) -> Target:
+    namespace: str | None = None
+    match rest:
+        case ["namespaces", place, plural, *_] if registry.find(group, version, plural) is not None:
+            namespace, rest = place, rest[2:]
+    kind = registry.find(group, version, rest[0]) if rest else None
+    if kind is None:
+        raise _missing(registry, group, version)
+    name, subresource, beyond = (*rest[1:], *(None,) * 3)[:3]
+    scoped = namespace is not None
+    misplaced = (scoped and not kind.namespaced) or (kind.namespaced and not scoped and name is not None)
+    if misplaced or beyond is not None:
+        raise _missing(registry, group, version)
+    return Target(kind, namespace, name, subresource)
+
+
+def _missing(registry: Registry, group: str, version: str) -> Exception:
+    """Below a built-in group a Status, elsewhere a bare page, as the real server's two halves answer."""
+    builtin = any(kind.builtin and kind.group == group and kind.version == version for kind in registry)
+    return no_such_resource() if builtin else NotServedError()

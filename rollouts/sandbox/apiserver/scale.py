@@ -1,0 +1,55 @@
+"""The scale subresource: an autoscaling/v1 Scale as a view of an object, at the paths its definition names."""
+
+from typing import Any
+
+from rollouts.sandbox.apiserver.admission import dig
+from rollouts.sandbox.apiserver.registry import ScalePaths
+from rollouts.sandbox.apiserver.schema import type_name
+
+Obj = dict[str, Any]
+
+_SHARED_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def to_scale(paths: ScalePaths, obj: Obj) -> Obj:
+    """The Scale of an object."""
+    status: Obj = {"replicas": dig(obj, paths.status_replicas) or 0}
+    selector = dig(obj, paths.selector) if paths.selector else None
+    if selector:
+        status["selector"] = selector
+    replicas = dig(obj, paths.replicas)
+    metadata = obj["metadata"]
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: metadata[key] for key in _SHARED_METADATA if key in metadata},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def scale_problem(scale: Any) -> str | None:
+    """What keeps a body from being a Scale."""
+    if not isinstance(scale, dict):
+        return "json: cannot unmarshal into Go value of type v1.Scale"
+    replicas = dig(scale, ("spec", "replicas"))
+    if replicas is None or (isinstance(replicas, int) and not isinstance(replicas, bool)):
+        return None
+    shape = {"boolean": "bool", "integer": "number"}.get(type_name(replicas), type_name(replicas))
+    return f"json: cannot unmarshal {shape} into Go struct field ScaleSpec.spec.replicas of type int32"
+
+
+def from_scale(paths: ScalePaths, obj: Obj, scale: Obj) -> Obj:
+    """The object with the replicas, and the preconditions, of a Scale."""
+    sent = scale.get("metadata") or {}
+    metadata = {**obj["metadata"]}
+    for key in ("uid", "resourceVersion"):
+        if sent.get(key):
+            metadata[key] = sent[key]
+    return _with(obj, paths.replicas, dig(scale, ("spec", "replicas")) or 0) | {"metadata": metadata}
+
+
+def _with(obj: Obj, path: tuple[str, ...], value: Any) -> Obj:
+    """A copy with one value at a path set."""
+    name, rest = path[0], path[1:]
+    return {**obj, name: _with(obj.get(name) or {}, rest, value) if rest else value}

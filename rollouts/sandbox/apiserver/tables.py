@@ -1,0 +1,100 @@
+"""Objects as rows: the Table form in which `kubectl get` asks for them.
+
+Columns come from `printer_columns` for built-in kinds and from the definition for custom ones. Cells are computed when asked
+for, since ages grow; the row's object is metadata alone unless the client wants more.
+"""
+
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from rollouts.sandbox.apiserver.ages import render_age
+from rollouts.sandbox.apiserver.jsonpath import parse_jsonpath
+from rollouts.sandbox.apiserver.printer_columns import AGE, COLUMNS, NAME, CellColumn, Read
+from rollouts.sandbox.apiserver.registry import Column, Kind
+
+Obj = dict[str, Any]
+
+# What a row carries of its object; anything else: nothing.
+INCLUDE_METADATA, INCLUDE_OBJECT = "Metadata", "Object"
+
+
+@lru_cache(maxsize=256)
+def columns_of(kind: Kind) -> tuple[CellColumn, ...]:
+    """The columns of a kind, the name first; without any of its own it shows its age."""
+    if kind.builtin and kind.plural in COLUMNS:
+        return COLUMNS[kind.plural]
+    if not kind.columns:
+        return (NAME, AGE)
+    return (NAME, *(_custom(column) for column in kind.columns))
+
+
+def _custom(column: Column) -> CellColumn:
+    described = column.description or f"Custom resource definition column (in JSONPath format): {column.path}"
+    return CellColumn(column.name, _reader(column), column.type, column.format, column.priority, described)
+
+
+def _reader(column: Column) -> Read:
+    select = parse_jsonpath(column.path)
+
+    def read(obj: Obj, now: datetime) -> Any:
+        found = select(obj)
+        if not found or found[0] is None:
+            return None
+        if column.type == "date":
+            return render_age(found[0] if isinstance(found[0], str) else None, now)
+        if column.type == "string":
+            return " ".join(_text(one) for one in found)
+        return _number(column.type, found[0])
+
+    return read
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _number(wanted: str, value: Any) -> Any:
+    """A cell of the column's type, or nothing: the real server shows no cell of another type."""
+    if isinstance(value, bool):
+        return value if wanted == "boolean" else None
+    if wanted == "integer" and isinstance(value, int | float):
+        return int(value)
+    return value if wanted == "number" and isinstance(value, int | float) else None
+
+
+def column_definitions(kind: Kind) -> list[Obj]:
+    return [
+        {
+            "name": column.name,
+            "type": column.type,
+            "format": column.format,
+            "description": column.description,
+            "priority": column.priority,
+        }
+        for column in columns_of(kind)
+    ]
+
+
+def row(kind: Kind, obj: Obj, now: datetime, include: str) -> Obj:
+    """One object's row."""
+    cells = [column.read(obj, now) for column in columns_of(kind)]
+    shown = {INCLUDE_OBJECT: obj, INCLUDE_METADATA: partial_metadata(obj)}
+    return {"cells": cells, "object": shown.get(include)}
+
+
+def partial_metadata(obj: Obj) -> Obj:
+    """An object reduced to its metadata."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+
+
+def table(definitions: list[Obj] | None, rows: list[Obj], metadata: Obj) -> Obj:
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": definitions,
+        "rows": rows,
+    }

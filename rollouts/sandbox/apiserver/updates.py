@@ -1,0 +1,126 @@
+"""The rules of an update, as functions on values: preconditions, what each door may change, what a patch makes.
+
+`verbs` calls them in this order: `patched` or `applicable` on what was sent, `check_uid` and `check_revision` against
+the stored object, `carry` to keep what the caller may not change.
+"""
+
+from typing import Any
+
+from rollouts.sandbox.apiserver import admission, objectmeta, strategies
+from rollouts.sandbox.apiserver.errors import (
+    ApiError,
+    Cause,
+    bad_request,
+    conflict,
+    invalid,
+    modified_meanwhile,
+    unsupported_media_type,
+)
+from rollouts.sandbox.apiserver.patch import PatchType, json_patch, merge_patch
+from rollouts.sandbox.apiserver.registry import Kind
+from rollouts.sandbox.apiserver.strategic_merge_patch import strategic_merge
+
+Obj = dict[str, Any]
+
+_PATCH_TYPES = ", ".join((PatchType.JSON, PatchType.MERGE, PatchType.APPLY))
+
+
+def check_uid(kind: Kind, current: Obj, wanted: Obj) -> None:
+    """A replaced object that names a uid means that very object."""
+    uid, found = wanted.get("uid"), current["metadata"]["uid"]
+    if not uid or uid == found:
+        return
+    place = "/".join(part for part in (kind.group, kind.plural, wanted.get("namespace"), wanted["name"]) if part)
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{place}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
+    )
+    raise conflict(kind.resource(wanted["name"]), why)
+
+
+def check_uid_kept(kind: Kind, current: Obj, wanted: Obj) -> None:
+    if wanted.get("uid", current["metadata"]["uid"]) != current["metadata"]["uid"]:
+        raise immutable_uid(kind, wanted)
+
+
+def immutable_uid(kind: Kind, metadata: Obj) -> ApiError:
+    cause = Cause("FieldValueInvalid", f'Invalid value: "{metadata["uid"]}": field is immutable', "metadata.uid")
+    return invalid(kind.named(metadata["name"]), [cause])
+
+
+def check_revision(kind: Kind, current: Obj, wanted: Obj) -> None:
+    name, revision = current["metadata"]["name"], wanted.get("resourceVersion")
+    if revision:
+        if not revision.isdigit():
+            raise ApiError(500, "", f'strconv.ParseUint: parsing "{revision}": invalid syntax')
+        if revision != current["metadata"]["resourceVersion"]:
+            raise modified_meanwhile(kind.resource(name))
+    elif not kind.builtin or kind.plural in strategies.UPDATED_BY_REVISION:
+        message = "Invalid value: 0: must be specified for an update"
+        raise invalid(kind.resource(name), [Cause("FieldValueInvalid", message, "metadata.resourceVersion")])
+
+
+def carry(kind: Kind, current: Obj, obj: Obj, subresource: str) -> None:
+    """Keep what this door may not change, and count a generation when more than metadata and status changed."""
+    metadata, before = obj["metadata"], current["metadata"]
+    if subresource in {"status", "scale"} and not (kind.builtin and subresource == "status"):
+        entries = {key: metadata[key] for key in ("managedFields",) if key in metadata}
+        metadata = obj["metadata"] = {**before, **entries}
+    if subresource == "status":
+        for member in [key for key in {**obj, **current} if key not in {"metadata", "status"}]:
+            _keep(obj, current, member)
+    elif kind.has_status:
+        _keep(obj, current, "status")
+    for member in (*objectmeta.SERVER_SET, "resourceVersion"):
+        _keep(metadata, before, member)
+    if kind.plural == "namespaces" and kind.builtin and subresource != "finalize":
+        _keep(obj, current, "spec")  # its finalizers go through namespaces/finalize alone
+    if kind.counts_generations and _wishes(obj) != _wishes(current):
+        metadata["generation"] = before.get("generation", 0) + 1
+
+
+def _keep(obj: Obj, current: Obj, member: str) -> None:
+    """Give a member its stored value, absence included."""
+    if member in current:
+        obj[member] = current[member]
+    else:
+        obj.pop(member, None)
+
+
+def _wishes(obj: Obj) -> Obj:
+    return {key: value for key, value in obj.items() if key not in {"metadata", "status"}}
+
+
+def patched(kind: Kind, current: Obj, patch_type: PatchType, body: Any) -> Obj:
+    """The stored object with a patch applied, before any check."""
+    if patch_type is PatchType.JSON:
+        return json_patch(current, body)
+    if patch_type is PatchType.STRATEGIC and not kind.builtin:
+        raise unsupported_media_type(
+            f"the body of the request was in an unknown format - accepted media types include: {_PATCH_TYPES}"
+        )
+    if not isinstance(body, dict):
+        shape = "array" if isinstance(body, list) else "string" if isinstance(body, str) else "number"
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {shape} into Go value of type map[string]interface {{}}"
+        )
+    if patch_type is PatchType.STRATEGIC:
+        return strategic_merge(kind.schema, current, body)
+    merged: Obj = merge_patch(current, body)
+    return merged
+
+
+def applicable(kind: Kind, namespace: str | None, name: str, body: Any) -> Obj:
+    """An applied configuration, placed; refused when it is not of this kind or sets what an apply may not."""
+    if not isinstance(body, dict) or not body.get("kind") or not body.get("apiVersion"):
+        raise bad_request("invalid object type: /, Kind=")
+    if body["kind"] != kind.kind or body["apiVersion"] != kind.api_version:
+        group, _, version = body["apiVersion"].rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{version}, Kind={body['kind']}")
+    configuration: Obj = admission.own_copy(body)
+    metadata = configuration.setdefault("metadata", {})
+    if "managedFields" in metadata:
+        raise bad_request("metadata.managedFields must be nil")
+    metadata.setdefault("name", name)
+    admission.place(kind, namespace, {**metadata}, name)
+    return configuration

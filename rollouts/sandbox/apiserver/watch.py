@@ -1,0 +1,190 @@
+"""Watches: the store's change log as a stream of JSON lines.
+
+A watch keeps a cursor, the revision it has told its client about. It reads on from there in the store's log and sleeps
+until the store announces a change of its kind; so resuming after a break, starting fresh and being slow are the same
+thing, and a watch that fell off the log's end learns it by a 410 in the stream. Nothing is queued per watch.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from rollouts.sandbox.apiserver.errors import ApiError, gone, too_large_revision
+from rollouts.sandbox.apiserver.registry import Kind
+from rollouts.sandbox.apiserver.selectors import Predicate
+from rollouts.sandbox.apiserver.storage import Change, Store, TooOldError
+
+Obj = dict[str, Any]
+Render = Callable[[str, Obj, bytes], bytes]
+
+# A real server sends a bookmark about once a minute to a watch that asked for them, and one shortly before its end,
+# so that the next watch starts where this one stopped.
+BOOKMARK_SECONDS = 60.0
+LAST_BOOKMARK_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRequest:
+    """What a client wants to watch, and from where."""
+
+    kind: Kind
+    namespace: str | None
+    name: str | None
+    matches: Predicate
+    since: str  # resourceVersion as sent; "" or "0": the current objects first
+    timeout: float
+    bookmarks: bool = False
+    initial_events: bool = False
+
+
+def event_line(change_type: str, _obj: Obj, body: bytes) -> bytes:
+    """One event in the plain form."""
+    return b'{"type":"%s","object":%s}\n' % (change_type.encode(), body)
+
+
+class _BookmarkTimes:
+    """When a watch owes its client a bookmark: regularly, and shortly before its end."""
+
+    def __init__(self, now: float, deadline: float) -> None:
+        self._last = max(now, deadline - LAST_BOOKMARK_SECONDS)
+        self._deadline = deadline
+        self.next = min(now + BOOKMARK_SECONDS, self._last)
+
+    def is_due(self, now: float) -> bool:
+        return now >= self.next
+
+    def advance(self, now: float) -> None:
+        self.next = self._deadline if now >= self._last else min(now + BOOKMARK_SECONDS, self._last)
+
+
+class Watcher:
+    """Wakes the watches of a kind when the store has news of it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._sleepers: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self._closing = False
+        store.listen(self._wake)
+
+    def close(self) -> None:
+        """End every watch, for a quick stop."""
+        self._closing = True
+        for sleepers in self._sleepers.values():
+            for sleeper in sleepers:
+                sleeper.set()
+
+    def _wake(self, change: Change) -> None:
+        for sleeper in self._sleepers[change.kind.key]:
+            sleeper.set()
+
+    async def stream(
+        self, request: WatchRequest, ended: "asyncio.Future[None]", render: Render = event_line
+    ) -> AsyncIterator[bytes]:
+        """The chunks of one watch until its time is up or its client has gone."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.timeout
+        bookmarks = _BookmarkTimes(loop.time(), deadline) if request.bookmarks else None
+        news = asyncio.Event()
+        sleepers = self._sleepers[request.kind.key]
+        sleepers.add(news)
+        ended.add_done_callback(lambda _: news.set())
+        try:
+            if self._is_ahead(request):
+                yield _not_there_yet(int(request.since), self._store.revision)
+                return
+            cursor, first = self._start(request, render)
+            if first:
+                yield first
+            while not ended.done() and not self._closing and loop.time() < deadline:
+                news.clear()
+                try:
+                    chunk = self._advance(request, cursor, render)
+                except TooOldError as error:
+                    yield _too_old(cursor, error.oldest)
+                    return
+                cursor = self._store.revision
+                if chunk:
+                    yield chunk
+                if bookmarks is not None and bookmarks.is_due(loop.time()):
+                    yield _bookmark(request.kind, cursor)
+                    bookmarks.advance(loop.time())
+                await _sleep(news, (bookmarks.next if bookmarks is not None else deadline) - loop.time())
+        finally:
+            sleepers.discard(news)
+
+    def _is_ahead(self, request: WatchRequest) -> bool:
+        """Whether a watch starts from a revision that nothing has yet: it was made by another store."""
+        return request.since not in {"", "0"} and parse_revision(request.since) > self._store.revision
+
+    def _start(self, request: WatchRequest, render: Render) -> tuple[int, bytes]:
+        """Where to read on from, and what to send before: the current objects when no revision is given."""
+        if request.since not in {"", "0"} and not request.initial_events:
+            return parse_revision(request.since), b""
+        lines = [
+            render("ADDED", stored.obj, stored.body)
+            for stored in self._store.list(request.kind, request.namespace)
+            if request.matches(stored.obj) and request.name in {None, stored.obj["metadata"]["name"]}
+        ]
+        if request.initial_events and request.bookmarks:
+            lines.append(_bookmark(request.kind, self._store.revision, end_of_initial=True))
+        return self._store.revision, b"".join(lines)
+
+    def _advance(self, request: WatchRequest, cursor: int, render: Render) -> bytes:
+        lines = []
+        for change in self._store.changes(request.kind, cursor):
+            seen = _seen_as(request, change)
+            if seen is not None:
+                lines.append(render(seen, change.obj, change.body))
+        return b"".join(lines)
+
+
+def parse_revision(text: str) -> int:
+    """A resourceVersion parameter as a number."""
+    if not text.isdigit():
+        problem = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise ApiError(500, "", f'resourceVersion: Invalid value: "{text}": {problem}')
+    return int(text)
+
+
+def _seen_as(request: WatchRequest, change: Change) -> str | None:
+    """The event type a filtered watch sees: an object that starts or stops matching is added or deleted for it."""
+    metadata = change.obj["metadata"]
+    if request.namespace is not None and metadata.get("namespace", "") != request.namespace:
+        return None
+    if request.name is not None and metadata["name"] != request.name:
+        return None
+    now = change.type != "DELETED" and request.matches(change.obj)
+    before = change.old is not None and request.matches(change.old)
+    if now:
+        return "MODIFIED" if before else "ADDED"
+    return "DELETED" if before else None
+
+
+def _bookmark(kind: Kind, revision: int, *, end_of_initial: bool = False) -> bytes:
+    metadata: Obj = {"resourceVersion": str(revision), "creationTimestamp": None}
+    if end_of_initial:
+        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+    body = orjson.dumps({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata})
+    return event_line("BOOKMARK", {}, body)
+
+
+def _too_old(cursor: int, oldest: int) -> bytes:
+    error = gone(f"too old resource version: {cursor} ({oldest})")
+    return event_line("ERROR", {}, orjson.dumps(error.status()))
+
+
+def _not_there_yet(asked: int, current: int) -> bytes:
+    error = too_large_revision(asked, current)
+    return event_line("ERROR", {}, orjson.dumps(error.status()))
+
+
+async def _sleep(news: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(max(seconds, 0)):
+            await news.wait()
+    except TimeoutError:
+        return

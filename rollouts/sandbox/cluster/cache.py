@@ -1,0 +1,195 @@
+"""What the controllers need to know about pods, nodes and gangs, kept current with every write.
+
+Filled from the stored objects at start and from the store's changes after that, so it can always be rebuilt
+and holds nothing of its own. Each lookup is one dictionary access: no controller ever walks all pods because
+one of them changed. Before the census there are manifests, after it the controllers see indexes. The
+simulation shows every change to the census first, so a controller never meets a census older than the change
+it is told of.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rollouts.sandbox.apiserver.registry import Kind, Registry
+from rollouts.sandbox.apiserver.storage import Change, Store
+from rollouts.sandbox.cluster.conditions import is_true
+from rollouts.sandbox.cluster.node_info import Node, parse_node
+
+Obj = dict[str, Any]
+Key = tuple[str, str]
+"""Namespace and name."""
+
+GANG_LABEL: Final = "grove.io/podgang"
+CLIQUE_LABEL: Final = "grove.io/podclique"
+_FINISHED: Final = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """A group of a gang as its manifest has it."""
+
+    name: str
+    min_replicas: int
+    members: frozenset[Key]
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The kinds the behaviour half deals with by name."""
+
+    pods: Kind
+    nodes: Kind
+    gangs: Kind
+    events: Kind
+    namespaces: Kind
+    budgets: Kind
+    priorities: Kind
+
+    @classmethod
+    def of(cls, registry: Registry) -> "Kinds":
+        """Look the kinds up once."""
+        return cls(
+            pods=registry.kind("pods"),
+            nodes=registry.kind("nodes"),
+            gangs=registry.kind("podgangs", "scheduler.grove.io"),
+            events=registry.kind("events"),
+            namespaces=registry.kind("namespaces"),
+            budgets=registry.kind("poddisruptionbudgets", "policy"),
+            priorities=registry.kind("priorityclasses", "scheduling.k8s.io"),
+        )
+
+
+class Census:
+    """Indexes over pods, nodes and gangs."""
+
+    def __init__(self, store: Store, kinds: Kinds) -> None:
+        self._store = store
+        self.kinds = kinds
+        self.nodes: dict[str, Node] = {}
+        self.tenants: defaultdict[str, dict[Key, None]] = defaultdict(dict)  # node name → its pods, oldest first
+        self.gangs: dict[Key, tuple[PodGroup, ...]] = {}
+        self.gang_of: dict[Key, Key] = {}  # pod → the gang that lists it, or else the one its label names
+        self.claimants: defaultdict[Key, dict[Key, None]] = defaultdict(dict)  # the same, by gang
+        self.ready_pods: defaultdict[Key, int] = defaultdict(int)  # namespace and clique → Ready pods
+
+    def pod(self, key: Key) -> Obj | None:
+        """Give the stored pod."""
+        stored = self._store.get(self.kinds.pods, *key)
+        return None if stored is None else stored.obj
+
+    def observe(self, change: Change) -> None:
+        """Take one change into account."""
+        if change.kind is self.kinds.pods:
+            self._observe_pod(change)
+        elif change.kind is self.kinds.nodes:
+            self._observe_node(change)
+        elif change.kind is self.kinds.gangs:
+            self._observe_gang(change)
+
+    def _observe_pod(self, change: Change) -> None:
+        key = key_of(change.obj)
+        old, new = change.old, None if change.type == "DELETED" else change.obj
+        before, after = node_of(old), node_of(new)
+        if before != after:
+            if before:
+                self.tenants[before].pop(key, None)
+            if after:
+                self.tenants[after][key] = None
+        for pod, step in ((old, -1), (new, 1)):
+            if pod is not None and is_ready(pod):
+                self._count_ready(clique_of(pod), step)
+        self._settle_claim(key, new)
+
+    def _count_ready(self, clique: Key, step: int) -> None:
+        self.ready_pods[clique] += step
+        if not self.ready_pods[clique]:
+            del self.ready_pods[clique]
+
+    def _settle_claim(self, key: Key, pod: Obj | None) -> None:
+        """Know the gang of a pod: the one that lists it, or else the one its label names."""
+        groups = self.gangs.get(self.gang_of.get(key, ("", "")), ())
+        if any(key in group.members for group in groups):
+            return
+        label = (pod["metadata"].get("labels") or {}).get(GANG_LABEL) if pod is not None else None
+        self._claim(key, (key[0], label) if label else None)
+
+    def _claim(self, pod: Key, gang: Key | None) -> None:
+        before = self.gang_of.pop(pod, None)
+        if before is not None:
+            self.claimants[before].pop(pod, None)
+            if not self.claimants[before]:
+                del self.claimants[before]
+        if gang is not None:
+            self.gang_of[pod] = gang
+            self.claimants[gang][pod] = None
+
+    def _observe_node(self, change: Change) -> None:
+        name = change.obj["metadata"]["name"]
+        if change.type == "DELETED":
+            self.nodes.pop(name, None)
+        else:
+            self.nodes[name] = parse_node(change.obj)
+
+    def _observe_gang(self, change: Change) -> None:
+        gang = key_of(change.obj)
+        before = {pod for group in self.gangs.pop(gang, ()) for pod in group.members}
+        after: set[Key] = set()
+        if change.type != "DELETED":
+            self.gangs[gang] = parse_groups(change.obj)
+            after = {pod for group in self.gangs[gang] for pod in group.members}
+        for pod in after - before:
+            self._claim(pod, gang)
+        for pod in before - after:
+            self._settle_claim(pod, self.pod(pod))
+
+
+def key_of(obj: Obj) -> Key:
+    """Give the namespace and name of an object."""
+    return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
+
+
+def clique_of(pod: Obj) -> Key:
+    """Give the namespace and the clique a pod says it belongs to."""
+    return pod["metadata"]["namespace"], (pod["metadata"].get("labels") or {}).get(CLIQUE_LABEL, "")
+
+
+def node_of(pod: Obj | None) -> str | None:
+    """Give the node a pod is bound to."""
+    return None if pod is None else pod["spec"].get("nodeName") or None
+
+
+def is_finished(pod: Obj) -> bool:
+    """Say whether the pod's containers have ended for good."""
+    return (pod.get("status") or {}).get("phase") in _FINISHED
+
+
+def is_leaving(obj: Obj) -> bool:
+    """Say whether deletion of the object was asked for."""
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def is_ready(pod: Obj | None) -> bool:
+    """Say whether the pod is Ready and stays."""
+    return pod is not None and not is_leaving(pod) and is_true(pod, "Ready")
+
+
+def holds_room(pod: Obj | None) -> bool:
+    """Say whether the pod takes resources of its node: from binding until its end, leaving pods included."""
+    return pod is not None and node_of(pod) is not None and not is_finished(pod)
+
+
+def parse_groups(gang: Obj) -> tuple[PodGroup, ...]:
+    """Read the groups of a PodGang; a reference without namespace means the gang's own."""
+    namespace = gang["metadata"]["namespace"]
+    return tuple(
+        PodGroup(
+            name=group["name"],
+            min_replicas=int(group.get("minReplicas") or 0),
+            members=frozenset(
+                (reference.get("namespace") or namespace, reference["name"])
+                for reference in group.get("podReferences") or ()
+            ),
+        )
+        for group in (gang.get("spec") or {}).get("podgroups") or ()
+    )

@@ -1,0 +1,108 @@
+"""Keeps the status of PodDisruptionBudgets current (`disruption_budget` decides), so that evictions are honoured.
+
+A change of a pod makes the budgets of its namespace due; without budgets a pod's change costs one lookup. Changes are
+gathered for a moment, so that a crowd of pods that start together is counted a few times and not once for each.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from rollouts.sandbox.apiserver.registry import Registry
+from rollouts.sandbox.apiserver.selectors import match_labels
+from rollouts.sandbox.apiserver.storage import Change, Store
+from rollouts.sandbox.cluster.cache import Census, Key, is_finished, is_leaving, is_ready, key_of
+from rollouts.sandbox.cluster.client import Writes
+from rollouts.sandbox.cluster.conditions import parse_time
+from rollouts.sandbox.cluster.controllers import SLICE
+from rollouts.sandbox.cluster.disruption_budget import Covered, compute_status, count_expected
+from rollouts.sandbox.cluster.timer_queue import Agenda
+
+Obj = dict[str, Any]
+
+# An eviction that was granted but whose pod is still there counts against the budget for so long.
+DISRUPTION_TIMEOUT: Final = timedelta(minutes=2)
+
+
+SETTLE: Final = timedelta(milliseconds=50)
+
+
+class Budgets:
+    """Looks at the budgets of namespaces whose pods changed."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        census: Census,
+        writes: Writes,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._store, self._registry, self._census, self._writes = store, registry, census, writes
+        self._clock = clock
+        self._by_namespace: defaultdict[str, dict[Key, None]] = defaultdict(dict)
+        self._agenda: Agenda[Key] = Agenda()
+
+    def observe(self, change: Change) -> None:
+        """Note the budget that changed, or those of the namespace of a pod that did."""
+        key, soon = key_of(change.obj), self._clock() + SETTLE
+        if change.kind is self._census.kinds.pods:
+            for budget in self._by_namespace.get(key[0], ()):
+                self._agenda.hurry(budget, soon)
+        elif change.kind is self._census.kinds.budgets:
+            if change.type == "DELETED":
+                self._by_namespace[key[0]].pop(key, None)
+                self._agenda.drop(key)
+            else:
+                self._by_namespace[key[0]][key] = None
+                self._agenda.hurry(key, soon)
+
+    def work(self, now: datetime) -> None:
+        """Write the status of the budgets that are due."""
+        for key in self._agenda.take_due(now, SLICE):
+            stored = self._store.get(self._census.kinds.budgets, *key)
+            if stored is not None:
+                self._refresh(key, stored.obj, now)
+
+    def next_due(self) -> datetime | None:
+        """Say when a budget has to be looked at."""
+        return self._agenda.next_due()
+
+    def _refresh(self, key: Key, budget: Obj, now: datetime) -> None:
+        selector = (budget.get("spec") or {}).get("selector")
+        stored = self._store.list(self._census.kinds.pods, key[0])
+        pods = [s.obj for s in stored if match_labels(selector, s.obj["metadata"].get("labels") or {})]
+        pods = [pod for pod in pods if not is_finished(pod)]
+        disrupted = self._pending_disruptions(budget, pods, now)
+        healthy = sum(is_ready(pod) and pod["metadata"]["name"] not in disrupted for pod in pods)
+        covered = Covered(count_expected(pods, self._scales(pods)), healthy)
+        self._writes.put_status(self._census.kinds.budgets, budget, compute_status(budget, covered, disrupted, now))
+        if disrupted:
+            self._agenda.hurry(key, min(map(parse_time, disrupted.values())) + DISRUPTION_TIMEOUT)
+
+    def _pending_disruptions(self, budget: Obj, pods: list[Obj], now: datetime) -> Obj:
+        staying = {pod["metadata"]["name"] for pod in pods if not is_leaving(pod)}
+        granted = (budget.get("status") or {}).get("disruptedPods") or {}
+        return {
+            name: since
+            for name, since in granted.items()
+            if name in staying and parse_time(since) + DISRUPTION_TIMEOUT > now
+        }
+
+    def _scales(self, pods: list[Obj]) -> dict[str, int | None]:
+        """Look up the replicas that the pods' controllers ask for, each controller once."""
+        references = {
+            entry["uid"]: (pod["metadata"]["namespace"], entry)
+            for pod in pods
+            for entry in pod["metadata"].get("ownerReferences") or ()
+            if entry.get("controller")
+        }
+        return {uid: self._scale(*reference) for uid, reference in references.items()}
+
+    def _scale(self, namespace: str, reference: Obj) -> int | None:
+        group = reference["apiVersion"].rpartition("/")[0]
+        kind = self._registry.by_kind(group, reference["kind"])
+        stored = self._store.get(kind, namespace, reference["name"]) if kind and kind.scale else None
+        replicas = (stored.obj.get("spec") or {}).get("replicas") if stored else None
+        return None if replicas is None else int(replicas)

@@ -1,0 +1,117 @@
+"""What a simulated machine reports as its Node, and which taints follow from it.
+
+A Node that nobody has reported for — fresh from `kubectl apply` or from `seed` — gets capacity, addresses
+and conditions by its instance type. The annotation `sandbox.grove.io/down: "true"` takes the machine down and
+its removal brings it back; a Ready condition set by hand to anything but True does the same until it is set
+back. As on a real cluster, a node that is not ready or is cordoned carries the taint that says so.
+`controllers/machines.py` writes what is computed here.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from rollouts.sandbox.cluster.conditions import find_condition, merge_conditions, render_time
+from rollouts.sandbox.cluster.node_info import choose_capacity
+
+Obj = dict[str, Any]
+
+DOWN_ANNOTATION: Final = "sandbox.grove.io/down"
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+CORDONED: Final = "node.kubernetes.io/unschedulable"
+DOWN_REASON: Final = "NodeStatusUnknown"
+
+_HEALTHY: Final = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)
+
+
+def compute_status(node: Obj, address: str, version: str, now: datetime) -> Obj:
+    """Say what the machine reports now; what somebody else has set is kept."""
+    status = node.get("status") or {}
+    if not status.get("nodeInfo"):
+        status = {**_first_report(node["metadata"], status.get("capacity"), address, version), **status}
+    return {**status, "conditions": _compute_conditions(node, now)}
+
+
+def compute_taints(node: Obj, now: datetime) -> list[Obj]:
+    """Give the taints the node must have: the system's by its state, all others as they are.
+
+    A taint that drives pods off counts from when it was added, so one that does not say gets the time of now.
+    """
+    spec = node.get("spec") or {}
+    present: list[Obj] = [_dated(taint, now) for taint in spec.get("taints") or ()]
+    wanted = _wanted_taints(node)
+    kept = [taint for taint in present if (taint["key"], taint["effect"]) in wanted or not _is_ours(taint)]
+    there = {(taint["key"], taint["effect"]) for taint in kept}
+    added = [
+        {"key": key, "effect": effect, "timeAdded": render_time(now)}
+        for key, effect in wanted
+        if (key, effect) not in there
+    ]
+    return kept + added
+
+
+def _dated(taint: Obj, now: datetime) -> Obj:
+    undated = taint["effect"] == "NoExecute" and not taint.get("timeAdded")
+    return {**taint, "timeAdded": render_time(now)} if undated else taint
+
+
+def _wanted_taints(node: Obj) -> list[tuple[str, str]]:
+    wanted: list[tuple[str, str]] = []
+    if (node.get("spec") or {}).get("unschedulable"):
+        wanted.append((CORDONED, "NoSchedule"))
+    ready = (find_condition(node, "Ready") or {}).get("status", "True")
+    if ready != "True":
+        key = UNREACHABLE if ready == "Unknown" else NOT_READY
+        wanted += [(key, "NoSchedule"), (key, "NoExecute")]
+    return wanted
+
+
+def _is_ours(taint: Obj) -> bool:
+    return taint["key"] in (NOT_READY, UNREACHABLE, CORDONED)
+
+
+def _compute_conditions(node: Obj, now: datetime) -> list[Obj]:
+    present = (node.get("status") or {}).get("conditions") or []
+    if (node["metadata"].get("annotations") or {}).get(DOWN_ANNOTATION) == "true":
+        message = f"Kubelet stopped posting node status: annotation {DOWN_ANNOTATION}"
+        down = {"type": "Ready", "status": "Unknown", "reason": DOWN_REASON, "message": message}
+        return merge_conditions(present, [down], now)
+    ready = find_condition(node, "Ready")
+    if ready is not None and ready.get("reason") != DOWN_REASON:
+        return list(present)
+    # Nothing beats on: a heartbeat every few seconds would be the only thing that ever happens in a cluster at rest.
+    heard = {"lastHeartbeatTime": render_time(now)}
+    healthy = [
+        {"type": kind, "status": status, "reason": reason, "message": message, **heard}
+        for kind, status, reason, message in _HEALTHY
+    ]
+    known = {condition["type"] for condition in present} - {"Ready"}
+    return merge_conditions(present, [entry for entry in healthy if entry["type"] not in known], now)
+
+
+def _first_report(metadata: Mapping[str, Any], capacity: Obj | None, address: str, version: str) -> Obj:
+    name = metadata["name"]
+    capacity = capacity or choose_capacity(metadata.get("labels") or {})
+    return {
+        "capacity": capacity,
+        "allocatable": dict(capacity),
+        "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
+        "nodeInfo": {
+            "architecture": "amd64",
+            "bootID": metadata["uid"],
+            "containerRuntimeVersion": "containerd://2.0.0",
+            "kernelVersion": "6.1.0",
+            "kubeProxyVersion": version,
+            "kubeletVersion": version,
+            "machineID": metadata["uid"],
+            "operatingSystem": "linux",
+            "osImage": "Simulated machine",
+            "systemUUID": metadata["uid"],
+        },
+    }

@@ -1,0 +1,459 @@
+"""The life of a pod on its node, as a function of time.
+
+Given a bound pod and since when, `compute_outlook` says what its status is now and when it will next be
+different. Time is the only driver, so nothing has to be remembered: a sandbox that was killed and comes back
+computes the same status it would have shown. `controllers/kubelets.py` asks, writes the status when it
+changed, and sleeps until `wake_at`.
+
+With R seconds from binding to Ready (R is `Pace.ready` give or take a tenth, the same for a pod every time it
+is asked, or exactly what the annotation says):
+
+    0 ──────── R/4 ───────────────────────────────── R
+    creating   containers run (init containers first,   Ready
+               each another R/4)
+
+Faults are chosen by ordinary means, the tag of an image: `:broken` runs and never becomes Ready, `:slow`
+takes ten times as long, `:crash` exits with code 1 at R/2 and is restarted after a pause that doubles from 10
+s to 5 min, `:crash-ready` does the same and is Ready as long as it runs, as a container without a readiness
+probe is, `:oom` does the same as `:crash` and is killed for its memory, `:missing` is never pulled (ErrImagePull
+and ImagePullBackOff by turns, with the same pauses), and a container of `:misconfigured` cannot be created.
+
+An init container with an argument `--podcliques=<name>:<count>` — Grove's way to start cliques in order —
+ends only when so many pods of that clique are Ready. This is the one thing that depends on other pods; the
+caller tells since when it holds (`Facts.unblocked_at`).
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from itertools import chain
+from typing import Any, Final
+
+from rollouts.sandbox.cluster.conditions import (
+    find_condition,
+    make_condition,
+    merge_conditions,
+    parse_time,
+    render_time,
+)
+
+Obj = dict[str, Any]
+
+READY_SECONDS_ANNOTATION: Final = "sandbox.grove.io/ready-seconds"
+POD_CONDITIONS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+BROKEN, SLOW, CRASH, CRASH_READY = "broken", "slow", "crash", "crash-ready"
+OUT_OF_MEMORY, MISSING, MISCONFIGURED = "oom", "missing", "misconfigured"
+
+_FAULTS: Final = (BROKEN, SLOW, CRASH, CRASH_READY, OUT_OF_MEMORY, MISSING, MISCONFIGURED)
+_SLOWNESS: Final = 10
+_CREATING_SHARE: Final = 0.25  # of R
+_CRASH_SHARE: Final = 0.5  # of R, the time a crashing container runs
+_SPREAD: Final = 0.1
+_DEPENDENCIES_FLAG: Final = "--podcliques="
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast simulated kubelets are, in seconds."""
+
+    ready: float = 2.0  # from binding to Ready
+    termination: float = 1.0  # from the delete to the end, never more than the pod's grace period
+    first_backoff: float = 10.0
+    last_backoff: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """A clique that must have so many Ready pods before the pod's containers start."""
+
+    clique: str
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a kubelet knows about its pod besides the manifest."""
+
+    now: datetime
+    bound_at: datetime
+    unblocked_at: datetime | None  # since when the pod's dependencies are met; None: they are not
+    node_ready: bool
+    host_ip: str
+    pod_ip: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a pod's status is now, and when to ask again."""
+
+    status: Obj
+    wake_at: datetime | None  # None: it stays so until something happens to the pod
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Something to tell as an Event on the pod."""
+
+    type: str  # Normal or Warning
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Timeline:
+    """The fixed moments of a pod's start."""
+
+    created_at: datetime  # the sandbox is up; init containers begin
+    init_seconds: float  # each init container runs this long
+    started_at: datetime | None  # the containers run; None: an init container is blocked
+    ready_seconds: float  # from there to Ready
+    crash_seconds: float  # from there to the exit of a crashing container
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One container at one moment."""
+
+    state: Obj
+    last_state: Obj
+    running: bool
+    ready: bool
+    restarts: int
+    wake_at: datetime | None
+
+
+def parse_dependencies(pod: Obj) -> tuple[Dependency, ...]:
+    """Read which cliques a pod starts after, from the arguments of its init containers."""
+    arguments = chain.from_iterable(c.get("args") or () for c in pod["spec"].get("initContainers") or ())
+    found: list[Dependency] = []
+    for argument in arguments:
+        if not argument.startswith(_DEPENDENCIES_FLAG):
+            continue
+        for entry in argument.removeprefix(_DEPENDENCIES_FLAG).split(","):
+            clique, _, count = entry.rpartition(":")
+            if clique and count.isdigit():
+                found.append(Dependency(clique, int(count)))
+    return tuple(found)
+
+
+def compute_outlook(pod: Obj, facts: Facts, pace: Pace) -> Outlook:
+    """Say what the status of a bound pod is at `facts.now`."""
+    if not facts.node_ready:
+        return Outlook(_lost_status(pod, facts.now), None)
+    line = _compute_timeline(pod, facts, pace)
+    runs = {c["name"]: _run_container(c, line, facts.now, pod, pace) for c in pod["spec"]["containers"]}
+    status = {
+        **(pod.get("status") or {}),
+        "phase": _compute_phase(pod, runs.values()),
+        "startTime": (pod.get("status") or {}).get("startTime") or render_time(facts.bound_at),
+        "hostIP": facts.host_ip,
+        "hostIPs": [{"ip": facts.host_ip}],
+        "containerStatuses": [_container_status(pod, c, runs[c["name"]]) for c in pod["spec"]["containers"]],
+        "conditions": _compute_conditions(pod, line, runs, facts.now),
+    }
+    if pod["spec"].get("initContainers"):
+        status["initContainerStatuses"] = list(_init_statuses(pod, line, facts.now))
+    if facts.now >= line.created_at:
+        status |= {"podIP": facts.pod_ip, "podIPs": [{"ip": facts.pod_ip}]}
+    moments = chain(_beginnings(pod, line), (run.wake_at for run in runs.values()))
+    return Outlook(status, min((at for at in moments if at is not None and at > facts.now), default=None))
+
+
+def find_bound_at(pod: Obj) -> datetime:
+    """Read from a stored pod when it was bound, to the second."""
+    scheduled = find_condition(pod, "PodScheduled") or {}
+    return parse_time(scheduled.get("lastTransitionTime") or pod["metadata"]["creationTimestamp"])
+
+
+def find_initialized_at(pod: Obj) -> datetime | None:
+    """Read from a stored pod since when its init containers are done, to the second."""
+    initialized = find_condition(pod, "Initialized") or {}
+    since = initialized.get("lastTransitionTime")
+    return parse_time(since) if since and initialized.get("status") == "True" else None
+
+
+def find_deleted_at(pod: Obj) -> datetime:
+    """Read from a stored pod when its deletion was asked for, to the second."""
+    return parse_time(pod["metadata"]["deletionTimestamp"]) - timedelta(seconds=_grace(pod))
+
+
+def compute_end(pod: Obj, deleted_at: datetime, pace: Pace) -> datetime:
+    """Say when the containers of a pod that is being deleted have stopped."""
+    return deleted_at + timedelta(seconds=min(_grace(pod), pace.termination))
+
+
+def compute_end_status(pod: Obj, now: datetime) -> Obj:
+    """Give the last status of a pod whose containers have stopped, for those that finalizers keep for a while."""
+    status = pod.get("status") or {}
+    done = {"exitCode": 0, "reason": "Completed", "finishedAt": render_time(now)}
+    stopped = [
+        {**entry, "ready": False, "started": False, "state": {"terminated": done}}
+        for entry in status.get("containerStatuses") or ()
+    ]
+    conditions = [make_condition(kind, holds=False, reason="PodCompleted") for kind in ("Ready", "ContainersReady")]
+    return {
+        **status,
+        "phase": "Succeeded",
+        "containerStatuses": stopped,
+        "conditions": merge_conditions(status.get("conditions"), conditions, now),
+    }
+
+
+def find_incidents(before: Obj, after: Obj) -> Iterator[Incident]:
+    """Tell what a change of status means, in the events a kubelet would record."""
+    old = {entry["name"]: entry for entry in before.get("containerStatuses") or ()}
+    for entry in after.get("containerStatuses") or ():
+        was, is_now = (old.get(entry["name"]) or {}).get("state") or {}, entry.get("state") or {}
+        if "running" in is_now and "running" not in was:
+            yield Incident("Normal", "Started", f"Started container {entry['name']}")
+        waiting = is_now.get("waiting") or {}
+        if waiting.get("reason") != (was.get("waiting") or {}).get("reason"):
+            yield from _find_waiting_incidents(entry["name"], waiting)
+        if "running" in is_now and "running" not in was and _find_fault(entry["image"]) == BROKEN:
+            yield Incident("Warning", "Unhealthy", f"Readiness probe failed: {entry['name']} does not answer")
+
+
+def _find_waiting_incidents(container: str, waiting: Obj) -> Iterator[Incident]:
+    reason = waiting.get("reason")
+    if reason == "CrashLoopBackOff":
+        yield Incident("Warning", "BackOff", f"Back-off restarting failed container {container}")
+    elif reason == "ImagePullBackOff":
+        yield Incident("Warning", "BackOff", waiting["message"])
+    elif reason in ("ErrImagePull", "CreateContainerConfigError"):
+        yield Incident("Warning", "Failed", waiting["message"])
+
+
+def _grace(pod: Obj) -> float:
+    return float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+
+
+def _compute_timeline(pod: Obj, facts: Facts, pace: Pace) -> _Timeline:
+    seconds = _seconds_to_ready(pod, pace)
+    share = seconds * _CREATING_SHARE
+    created_at = facts.bound_at + timedelta(seconds=share)
+    inits = pod["spec"].get("initContainers") or ()
+    started_at: datetime | None = created_at + timedelta(seconds=share * len(inits))
+    if parse_dependencies(pod):
+        started_at = max(started_at, facts.unblocked_at) if started_at and facts.unblocked_at else None
+    return _Timeline(created_at, share, started_at, seconds - share, seconds * _CRASH_SHARE)
+
+
+def _seconds_to_ready(pod: Obj, pace: Pace) -> float:
+    annotated = (pod["metadata"].get("annotations") or {}).get(READY_SECONDS_ANNOTATION)
+    try:
+        seconds = max(0.0, float(annotated)) if annotated is not None else pace.ready * _spread(pod)
+    except ValueError:
+        seconds = pace.ready * _spread(pod)
+    slow = any(_find_fault(container.get("image") or "") == SLOW for container in pod["spec"]["containers"])
+    return seconds * _SLOWNESS if slow else seconds
+
+
+def _spread(pod: Obj) -> float:
+    """Give a factor around 1 that is always the same for one pod, so that a crowd does not become Ready at
+    once.
+    """
+    fraction = (zlib.crc32(pod["metadata"]["uid"].encode()) % 1001) / 1000
+    return 1 - _SPREAD + 2 * _SPREAD * fraction
+
+
+def _find_fault(image: str) -> str | None:
+    """Read the fault an image stands for: the tag of `registry:5000/team/app:broken@sha256:…` is broken."""
+    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+    return tag if tag in _FAULTS else None
+
+
+def _beginnings(pod: Obj, line: _Timeline) -> Iterator[datetime]:
+    """List the moments at which something begins before the containers run."""
+    yield line.created_at
+    for number in range(1, len(pod["spec"].get("initContainers") or ())):
+        yield line.created_at + timedelta(seconds=line.init_seconds * number)
+    if line.started_at is not None:
+        yield line.started_at
+
+
+def _run_container(container: Obj, line: _Timeline, now: datetime, pod: Obj, pace: Pace) -> _Run:
+    started_at = line.started_at
+    if started_at is None or now < started_at:
+        initializing = pod["spec"].get("initContainers") and now >= line.created_at
+        reason = "PodInitializing" if initializing else "ContainerCreating"
+        return _Run({"waiting": {"reason": reason}}, {}, running=False, ready=False, restarts=0, wake_at=started_at)
+    fault = _find_fault(container.get("image") or "")
+    if fault in (CRASH, CRASH_READY, OUT_OF_MEMORY):
+        return _run_crashing(line, started_at, now, pod, pace, fault=fault)
+    if fault == MISSING:
+        return _wait_for_image(container["image"], line, started_at, now, pace)
+    if fault == MISCONFIGURED:
+        waiting = {"reason": "CreateContainerConfigError", "message": f'secret "{container["name"]}" not found'}
+        return _Run({"waiting": waiting}, {}, running=False, ready=False, restarts=0, wake_at=None)
+    state = {"running": {"startedAt": render_time(started_at)}}
+    ready_at = started_at + timedelta(seconds=line.ready_seconds)
+    ready = fault != BROKEN and now >= ready_at
+    wake_at = None if ready or fault == BROKEN else ready_at
+    return _Run(state, {}, running=True, ready=ready, restarts=0, wake_at=wake_at)
+
+
+def _wait_for_image(image: str, line: _Timeline, first: datetime, now: datetime, pace: Pace) -> _Run:
+    """Follow an image that cannot be pulled: an attempt takes as long as a crashing container runs, then a pause."""
+    loop = _follow_loop((now - first).total_seconds(), line.crash_seconds, pace)
+    pauses_at = first + timedelta(seconds=loop.began + line.crash_seconds)
+    waiting = {"reason": "ErrImagePull", "message": f'failed to pull image "{image}": not found'}
+    if now >= pauses_at:
+        waiting = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{image}"'}
+    wake_at = pauses_at if now < pauses_at else pauses_at + timedelta(seconds=loop.pause)
+    return _Run({"waiting": waiting}, {}, running=False, ready=False, restarts=0, wake_at=wake_at)
+
+
+def _run_crashing(line: _Timeline, first: datetime, now: datetime, pod: Obj, pace: Pace, *, fault: str) -> _Run:
+    """Follow a container that exits, waits and starts again; its n-th pause is 10, 20, 40 … 300 s."""
+    is_killed, ready = fault == OUT_OF_MEMORY, fault == CRASH_READY
+    loop = _follow_loop((now - first).total_seconds(), line.crash_seconds, pace)
+    started_at, restarts = first + timedelta(seconds=loop.began), loop.restarts
+    policy = pod["spec"].get("restartPolicy") or "Always"
+    if policy == "Never":
+        started_at, restarts = first, 0
+    run = timedelta(seconds=line.crash_seconds)
+    exits_at = started_at + run
+    exited = _exit_state(started_at, exits_at, is_killed=is_killed)
+    if now < exits_at:
+        ended_at = started_at - timedelta(seconds=loop.pause_before)
+        before = _exit_state(ended_at - run, ended_at, is_killed=is_killed) if restarts else {}
+        state = {"running": {"startedAt": render_time(started_at)}}
+        return _Run(state, before, running=True, ready=ready, restarts=restarts, wake_at=exits_at)
+    if policy == "Never":
+        return _Run(exited, {}, running=False, ready=False, restarts=0, wake_at=None)
+    waiting = {"reason": "CrashLoopBackOff", "message": f"back-off {loop.pause:.0f}s restarting failed container"}
+    again_at = exits_at + timedelta(seconds=loop.pause)
+    return _Run({"waiting": waiting}, exited, running=False, ready=False, restarts=restarts, wake_at=again_at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """One round of something that is tried again and again."""
+
+    began: float  # seconds after the first one
+    restarts: int  # how many came before
+    pause: float  # that follows it
+    pause_before: float
+
+
+def _follow_loop(elapsed: float, run: float, pace: Pace) -> _Loop:
+    """Give the round that is under way, or was the last one before the pause that is."""
+    began, restarts, pause, before = 0.0, 0, pace.first_backoff, 0.0
+    while pause < pace.last_backoff:
+        if elapsed < began + run + pause:
+            return _Loop(began, restarts, pause, before)
+        began, restarts, before = began + run + pause, restarts + 1, pause
+        pause = min(2 * pause, pace.last_backoff)
+    cycle = max(run + pause, 1.0)
+    further = int((elapsed - began) // cycle)
+    return _Loop(began + further * cycle, restarts + further, pause, pause if further else before)
+
+
+def _exit_state(started_at: datetime, exited_at: datetime, *, is_killed: bool) -> Obj:
+    times = {"startedAt": render_time(started_at), "finishedAt": render_time(exited_at)}
+    end = {"exitCode": 137, "reason": "OOMKilled"} if is_killed else {"exitCode": 1, "reason": "Error"}
+    return {"terminated": {**end, **times}}
+
+
+def _compute_phase(pod: Obj, runs: Iterable[_Run]) -> str:
+    runs = list(runs)
+    if any(run.running or run.last_state for run in runs):
+        return "Running"
+    ended = bool(runs) and all("terminated" in run.state for run in runs)
+    return "Failed" if ended else "Pending"
+
+
+def _compute_conditions(pod: Obj, line: _Timeline, runs: dict[str, _Run], now: datetime) -> list[Obj]:
+    initialized = line.started_at is not None and now >= line.started_at
+    if not pod["spec"].get("initContainers"):
+        initialized = True
+    unready = [name for name, run in runs.items() if not run.ready]
+    why = {"reason": "ContainersNotReady", "message": f"containers with unready status: [{' '.join(unready)}]"}
+    waits = {} if initialized else {"reason": "ContainersNotInitialized", "message": "init containers are at work"}
+    computed = [
+        make_condition("PodReadyToStartContainers", holds=now >= line.created_at),
+        make_condition("Initialized", holds=initialized, **waits),
+        _ready_condition(pod, why if unready else {}),
+        make_condition("ContainersReady", holds=not unready, **(why if unready else {})),
+        make_condition("PodScheduled", holds=True),
+    ]
+    merged = merge_conditions((pod.get("status") or {}).get("conditions"), computed, now)
+    known = {kind: place for place, kind in enumerate(POD_CONDITIONS)}
+    return sorted(merged, key=lambda condition: known.get(condition["type"], -1))
+
+
+def _ready_condition(pod: Obj, why_containers: dict[str, str]) -> Obj:
+    if why_containers:
+        return make_condition("Ready", holds=False, **why_containers)
+    gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates") or ()]
+    closed = [gate for gate in gates if (find_condition(pod, gate) or {}).get("status") != "True"]
+    if closed:
+        message = f'the status of pod readiness gate "{closed[0]}" is not "True"'
+        return make_condition("Ready", holds=False, reason="ReadinessGatesNotReady", message=message)
+    return make_condition("Ready", holds=True)
+
+
+def _lost_status(pod: Obj, now: datetime) -> Obj:
+    """Keep the last known status but for Ready: nobody hears from this pod."""
+    status = pod.get("status") or {}
+    lost = make_condition("Ready", holds=False, reason="NodeNotReady", message="the node of this pod is not ready")
+    return {**status, "conditions": merge_conditions(status.get("conditions"), [lost], now)}
+
+
+def _init_statuses(pod: Obj, line: _Timeline, now: datetime) -> Iterator[Obj]:
+    inits = pod["spec"]["initContainers"]
+    for number, container in enumerate(inits):
+        begins = line.created_at + timedelta(seconds=line.init_seconds * number)
+        ends: datetime | None = begins + timedelta(seconds=line.init_seconds)
+        if number == len(inits) - 1:
+            ends = line.started_at
+        yield _container_status(pod, container, _run_init(container, begins, ends, now))
+
+
+def _run_init(container: Obj, begins: datetime, ends: datetime | None, now: datetime) -> _Run:
+    if now < begins:
+        waiting = {"waiting": {"reason": "PodInitializing"}}
+        return _Run(waiting, {}, running=False, ready=False, restarts=0, wake_at=None)
+    stays = container.get("restartPolicy") == "Always"
+    if ends is None or now < ends or stays:
+        running = {"running": {"startedAt": render_time(begins)}}
+        return _Run(running, {}, running=True, ready=stays, restarts=0, wake_at=None)
+    times = {"startedAt": render_time(begins), "finishedAt": render_time(ends)}
+    done = {"terminated": {"exitCode": 0, "reason": "Completed", **times}}
+    return _Run(done, {}, running=False, ready=True, restarts=0, wake_at=None)
+
+
+def _container_status(pod: Obj, container: Obj, run: _Run) -> Obj:
+    image = container.get("image") or ""
+    status: Obj = {
+        "name": container["name"],
+        "image": image,
+        "imageID": "",
+        "state": _keep_stored_times(pod, container, run),
+        "lastState": run.last_state,
+        "ready": run.ready,
+        "started": run.running,
+        "restartCount": run.restarts,
+    }
+    if "waiting" not in run.state:
+        identity = f"{pod['metadata']['uid']}/{container['name']}/{run.restarts}"
+        status["containerID"] = f"containerd://{sha256(identity.encode()).hexdigest()}"
+        status["imageID"] = f"{image.partition('@')[0]}@sha256:{sha256(image.encode()).hexdigest()}"
+    return status
+
+
+def _keep_stored_times(pod: Obj, container: Obj, run: _Run) -> Obj:
+    """Keep the times that the stored status has for this run of the container.
+
+    A restarted sandbox knows the binding only to the second: bound at 11.9 and started 0.2 s later is 12 at first
+    and 11 after the restart.
+    """
+    status = pod.get("status") or {}
+    stored = chain(status.get("containerStatuses") or (), status.get("initContainerStatuses") or ())
+    for entry in stored:
+        if entry["name"] == container["name"] and entry["restartCount"] == run.restarts:
+            known: Obj = entry["state"]
+            return known if "waiting" not in known and known.keys() == run.state.keys() else run.state
+    return run.state

@@ -1,0 +1,223 @@
+"""What a workload is doing now, for the card beside its picture: how far it is, what may still go, what it waits for.
+
+Everything is said by others: the numbers by `pod_counts`, the waits and their remedies by the engine's plan, the state
+by the mirror. Here they are put into the order in which somebody wants to know them: a card for each cause of a
+problem, with what would help; of everything that is waited for calmly one line, without anything to press.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from rollouts.accounts.commands import Place
+from rollouts.controller.pod_counts import Counts, count_pods
+from rollouts.engine.model.actions import Wait
+from rollouts.engine.plan.diagnosis import CONSEQUENCES, Code, pressure
+from rollouts.engine.plan.remedies import Remedy
+from rollouts.mirror.other_operator import find_other_keeper
+from rollouts.selectors.diagnosis import Diagnosis, diagnosis_in
+from rollouts.selectors.pod_grid import Meter, measure
+from rollouts.selectors.strategy_detail import StrategyDetail
+from rollouts.selectors.tree import WorkloadTree
+from rollouts.selectors.workload_detail import WorkloadDetail
+from rollouts.selectors.workload_snapshot import Look
+from rollouts.selectors.workload_state import State
+
+# So many notes are told at once, so many when somebody asks for more; of the rest there is a number.
+NOTES_TOLD: Final = 4
+MOST_NOTES: Final = 40
+# Of waits that are alike, as many are told in words.
+SENTENCES_TOLD: Final = 3
+
+TITLES: Final[Mapping[str, str]] = {
+    Code.WAITING_FOR_READY: "Waiting for pods to become ready",
+    Code.WAITING_FOR_TERMINATION: "Waiting for pods to go",
+    Code.BUDGET_EXHAUSTED: "Nothing more may be missing now",
+    Code.SURGE_UNSCHEDULABLE: "Surge cannot be scheduled",
+    Code.SURGE_NOT_READY: "Waiting for surge to become ready",
+    Code.SURGE_GATED: "Surge waits for its base gang",
+    Code.REPLICA_UNSCHEDULABLE: "Pods cannot be scheduled",
+    Code.WAITING_FOR_REPLICA: "Another replica goes first",
+    Code.AWAITING_DELETION: "Outdated pods wait for you",
+    Code.SCALED_BELOW_MIN_AVAILABLE: "Scaled below minAvailable",
+    Code.IMAGE_NOT_PULLED: "An image cannot be pulled",
+    Code.CONTAINER_NOT_CREATED: "A container cannot be created",
+    Code.OUT_OF_MEMORY: "A container runs out of memory",
+    Code.CRASH_LOOP: "A container crashes again and again",
+    Code.TOO_FEW_AVAILABLE: "Too few replicas are available",
+}
+"""What is waited for, in few words."""
+
+PROBLEMS: Final[Mapping[str, str]] = {
+    **TITLES,
+    Code.WAITING_FOR_READY: "Pods do not become ready",
+    Code.WAITING_FOR_TERMINATION: "Pods do not go",
+    Code.SURGE_NOT_READY: "Surge does not become ready",
+}
+"""The same once it is a problem."""
+
+REMEDIES: Final[Mapping[str, str]] = {
+    Remedy.ADD_CAPACITY: "Look at the nodes",
+    Remedy.SET_MAX_SURGE_TO_ZERO: "Set maxSurge to 0",
+    Remedy.DELETE_SURGE: "Delete the surge",
+    Remedy.RAISE_MAX_UNAVAILABLE: "Raise maxUnavailable",
+    Remedy.LOOK_AT_PODS: "Look at the pods",
+    Remedy.ROLL_BACK: "Roll back",
+    Remedy.FORCE_DELETE_PODS: "Delete the pods by force",
+    Remedy.DELETE_OUTDATED_PODS: "Delete outdated pods",
+    Remedy.SCALE_IN: "Scale in",
+}
+"""What would help, as buttons say it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitNote:
+    """Something that is waited for; waits that are alike are one."""
+
+    code: str
+    title: str
+    sentences: tuple[str, ...]
+    untold: int  # how many alike there are besides
+    component: str  # empty when several wait alike
+    unit: str  # the first of what is waited for; empty when nothing has a name
+    is_problem: bool
+    # Code, label, and the component that it is about: empty when several wait alike. Only for problems and for what
+    # waits until somebody does it.
+    remedies: tuple[tuple[str, str, str], ...]
+    since: datetime | None = None  # since when the longest of them has waited; None: not known
+    usual_seconds: float | None = None  # how long such pods take to become Ready; None: not measured
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nobody has to do anything about it."""
+        return not self.is_problem and self.code != Code.AWAITING_DELETION
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What a workload is doing."""
+
+    state: State
+    sentence: str
+    strategy: StrategyDetail
+    diagnosis: Diagnosis
+    counts: Counts | None  # in pods; None when it cannot be read
+    meters: tuple[Meter, ...]
+    waits: tuple[WaitNote, ...]  # a card each
+    calm: WaitNote | None  # what one line says where there is no card; told in full among `more`
+    more: tuple[WaitNote, ...]  # behind a fold
+    untold: int  # how many there are besides
+    is_kept_by_grove: bool = False  # so it can be taken over
+
+    @property
+    def margin(self) -> int:
+        """How many pods more than the floor are available."""
+        return 0 if self.counts is None else max(0, self.counts.available - self.counts.floor)
+
+
+def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree, strategy: StrategyDetail) -> Now:
+    """Return what a workload that was looked at is doing."""
+    diagnosis = diagnosis_in(place, look)
+    counts = None if look.workload is None else count_pods(look.workload, look.seen.observed)
+    notes = note_waits(diagnosis.waits, diagnosis.at)
+    told = min(NOTES_TOLD, sum(not note.is_calm for note in notes))
+    return Now(
+        state=detail.state,
+        sentence=_sentence(detail, diagnosis, counts, tree.pods.outdated),
+        strategy=strategy,
+        diagnosis=diagnosis,
+        counts=counts,
+        meters=measure(tree),
+        waits=notes[:told],
+        calm=notes[0] if notes and not told else None,
+        more=notes[told:MOST_NOTES],
+        untold=max(0, len(notes) - MOST_NOTES),
+        is_kept_by_grove=bool(find_other_keeper(look.seen.manifest, look.seen.written_by_grove)),
+    )
+
+
+def note_waits(waits: Iterable[Wait], at: datetime | None = None) -> tuple[WaitNote, ...]:
+    """Return what is waited for, the most pressing first, with what is alike told once; `at` is when it was seen."""
+    notes = [_note(alike, at) for alike in _alike(sorted(waits, key=pressure))]
+    causes = [note for note in notes if note.is_problem and note.code not in CONSEQUENCES]
+    return _put_under(causes, notes) if causes else tuple(sorted(notes, key=lambda note: note.is_calm))
+
+
+def _put_under(causes: Sequence[WaitNote], notes: Iterable[WaitNote]) -> tuple[WaitNote, ...]:
+    """Put what would help those who wait for a cause on its card; they themselves are told after all causes."""
+    others = [note for note in notes if note not in causes]
+    followers = [note for note in others if note.is_problem]
+    known = {code for note in causes for code, _, _ in note.remedies}
+    more = [remedy for note in followers for remedy in note.remedies if remedy[0] not in known]
+    first = replace(causes[0], remedies=(*causes[0].remedies, *dict.fromkeys(more)))
+    calm = [replace(note, is_problem=False, remedies=()) if note.is_problem else note for note in others]
+    return (first, *causes[1:], *sorted(calm, key=lambda note: note.is_calm))
+
+
+def title_of(detail: WorkloadDetail) -> str:
+    """Return how a workload stands, in a word or two."""
+    if detail.leaving:
+        return "Being deleted"
+    if detail.state is State.NEEDS_ATTENTION:
+        return PROBLEMS.get(detail.reason, "Needs attention")
+    if detail.state is State.PROGRESSING:
+        return "Rolling" if detail.rollout is not None and detail.rollout.from_hash else "Deploying"
+    return "Waiting for you" if detail.state is State.WAITING else "Settled"
+
+
+def _sentence(detail: WorkloadDetail, diagnosis: Diagnosis, counts: Counts | None, outdated: int) -> str:
+    if diagnosis.obstacle:
+        return diagnosis.obstacle
+    if counts is None:
+        return "Its manifest cannot be read, so nothing is done about it."
+    if detail.state is State.SETTLED:
+        return f"All {counts.desired} pods are available and of the current template."
+    if detail.state is State.WAITING:
+        return f"{outdated} of {counts.desired} pods are outdated. Whichever is deleted comes back up to date."
+    extra = f"; {counts.surge} {'is' if counts.surge == 1 else 'are'} surge" if counts.surge else ""
+    return f"{counts.updated} of {counts.desired} pods are updated, {counts.available} are available{extra}."
+
+
+def _alike(waits: Iterable[Wait]) -> Iterable[Sequence[Wait]]:
+    """Put waits for the same thing together."""
+    found: dict[tuple[str, bool], list[Wait]] = {}
+    for wait in waits:
+        found.setdefault((wait.code, wait.is_problem), []).append(wait)
+    return found.values()
+
+
+def _list_remedies(waits: Sequence[Wait]) -> tuple[tuple[str, str, str], ...]:
+    """Return what would help, each for the one component that it is offered for, or for all of them."""
+    found: dict[str, list[str]] = {}
+    for wait in waits:
+        for code in wait.remedies:
+            found.setdefault(code, []).append(wait.component)
+    components = {wait.component for wait in waits}
+    is_for_all = {code: len(components) > 1 and components == {*theirs} for code, theirs in found.items()}
+    return tuple((code, REMEDIES.get(code, code), "" if is_for_all[code] else found[code][0]) for code in found)
+
+
+def _note(waits: Sequence[Wait], at: datetime | None) -> WaitNote:
+    first = waits[0]
+    component = first.component if len({wait.component for wait in waits}) == 1 else ""
+    longest = max(waits, key=lambda wait: wait.waited_seconds or 0.0)
+    note = WaitNote(
+        code=first.code,
+        title=(PROBLEMS if first.is_problem else TITLES).get(first.code, first.code),
+        sentences=tuple(wait.text for wait in waits[:SENTENCES_TOLD]),
+        untold=max(0, len(waits) - SENTENCES_TOLD),
+        component=component,
+        unit=next((unit for wait in waits for unit in wait.units), ""),
+        is_problem=first.is_problem,
+        remedies=_list_remedies(waits),
+        since=_since(longest, at),
+        usual_seconds=longest.usual_seconds,
+    )
+    return replace(note, sentences=note.sentences[:1], untold=len(waits) - 1, remedies=()) if note.is_calm else note
+
+
+def _since(wait: Wait, at: datetime | None) -> datetime | None:
+    if at is None or wait.waited_seconds is None:
+        return None
+    return at - timedelta(seconds=wait.waited_seconds)

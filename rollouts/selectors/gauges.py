@@ -1,0 +1,144 @@
+"""What can be measured the moment somebody asks: the queue, the clusters, the rollouts.
+
+Before it: the page `/metrics`, which shows these beside the counts of `rollouts.telemetry.metrics`. Nothing is kept here: each
+gauge is read from Redis or the database with a number of queries that does not depend on how much there is. Every
+source answers for itself; one that is away leaves its gauges out, and `grove_ui_part_up` says which it is.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from django.db import Error as DatabaseError
+from django.db.models import Count, Exists, F, OuterRef, Q
+from redis import RedisError
+
+from rollouts.models import Clique, Cluster, Rollout, Workload
+from rollouts.queue.dispatch import open_queue
+from rollouts.runtime.connections import redis_client
+from rollouts.runtime.readiness import readiness_detail
+from rollouts.telemetry import heartbeats
+
+UNDER_WAY = "Progressing"
+# Reasons of the condition UpdateStuck that are about a surge.
+_SURGE = "Surge"
+
+
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A quantity as it is now, for each combination of labels."""
+
+    name: str
+    help: str
+    labels: Labels
+    values: dict[Labels, float]
+
+
+def read_gauges() -> Iterator[Gauge]:
+    """Read everything that can be read."""
+    for source in (_parts, _queue, _clusters, _workloads, _rollouts, _stuck_surges, _outdated_pods):
+        yield from _ask(source)
+
+
+def _ask(source: Callable[[], Iterator[Gauge]]) -> list[Gauge]:
+    try:
+        return list(source())
+    except (RedisError, DatabaseError):
+        return []
+
+
+def _parts() -> Iterator[Gauge]:
+    up: dict[Labels, float] = {(part.name,): float(part.ok) for part in readiness_detail()}
+    yield Gauge("grove_ui_part_up", "Whether a part of the installation does its work, as /readyz says.", ("part",), up)
+
+
+def _queue() -> Iterator[Gauge]:
+    depth = open_queue().depth()
+    states = {"ready": depth.ready, "flying": depth.flying, "dirty": depth.dirty, "delayed": depth.delayed}
+    yield Gauge(
+        "grove_ui_queue_keys",
+        "Workloads in the queue: ready for a worker, worked on, due again after that (dirty), due later.",
+        ("state",),
+        {(state,): number for state, number in states.items()},
+    )
+    yield Gauge(
+        "grove_ui_queue_oldest_seconds",
+        "How long the workload that waits longest for a worker has been due.",
+        (),
+        {(): depth.oldest_ms / 1000},
+    )
+
+
+def _clusters() -> Iterator[Gauge]:
+    ages = {name: heartbeats.cluster_word(redis_client(), name).age for name in _cluster_names()}
+    yield Gauge(
+        "grove_ui_cluster_silence_seconds",
+        "How long ago a cluster last sent anything, be it only a bookmark.",
+        ("cluster",),
+        {(name,): age for name, age in ages.items() if age is not None},
+    )
+
+
+def _workloads() -> Iterator[Gauge]:
+    rows = Workload.objects.values_list("cluster__name").annotate(number=Count("id"))
+    found: Counter[Labels] = Counter({(cluster,): number for cluster, number in rows})
+    yield Gauge("grove_ui_workloads", "Workloads in a cluster.", ("cluster",), _with_zeros(found))
+
+
+def _rollouts() -> Iterator[Gauge]:
+    rows = Rollout.objects.order_by().values_list("cluster", "outcome").annotate(number=Count("id"))
+    found: Counter[Labels] = Counter({(cluster, outcome or UNDER_WAY): number for cluster, outcome, number in rows})
+    states = (UNDER_WAY, *Rollout.Outcome.values)
+    yield Gauge(
+        "grove_ui_rollouts",
+        "Rollouts on record by state: under way, stuck, or how they ended.",
+        ("cluster", "state"),
+        _with_zeros(found, *((state,) for state in states)),
+    )
+
+
+def _stuck_surges() -> Iterator[Gauge]:
+    stuck = Workload.objects.filter(stuck_reason__startswith=_SURGE)
+    rows = stuck.values_list("cluster__name", "stuck_reason").annotate(number=Count("id"))
+    yield Gauge(
+        "grove_ui_stuck_surges",
+        "Workloads whose update waits for a surge that does not come up, by reason.",
+        ("cluster", "reason"),
+        {(cluster, reason): float(number) for cluster, reason, number in rows},
+    )
+
+
+def _outdated_pods() -> Iterator[Gauge]:
+    """Count from the status of PodCliques, of those workloads only where something is left to update.
+
+    Something is left while an update is under way, or while fewer than all replicas are updated: under OnDelete updates
+    end at once.
+    """
+    behind = Workload.objects.filter(
+        Q(update_ended_at=None) | Q(updated_replicas__lt=F("replicas")),
+        cluster=OuterRef("cluster"),
+        namespace=OuterRef("namespace"),
+        name=OuterRef("workload"),
+    )
+    found: Counter[Labels] = Counter()
+    for cluster, status in Clique.objects.filter(Exists(behind)).values_list("cluster__name", "status").iterator():
+        found[(cluster,)] += max(0, status.get("replicas", 0) - status.get("updatedReplicas", 0))
+    yield Gauge(
+        "grove_ui_outdated_pods",
+        "Pods that run another template than the current one.",
+        ("cluster",),
+        _with_zeros(found),
+    )
+
+
+def _with_zeros(found: Counter[Labels], *rest: Labels) -> dict[Labels, float]:
+    """Name every cluster that is known, so that nothing there is a 0 and not a gap."""
+    zeros = {(name, *labels): 0.0 for name in _cluster_names() for labels in (rest or ((),))}
+    return zeros | {labels: float(number) for labels, number in found.items()}
+
+
+def _cluster_names() -> list[str]:
+    return list(Cluster.objects.order_by("name").values_list("name", flat=True))

@@ -1,0 +1,411 @@
+"""The picture of a workload: its replicas, in them cliques and scaling groups, in them pods as cells.
+
+Made from the tree (`selectors.tree`), which alone says what is outdated, available or surge; here it is only decided
+how that looks: one word for the age of a pod's template, one for what the pod is doing, a place for what is missing,
+and a sentence for whoever hears the picture. Pages draw it and add nothing. The invariant: every pod of the tree is one
+cell, and every wanted pod that is not there is one empty place, so that nothing jumps while pods are replaced.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from rollouts.engine.model.observed import ENDED
+from rollouts.engine.model.values import value
+from rollouts.engine.model.workload import GroupTemplate, Workload
+from rollouts.models import Revision
+from rollouts.selectors.tree import (
+    CliqueNode,
+    GroupNode,
+    GroupReplicaNode,
+    PodNode,
+    ReplicaNode,
+    WorkloadTree,
+    cliques_of,
+)
+
+_Component = TypeVar("_Component", CliqueNode, GroupNode)
+
+# With more replicas than this each is a small tile without headings; details are a step away.
+MOST_AT_LENGTH: Final = 12
+# Cells that fit into a tile.
+_TILES: Final[Mapping[str, int]] = {"narrow": 3, "middle": 9}
+# Of a name that says who of a group speaks for it.
+_LEADER: Final = "leader"
+
+
+class Age(StrEnum):
+    """How old the template of a pod is."""
+
+    CURRENT = "current"
+    PREVIOUS = "previous"  # of the revision before
+    OLDER = "older"  # of an earlier one, or of none that is on record
+
+
+class Doing(StrEnum):
+    """What a pod is doing."""
+
+    READY = "ready"
+    STARTING = "starting"  # on a node, not Ready yet
+    FAILING = "failing"  # on a node, and something is wrong, or it ended
+    PENDING = "pending"  # no node yet
+    GATED = "gated"  # held back until its gang is complete
+    LEAVING = "leaving"
+
+
+class Standing(StrEnum):
+    """How a replica stands in an update."""
+
+    COMPLETE = "up to date"
+    ROLLING = "rolling"
+    OUTDATED = "outdated"
+    STARTING = "starting"
+    DOWN = "not available"
+    LEAVING = "leaving"
+    ABSENT = "not there"
+
+
+@value
+class Cell:
+    """A pod, or the empty place of one."""
+
+    pod: str  # its name; empty for a place
+    label: str  # for whoever hears it
+    marks: str  # words for how it looks: age, what it is doing, surge, leader; or missing
+
+
+@value
+class CliquePart:
+    """The pods of a clique that is in no scaling group."""
+
+    name: str
+    wanted: int
+    available: int
+    is_available: bool
+    cells: tuple[Cell, ...]
+
+
+@value
+class GroupBox:
+    """A replica of a scaling group, with the pods of all its cliques."""
+
+    index: int
+    is_surge: bool
+    is_leaving: bool
+    is_available: bool
+    is_outdated: bool
+    cells: tuple[Cell, ...]
+
+    @property
+    def label(self) -> str:
+        """What it is, for whoever hears it."""
+        words = [
+            f"replica {self.index}",
+            *(["surge"] if self.is_surge else []),
+            *(["leaving"] if self.is_leaving else []),
+        ]
+        words.append("available" if self.is_available else "not available")
+        return ", ".join([*words, *(["outdated"] if self.is_outdated else [])])
+
+
+@value
+class GroupPart:
+    """A scaling group."""
+
+    name: str
+    wanted: int
+    available: int  # of its replicas
+    is_available: bool
+    boxes: tuple[GroupBox, ...]
+
+
+@value
+class ReplicaPicture:
+    """A replica of the set."""
+
+    index: int
+    standing: Standing
+    is_surge: bool
+    is_updating: bool
+    wanted: int  # pods
+    available: int
+    outdated: int
+    cliques: tuple[CliquePart, ...]
+    groups: tuple[GroupPart, ...]
+
+    @property
+    def places(self) -> int:
+        """How many cells it has."""
+        boxes = (len(box.cells) for part in self.groups for box in part.boxes)
+        return sum(len(part.cells) for part in self.cliques) + sum(boxes)
+
+    @property
+    def sentence(self) -> str:
+        """How its pods are."""
+        if self.standing is Standing.ABSENT:
+            return "its pods are gone or not created yet"
+        pods = f"{self.available} of {self.wanted} pods available"
+        return f"{pods}, {self.outdated} outdated" if self.outdated else pods
+
+
+@dataclass(frozen=True, slots=True)
+class NodePicture:
+    """What a node holds of a workload."""
+
+    name: str  # empty: no node yet
+    ready: int
+    outdated: int
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A workload as it looks now."""
+
+    wanted: int  # replicas of the set
+    available: int
+    updated: int  # available and wholly of the current template
+    pods: int
+    outdated: int
+    surge: int
+    leaving: int
+    is_dense: bool
+    replicas: tuple[ReplicaPicture, ...]
+    strangers: tuple[tuple[str, str], ...]  # names of what has no place, and why
+
+    @property
+    def tile(self) -> str:
+        """How wide a tile has to be: narrow, middle or wide."""
+        most = max((replica.places for replica in self.replicas), default=0)
+        return next((name for name, places in _TILES.items() if most <= places), "wide")
+
+
+def draw(tree: WorkloadTree, workload: Workload | None) -> Picture:
+    """Return the picture of a tree; `workload` is what the tree was made from, None when it cannot be read."""
+    replicas = tuple(_Drawing(workload, _previous_revision(tree)).replicas(tree)) if workload is not None else ()
+    originals = [replica for replica in tree.replicas if not replica.surge]
+    return Picture(
+        wanted=tree.wanted,
+        available=sum(replica.available for replica in originals),
+        updated=sum(replica.available and not replica.outdated for replica in originals),
+        pods=tree.pods.total - tree.pods.leaving,
+        outdated=tree.pods.outdated,
+        surge=tree.pods.surge,
+        leaving=tree.pods.leaving,
+        is_dense=len(replicas) > MOST_AT_LENGTH,
+        replicas=replicas,
+        strangers=tuple((stranger.name, stranger.why) for stranger in tree.strangers),
+    )
+
+
+def draw_nodes(tree: WorkloadTree) -> tuple[NodePicture, ...]:
+    """Return the pods of a tree by the node that holds them; those that wait for one come first."""
+    drawing = _Drawing(None, _previous_revision(tree))
+    cells: dict[str, list[tuple[PodNode, Cell]]] = {}
+    for where, clique in cliques_of(tree):
+        for pod in clique.pods:
+            cells.setdefault(pod.node, []).append((pod, drawing.cell(clique, pod, where)))
+    return tuple(
+        NodePicture(
+            name,
+            sum(pod.available for pod, _ in cells[name]),
+            sum(pod.outdated and not pod.leaving for pod, _ in cells[name]),
+            tuple(cell for _, cell in cells[name]),
+        )
+        for name in sorted(cells)
+    )
+
+
+def _previous_revision(tree: WorkloadTree) -> int | None:
+    """Return the newest revision other than the current one."""
+    rows = Revision.objects.filter(cluster=tree.cluster, workload_uid=tree.uid).exclude(
+        generation_hash=tree.generation_hash
+    )
+    return rows.order_by("-number").values_list("number", flat=True).first()
+
+
+class _Drawing:
+    """Draws one workload."""
+
+    def __init__(self, workload: Workload | None, previous: int | None) -> None:
+        self._previous = previous
+        cliques = () if workload is None else workload.cliques
+        self._sizes: Mapping[str, int] = {clique.name: clique.replicas for clique in cliques}
+        groups = () if workload is None else workload.groups
+        self._groups: Mapping[str, GroupTemplate] = {group.name: group for group in groups}
+
+    def replicas(self, tree: WorkloadTree) -> Iterator[ReplicaPicture]:
+        """Draw what there is, with an empty place for each replica that is wanted and not there."""
+        found = {replica.index: replica for replica in tree.replicas}
+        for index in sorted({*found, *range(tree.wanted)}):
+            replica = found.get(index)
+            yield self._absent(index) if replica is None else self._replica(replica)
+
+    def _absent(self, index: int) -> ReplicaPicture:
+        members = {name for group in self._groups.values() for name in group.clique_names}
+        pods = sum(size for name, size in self._sizes.items() if name not in members)
+        pods += sum(group.replicas * self._size_of(group.name) for group in self._groups.values())
+        return ReplicaPicture(index, Standing.ABSENT, False, False, pods, 0, 0, (), ())
+
+    def _size_of(self, group: str) -> int:
+        return sum(self._sizes.get(name, 0) for name in self._groups[group].clique_names)
+
+    def _replica(self, node: ReplicaNode) -> ReplicaPicture:
+        cliques = tuple(map(self._clique, node.cliques))
+        groups = tuple(map(self._group, node.groups))
+        nodes = [*node.cliques, *(one for group in node.groups for part in group.replicas for one in part.cliques)]
+        wanted = sum(one.wanted for one in node.cliques)
+        wanted += sum(group.wanted * self._size_of(group.template) for group in node.groups)
+        return ReplicaPicture(
+            index=node.index,
+            standing=_standing(node, nodes),
+            is_surge=node.surge,
+            is_updating=node.updating and not node.complete,
+            wanted=wanted,
+            available=sum(one.available_pods for one in nodes),
+            outdated=sum(one.outdated_pods for one in nodes),
+            cliques=cliques,
+            groups=groups,
+        )
+
+    def _clique(self, node: CliqueNode) -> CliquePart:
+        cells = tuple(self._cells(node))
+        return CliquePart(node.template, node.wanted, node.available_pods, node.available, cells)
+
+    def _group(self, node: GroupNode) -> GroupPart:
+        found = {part.index: part for part in node.replicas}
+        boxes = tuple(
+            self._box(found[index]) if index in found else self._empty_box(node.template, index)
+            for index in sorted({*found, *range(node.wanted)})
+        )
+        available = sum(part.available for part in node.replicas)
+        return GroupPart(node.template, node.wanted, available, node.available, boxes)
+
+    def _box(self, node: GroupReplicaNode) -> GroupBox:
+        cells = tuple(cell for clique in node.cliques for cell in self._cells(clique))
+        return GroupBox(node.index, node.surge, node.leaving, node.available, node.outdated, cells)
+
+    def _empty_box(self, group: str, index: int) -> GroupBox:
+        names = self._groups[group].clique_names
+        cells = tuple(_place(name, place) for name in names for place in range(self._sizes.get(name, 0)))
+        return GroupBox(index, False, False, False, False, cells)
+
+    def _cells(self, node: CliqueNode) -> Iterator[Cell]:
+        """Draw the pods by index, those that leave before those that take their places."""
+        taken = {pod.index for pod in node.pods if not pod.leaving}
+        # What leaves keeps its place until somebody else has it: an empty one beside it would say that two are missing.
+        held = taken | {pod.index for pod in node.pods}
+        cells = [(pod.index, not pod.leaving, self.cell(node, pod)) for pod in node.pods]
+        cells += [(index, True, _place(node.template, index)) for index in range(node.wanted) if index not in held]
+        for _, _, cell in sorted(cells, key=_by_place):
+            yield cell
+
+    def cell(self, node: CliqueNode, pod: PodNode, where: str = "") -> Cell:
+        """Draw a pod; `where` it is, if that is not told by what stands around it."""
+        age, doing = self._age(pod), _doing(pod)
+        marks = [str(age), str(doing)]
+        if pod.surge:
+            marks.append("surge")
+        if _LEADER in node.template:
+            marks.append("leader")
+        template = f"{age} template {pod.template_hash}" if pod.template_hash else "unknown template"
+        words = [f"{where}{node.template} {pod.index}", *(["surge"] if pod.surge else []), template, _say(pod, doing)]
+        return Cell(pod.name, ", ".join(words), " ".join(marks))
+
+    def _age(self, pod: PodNode) -> Age:
+        if not pod.outdated:
+            return Age.CURRENT
+        return Age.PREVIOUS if pod.revision is not None and pod.revision == self._previous else Age.OLDER
+
+
+def _by_place(entry: tuple[int, bool, Cell]) -> tuple[int, bool, str]:
+    index, is_staying, cell = entry
+    return index, is_staying, cell.pod
+
+
+def _place(clique: str, index: int) -> Cell:
+    return Cell("", f"{clique} {index}, not there", "missing leader" if _LEADER in clique else "missing")
+
+
+def _doing(pod: PodNode) -> Doing:
+    if pod.leaving:
+        return Doing.LEAVING
+    if pod.gated:
+        return Doing.GATED
+    if pod.available:
+        return Doing.READY
+    if pod.phase in ENDED:
+        return Doing.FAILING
+    if not pod.node:
+        return Doing.PENDING
+    return Doing.FAILING if pod.restarts or (pod.reason and pod.reason not in _STILL_STARTING) else Doing.STARTING
+
+
+_STILL_STARTING: Final = frozenset({"ContainerCreating", "PodInitializing", "ContainersNotReady"})
+
+
+def _say(pod: PodNode, doing: Doing) -> str:
+    reason = f" ({pod.reason})" if pod.reason and doing is not Doing.READY else ""
+    return f"{doing}{reason} on {pod.node}" if pod.node else f"{doing}{reason}"
+
+
+def _standing(node: ReplicaNode, cliques: Iterable[CliqueNode]) -> Standing:
+    if node.complete:
+        return Standing.COMPLETE
+    if node.updating:
+        return Standing.ROLLING
+    pods = [pod for clique in cliques for pod in clique.pods]
+    if pods and all(pod.leaving for pod in pods):
+        return Standing.LEAVING
+    if not node.available:
+        return Standing.DOWN if node.outdated else Standing.STARTING
+    return Standing.OUTDATED if node.outdated else Standing.STARTING
+
+
+# ---- how far each component is
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """How far the units of a component are, over all replicas of the set."""
+
+    name: str  # empty: the replicas of the set
+    unit: str  # pods or replicas
+    wanted: int
+    updated: int  # of the current template and available
+    outdated: int
+    surge: int
+
+
+def measure(tree: WorkloadTree) -> tuple[Meter, ...]:
+    """Return how far the set and each of its components are."""
+    originals = [replica for replica in tree.replicas if not replica.surge]
+    set_meter = _meter("", "replicas", tree.wanted, tree.replicas)
+    return set_meter, *_measure_cliques(originals), *_measure_groups(originals)
+
+
+def _measure_cliques(replicas: Iterable[ReplicaNode]) -> Iterator[Meter]:
+    for name, cliques in _by_template(clique for replica in replicas for clique in replica.cliques).items():
+        pods = [pod for clique in cliques for pod in clique.pods if not pod.leaving]
+        yield _meter(name, "pods", sum(clique.wanted for clique in cliques), pods)
+
+
+def _measure_groups(replicas: Iterable[ReplicaNode]) -> Iterator[Meter]:
+    for name, groups in _by_template(group for replica in replicas for group in replica.groups).items():
+        parts = [part for group in groups for part in group.replicas if not part.leaving]
+        yield _meter(name, "replicas", sum(group.wanted for group in groups), parts)
+
+
+def _by_template(components: Iterable[_Component]) -> dict[str, list[_Component]]:
+    found: dict[str, list[_Component]] = {}
+    for one in components:
+        found.setdefault(one.template, []).append(one)
+    return found
+
+
+def _meter(name: str, what: str, wanted: int, units: Sequence[PodNode | GroupReplicaNode | ReplicaNode]) -> Meter:
+    originals = [unit for unit in units if not unit.surge]
+    updated = sum(unit.available and not unit.outdated for unit in originals)
+    outdated = sum(unit.outdated for unit in originals)
+    return Meter(name, what, wanted, updated, outdated, len(units) - len(originals))

@@ -1,0 +1,186 @@
+"""The strategy in force of one workload: each part of it with where it comes from, and the numbers it comes to.
+
+Overrides are applied by `effective_strategy`, numbers resolved by `engine.rollout.levels`; here they are only put side by side.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from rollouts.accounts.commands import Place
+from rollouts.controller.effective_strategy import TYPE, Effective, Source
+from rollouts.engine.manifest.findings import Finding
+from rollouts.engine.manifest.validation import validate_create
+from rollouts.engine.model.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE
+from rollouts.engine.model.workload import IntOrPercent, Workload
+from rollouts.engine.rollout.levels import Level, LevelKind, budget_of_component, list_levels
+from rollouts.models import StrategyOverride
+from rollouts.selectors.timestamps import moment_or_none
+from rollouts.selectors.workload_snapshot import Look, look_at
+
+
+@dataclass(frozen=True, slots=True)
+class PartSource:
+    """Where a part of a strategy comes from."""
+
+    kind: Literal["workload", "default", "override"]
+    override: int | None = None
+    reason: str = ""
+    author: str = ""
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyPart:
+    """A field of the strategy as it counts."""
+
+    value: IntOrPercent | None
+    source: PartSource
+
+
+@dataclass(frozen=True, slots=True)
+class LiveNumbers:
+    """What a component comes to in one replica of the set, where it may be scaled to something else."""
+
+    name: str  # of the PodClique or PodCliqueScalingGroup
+    replicas: int
+    max_unavailable: int | None
+    max_surge: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyLevel:
+    """A level that an update moves through."""
+
+    component: str  # empty: the set
+    kind: LevelKind
+    replicas: int
+    is_used: bool  # whether the strategy looks at what is written here
+    max_unavailable: StrategyPart
+    max_surge: StrategyPart
+    # What an update may do; None where it does nothing by itself at this level.
+    resolved_max_unavailable: int | None
+    resolved_max_surge: int | None
+    live: tuple[LiveNumbers, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredOverride:
+    """An override that is about this workload and would make it invalid."""
+
+    override: int
+    reason: str
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyDetail:
+    """The strategy of a workload as it counts now."""
+
+    cluster: str
+    namespace: str
+    name: str
+    version: str
+    type: StrategyPart
+    levels: tuple[StrategyLevel, ...]
+    ignored: tuple[IgnoredOverride, ...]
+    until: datetime | None  # when the first of the overrides that are about it runs out
+    warnings: tuple[Finding, ...]  # what is odd about it as it counts
+    findings: tuple[Finding, ...]  # why it cannot be read
+
+
+def strategy_detail(place: Place) -> StrategyDetail:
+    """Return the strategy in force of a workload; raises NotThere."""
+    return strategy_in(place, look_at(place))
+
+
+def strategy_in(place: Place, look: Look) -> StrategyDetail:
+    """Return the strategy in force of a workload that was looked at."""
+    sources = _Sources(look.effective, _read_overrides(look.effective))
+    kind = None if look.workload is None else str(look.workload.strategy)
+    return StrategyDetail(
+        cluster=place.cluster,
+        namespace=place.namespace,
+        name=place.name,
+        version=look.version,
+        type=StrategyPart(kind, sources.of("", TYPE)),
+        levels=() if look.workload is None else tuple(_levels(look.workload, look, sources)),
+        ignored=tuple(
+            IgnoredOverride(number, sources.reason(number), finding) for number, finding in look.effective.ignored
+        ),
+        until=moment_or_none(look.effective.until),
+        warnings=_warnings(look.effective.manifest),
+        findings=look.findings,
+    )
+
+
+def _warnings(manifest: Any) -> tuple[Finding, ...]:
+    warnings = validate_create(manifest).warnings
+    return tuple(one for one in warnings if "updateStrategy" in one.field)
+
+
+def _read_overrides(effective: Effective) -> Mapping[int, StrategyOverride]:
+    numbers = {source for source in effective.sources.values() if isinstance(source, int)}
+    numbers |= {number for number, _ in effective.ignored}
+    if not numbers:
+        return {}
+    return StrategyOverride.objects.select_related("author").in_bulk(numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Says of each part who set it."""
+
+    effective: Effective
+    overrides: Mapping[int, StrategyOverride]
+
+    def of(self, component: str, field: str) -> PartSource:
+        source: Source = self.effective.sources.get((component, field), "default")
+        if not isinstance(source, int):
+            return PartSource(source)
+        row = self.overrides.get(source)
+        if row is None:  # deleted between two queries
+            return PartSource("override", source)
+        author = row.author.username if row.author else ""
+        return PartSource("override", source, row.reason, author, row.expires_at)
+
+    def reason(self, override: int) -> str:
+        row = self.overrides.get(override)
+        return "" if row is None else row.reason
+
+
+def _levels(workload: Workload, look: Look, sources: _Sources) -> Iterator[StrategyLevel]:
+    for level in list_levels(workload):
+        written, budget, component = level.written, level.budget, level.component
+        unavailable, surge = (None, None) if written is None else (written.max_unavailable, written.max_surge)
+        yield StrategyLevel(
+            component=component,
+            kind=level.kind,
+            replicas=level.replicas,
+            is_used=level.is_used,
+            max_unavailable=_part(unavailable, DEFAULT_MAX_UNAVAILABLE, sources.of(component, "maxUnavailable")),
+            max_surge=_part(surge, DEFAULT_MAX_SURGE, sources.of(component, "maxSurge")),
+            resolved_max_unavailable=None if budget is None else budget.max_unavailable,
+            resolved_max_surge=None if budget is None else budget.max_surge,
+            live=tuple(_live(workload, level, look)),
+        )
+
+
+def _part(value: IntOrPercent | None, default: int, source: PartSource) -> StrategyPart:
+    return StrategyPart(default if value is None else value, source)
+
+
+def _live(workload: Workload, level: Level, look: Look) -> Iterator[LiveNumbers]:
+    """Resolve a component once more for each of its objects that is scaled to something else than the template."""
+    observed = look.seen.observed
+    objects = {
+        LevelKind.CLIQUE: [(one.name, one.template, one.replicas) for one in observed.cliques if not one.group],
+        LevelKind.GROUP: [(one.name, one.template, one.replicas) for one in observed.groups],
+        LevelKind.SET: [],
+    }
+    for name, template, replicas in objects[level.kind]:
+        if template == level.component and replicas != level.replicas:
+            budget = None if level.budget is None else budget_of_component(workload, level.written, replicas)
+            unavailable, surge = (None, None) if budget is None else (budget.max_unavailable, budget.max_surge)
+            yield LiveNumbers(name, replicas, unavailable, surge)

@@ -1,0 +1,169 @@
+"""One workload in full: what it is made of, how it stands, and how far its update is."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Literal
+
+from rollouts.accounts.commands import Place
+from rollouts.engine.manifest.findings import Finding
+from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.engine.manifest.validation import find_unsupported
+from rollouts.engine.model.times import parse_time
+from rollouts.engine.model.workload import Workload
+from rollouts.manifests.masking import mask_manifest
+from rollouts.selectors.revisions import RevisionNumbers, images_of
+from rollouts.selectors.rollouts import RolloutSummary, newest_rollout
+from rollouts.selectors.timestamps import moment_or_none
+from rollouts.selectors.workload_snapshot import find_workload
+from rollouts.selectors.workloads import WorkloadSummary, workload_summary
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionNote:
+    """A condition of the set's status."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A clique or a scaling group of the template."""
+
+    name: str
+    kind: Literal["clique", "group"]
+    group: str  # the scaling group that a clique is in; empty for one in none
+    replicas: int
+    min_available: int
+    role: str
+    images: tuple[str, ...]
+    cliques: tuple[str, ...]  # of a scaling group
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatingReplica:
+    """A replica of the set that is being updated."""
+
+    index: int
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateProgress:
+    """How far the update is, as the set's status says."""
+
+    started: datetime | None
+    ended: datetime | None
+    updated_cliques: int
+    total_cliques: int
+    updated_groups: int
+    total_groups: int
+    updating: tuple[UpdatingReplica, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadDetail(WorkloadSummary):
+    """A workload in full."""
+
+    generation: int
+    observed_generation: int  # up to which the controller has looked at it
+    annotations: Mapping[str, str]  # masked
+    revision: int | None  # the number of its current template; None until it is on record
+    conditions: tuple[ConditionNote, ...]
+    progress: UpdateProgress | None  # None: it was never updated
+    components: tuple[Component, ...]
+    rollout: RolloutSummary | None  # the newest
+    findings: tuple[Finding, ...]  # why it cannot be read
+    unsupported: tuple[Finding, ...]  # fields of its manifest that have no effect
+    cluster_trouble: str  # why what is shown may be old; empty when nothing is the matter
+
+
+def workload_detail(place: Place) -> WorkloadDetail:
+    """Return a workload in full; raises NotThere."""
+    row = find_workload(place)
+    summary = workload_summary(place)
+    parsed = parse_workload(row.manifest)
+    metadata, status = _mapping(row.manifest.get("metadata")), _mapping(row.manifest.get("status"))
+    numbers = RevisionNumbers(place.cluster, row.uid)
+    return WorkloadDetail(
+        **{field.name: getattr(summary, field.name) for field in fields(WorkloadSummary)},
+        generation=row.generation,
+        observed_generation=row.observed_generation,
+        annotations=mask_manifest({"annotations": _mapping(metadata.get("annotations"))})["annotations"],
+        revision=numbers.of_generation(row.generation_hash),
+        conditions=tuple(map(_condition, _mappings(status.get("conditions")))),
+        progress=_progress(status.get("updateProgress")),
+        components=() if isinstance(parsed, Unreadable) else tuple(_components(parsed)),
+        rollout=newest_rollout(place, row.uid, numbers),
+        findings=parsed.findings if isinstance(parsed, Unreadable) else (),
+        unsupported=find_unsupported(row.manifest),
+        cluster_trouble=row.cluster.trouble,
+    )
+
+
+def _condition(condition: Mapping[str, Any]) -> ConditionNote:
+    kind, status, reason, message = (str(condition.get(name) or "") for name in ("type", "status", "reason", "message"))
+    return ConditionNote(kind, status, reason, message, _moment(condition.get("lastTransitionTime")))
+
+
+def _progress(progress: Any) -> UpdateProgress | None:
+    if not isinstance(progress, dict):
+        return None
+    return UpdateProgress(
+        started=_moment(progress.get("updateStartedAt")),
+        ended=_moment(progress.get("updateEndedAt")),
+        updated_cliques=_number(progress.get("updatedPodCliquesCount")),
+        total_cliques=_number(progress.get("totalPodCliquesCount")),
+        updated_groups=_number(progress.get("updatedPodCliqueScalingGroupsCount")),
+        total_groups=_number(progress.get("totalPodCliqueScalingGroupsCount")),
+        updating=tuple(
+            UpdatingReplica(_number(entry.get("replicaIndex")), _moment(entry.get("updateStartedAt")))
+            for entry in _mappings(progress.get("updatingReplicas"))
+        ),
+    )
+
+
+def _components(workload: Workload) -> Iterator[Component]:
+    group_of = {name: group.name for group in workload.groups for name in group.clique_names}
+    for clique in workload.cliques:
+        yield Component(
+            name=clique.name,
+            kind="clique",
+            group=group_of.get(clique.name, ""),
+            replicas=clique.replicas,
+            min_available=clique.min_available,
+            role=clique.role_name,
+            images=images_of({"podSpec": clique.pod_spec}),
+            cliques=(),
+        )
+    for group in workload.groups:
+        yield Component(
+            name=group.name,
+            kind="group",
+            group="",
+            replicas=group.replicas,
+            min_available=group.min_available,
+            role="",
+            images=(),
+            cliques=group.clique_names,
+        )
+
+
+def _moment(text: Any) -> datetime | None:
+    return moment_or_none(parse_time(text))
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: Any) -> list[dict[str, Any]]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,45 @@
+"""The four states that lists of workloads are sorted and counted by, from the columns of the mirror.
+
+Written as SQL, so that counting a thousand workloads is one query. What a state is made of, the engine has said: these
+are the reasons of the conditions that `engine.plan.status` and the reconciler write. From the most to the least pressing:
+
+    needs-attention   an update is stuck, something wanted does not come, or the set cannot be acted on as written
+    progressing       an update or a deployment is under way, a change is not looked at yet, or the set is leaving
+    waiting           outdated pods wait until somebody deletes them (OnDelete)
+    settled           everything is there, on the current template
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from django.db.models import Case, F, IntegerField, Q, Value, When
+
+from rollouts.engine.plan.diagnosis import Code
+
+
+class State(StrEnum):
+    """How a workload stands."""
+
+    NEEDS_ATTENTION = "needs-attention"
+    PROGRESSING = "progressing"
+    WAITING = "waiting"
+    SETTLED = "settled"
+
+
+STATES: Final = tuple(State)
+"""By the number that stands for them in SQL, the most pressing one first."""
+
+_MOVING: Final = ("", "UpdateInProgress", "Deploying")
+_CALM: Final = (*_MOVING, "Complete", str(Code.AWAITING_DELETION))
+
+_IS_IN_TROUBLE: Final = ~Q(stuck_reason="") | ~Q(fault_reason="") | ~Q(progressing_reason__in=_CALM)
+_IS_MOVING: Final = Q(progressing_reason__in=_MOVING) | Q(leaving=True) | Q(observed_generation__lt=F("generation"))
+
+STANDING: Final = Case(
+    When(_IS_IN_TROUBLE, then=Value(STATES.index(State.NEEDS_ATTENTION))),
+    When(_IS_MOVING, then=Value(STATES.index(State.PROGRESSING))),
+    When(progressing_reason=str(Code.AWAITING_DELETION), then=Value(STATES.index(State.WAITING))),
+    default=Value(STATES.index(State.SETTLED)),
+    output_field=IntegerField(),
+)
+"""The number of a row's state."""

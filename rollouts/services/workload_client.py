@@ -1,0 +1,251 @@
+"""The place in a cluster that a command goes to: what is there now, and what the cluster answers.
+
+Before it: the commands of this package. After it: `rollouts.cluster`, and the mirror, which takes in every answer at
+once, so that pages and the next pass see what was commanded. What the cluster refuses becomes one of `errors` with a
+sentence here and nowhere else.
+
+The invariant: what is raised from here has changed nothing, unless its sentence says that nobody knows.
+"""
+
+import contextlib
+import itertools
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from django.db import DatabaseError
+
+from rollouts import mirror, models
+from rollouts.accounts.commands import Place
+from rollouts.accounts.errors import ClusterAway, CommandRefused, Contradiction, NotAllowed, NotThere
+from rollouts.accounts.errors import Invalid as InvalidCommand
+from rollouts.cluster import (
+    BadRequest,
+    Cluster,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    Misconfigured,
+    NotFound,
+    Obj,
+    Resource,
+    Throttled,
+    TooLarge,
+    UnknownResource,
+    Unsupported,
+)
+from rollouts.cluster.resources import PODCLIQUESETS
+from rollouts.engine.manifest.diff import find_differences, make_json_patch
+from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.live import change_feed
+from rollouts.manifests.masking import make_text_mask
+from rollouts.manifests.workload_version import names_version, version_of
+from rollouts.mirror import Changes
+from rollouts.mirror.other_operator import find_other_keeper, find_other_operator, is_written_by_grove
+from rollouts.queue import dispatch
+from rollouts.runtime.connections import cluster_names, redis_client, shared_cluster
+
+logger = logging.getLogger(__name__)
+
+_SENTENCES_SHOWN: Final = 3
+# Of one answer. A manifest may have a fault in each of ten thousand fields; nobody reads further than this.
+MOST_FINDINGS: Final = 50
+# A longer sentence quotes a value, which takes its time to search for secrets and does not help.
+_LONGEST_SENTENCE: Final = 2_000
+_TOO_LONG: Final = "the cluster's explanation is too long to show"
+_OUTCOME_UNKNOWN: Final = "Whether it was carried out is not known: look before you ask again."
+# How an API server says that an applied object is not of its kind's schema, with a code of 500.
+_NOT_OF_THE_SCHEMA: Final = re.compile(r"failed to create typed patch object \([^)]*\): \.?([^:]*): (.*) \(500\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A workload's place in a cluster that answers."""
+
+    place: Place
+    cluster: Cluster
+    row: models.Cluster
+
+    def fetch(self) -> Obj:
+        """Return the PodCliqueSet as it is now."""
+        return self.fetch_object(PODCLIQUESETS, self.place.name)
+
+    def fetch_object(self, resource: Resource, name: str) -> Obj:
+        """Return an object of the workload's namespace as it is now; one try, since a person is waiting."""
+        with cluster_words(f"{resource.kind} {name}"):
+            return self.cluster.get(resource, name, namespace=self.place.namespace, repeat=False)
+
+    def patch(self, resource: Resource, seen: Obj, wanted: Obj, *, dry_run: bool) -> Obj | None:
+        """Write what differs from an object as it was read; None when it is not that one any more.
+
+        The object (uid) must be in the state (generation) in which it was read; its status may have moved on.
+        """
+        metadata = seen["metadata"]
+        operations = [
+            # Not a test: to write another uid is refused as a conflict, a failed test only as something invalid.
+            {"op": "replace", "path": "/metadata/uid", "value": metadata["uid"]},
+            {"op": "test", "path": "/metadata/generation", "value": metadata["generation"]},
+            *make_json_patch(find_differences(seen, wanted)),
+        ]
+        name, namespace = metadata["name"], self.place.namespace
+        with cluster_words(f"{resource.kind} {name}", is_write=not dry_run, hiding=(seen, wanted)):
+            try:
+                return self.cluster.patch_json(resource, name, operations, namespace=namespace, dry_run=dry_run)
+            except Conflict:
+                return None
+            except Invalid as error:
+                # A failed test names no cause; whether it was one is seen by looking again.
+                if not error.causes and version_in(self.fetch_object(resource, name)) != version_in(seen):
+                    return None
+                raise
+
+    def take_in(self, changes: Iterable[Changes]) -> None:
+        """Let mirror, pages and workers know of answers. They learn of it anyhow: nothing here may fail a command."""
+        try:
+            news = mirror.store_all(self.row, changes)
+        except DatabaseError as error:
+            logger.warning("%s: the mirror learns of it by the watcher (%s)", self.place, type(error).__name__)
+            news = []
+        change_feed.publish(redis_client(), mirror.changes_of(self.row.name, news))
+        dispatch.wake([self.place.key])
+
+
+def open_site(place: Place) -> Site:
+    """Find the cluster of a place, to write there; raises NotThere, and Contradiction where another operator writes.
+
+    Which objects Grove's operator wrote is told by the mirror alone, so it must know all of them.
+    """
+    site = find_site(place)
+    with cluster_words("look for another operator"):
+        other = find_other_operator(site.cluster, site.row)
+    if other:
+        raise Contradiction(other)
+    require_listed(site)
+    seen = mirror.read(site.row, place.namespace, place.name)
+    if seen is not None and (other := find_other_keeper(seen.manifest, seen.written_by_grove)):
+        raise Contradiction(other)
+    return site
+
+
+def find_site(place: Place) -> Site:
+    """Find the cluster of a place, to look at it; raises NotThere."""
+    try:
+        names = cluster_names()
+        if place.cluster not in names:
+            raise NotThere(f"There is no cluster {place.cluster!r}; configured: {', '.join(names) or 'none'}.")
+        row = mirror.ensure_cluster(place.cluster)
+        return Site(place, shared_cluster(row.name, row.url), row)
+    except Misconfigured as error:
+        raise ClusterAway(f"The cluster {place.cluster} cannot be used: {error}") from error
+
+
+def require_listed(site: Site) -> None:
+    """Raise ClusterAway while the mirror does not know all that the cluster has."""
+    if not site.row.complete:
+        raise ClusterAway(f"What runs in {site.row.name} is not known yet: the cluster is being listed.")
+
+
+def require_ours(obj: Obj) -> None:
+    """Raise Contradiction where Grove's own operator keeps an object, as the object itself tells.
+
+    The mirror may be older than the object, or may have no row of it.
+    """
+    what = f"{obj['kind']} {obj['metadata']['name']}"
+    if other := find_other_keeper(obj, what if is_written_by_grove(obj) else ""):
+        raise Contradiction(other)
+
+
+def version_in(obj: Obj) -> str:
+    """Return the version of an object, as its ETag names it."""
+    metadata = obj["metadata"]
+    return version_of(metadata.get("uid") or "", metadata.get("generation") or 0)
+
+
+def is_expected(obj: Obj, expected: str | None) -> bool:
+    """Say whether an object is as the caller saw it; whoever saw nothing takes it as it is."""
+    return expected is None or names_version(expected, version_in(obj))
+
+
+# ---- what the cluster refuses
+
+
+@contextlib.contextmanager
+def cluster_words(what: str, *, is_write: bool = False, hiding: Sequence[Obj] = ()) -> Iterator[None]:
+    """Turn what the cluster raises into refusals; a Conflict passes, since only the caller knows what it means.
+
+    The cluster may quote what it was sent: what is secret about the manifests in `hiding` is hidden in its words.
+    """
+    try:
+        yield
+    except Conflict:
+        raise
+    except ClusterError as error:
+        raise refusal_of(error, what, is_write=is_write, hiding=hiding) from error
+
+
+def refusal_of(error: ClusterError, what: str, *, is_write: bool = False, hiding: Sequence[Obj] = ()) -> CommandRefused:
+    """Return the refusal that a failure of the cluster is, other than a Conflict."""
+    if isinstance(error, Invalid | BadRequest | TooLarge | Unsupported):
+        return _refuse_as(error, hiding)
+    words = _mask_sentence(str(error), make_text_mask(*hiding))
+    match error:
+        case NotFound():
+            return NotThere(f"The cluster has no {what}: {words}")
+        case Forbidden():
+            return NotAllowed(f"The cluster does not let this installation do that: {words}")
+        case UnknownResource():
+            return Contradiction(f"The cluster does not know this kind of object; install the definitions: {words}")
+        case Throttled():
+            return ClusterAway(f"The cluster asks to be left alone for a while: {words}", error.retry_after)
+        case _:
+            return ClusterAway(f"{words}. {_OUTCOME_UNKNOWN}" if is_write else words, error.retry_after)
+
+
+def _refuse_as(error: ClusterError, hiding: Sequence[Obj]) -> InvalidCommand:
+    """Return what a cluster says is wrong, field by field, each field once.
+
+    The manifests are gone through once, however many fields there are.
+    """
+    mask = make_text_mask(*hiding)
+    by_field: dict[str, str] = {}
+    for cause in error.causes:
+        by_field.setdefault(cause.field.removeprefix("."), cause.message)
+    by_field = by_field or {"": str(error)}
+    shown = itertools.islice(by_field.items(), MOST_FINDINGS)
+    findings = [Finding(field, Code.REFUSED_BY_CLUSTER, _mask_sentence(message, mask)) for field, message in shown]
+    return refuse(findings, count=len(by_field))
+
+
+def _mask_sentence(sentence: str, mask: Callable[[str], str]) -> str:
+    return mask(sentence) if len(sentence) <= _LONGEST_SENTENCE else _TOO_LONG
+
+
+def find_schema_fault(error: ClusterError, hiding: Sequence[Obj] = ()) -> tuple[Finding, ...]:
+    """Return what is wrong with an applied object that the server could not read, though it calls it its own fault.
+
+    >>> find_schema_fault(ClusterError("…: failed to create typed patch object (a/b; v1): .spec.x: not declared (500)"))
+    (Finding(field='spec.x', code=<Code.REFUSED_BY_CLUSTER: 'RefusedByCluster'>, message='not declared'),)
+    """
+    found = _NOT_OF_THE_SCHEMA.search(str(error))
+    if not found:
+        return ()
+    return (Finding(found[1], Code.REFUSED_BY_CLUSTER, _mask_sentence(found[2], make_text_mask(*hiding))),)
+
+
+def refuse(findings: Sequence[Finding], *, count: int | None = None) -> InvalidCommand:
+    """Return the refusal of what breaks rules, with as many of their sentences as one can read.
+
+    `count` says how many faults there are when only some of them are given.
+    """
+    count = len(findings) if count is None else count
+    sentences = [f"{finding.field}: {finding.message}".removeprefix(": ") for finding in findings[:_SENTENCES_SHOWN]]
+    more = count - len(sentences)
+    text = "; ".join(sentences) + (f"; and {more} more" if more > 0 else "")
+    left_out = count - MOST_FINDINGS
+    shown = [*findings[:MOST_FINDINGS]]
+    if left_out > 0:
+        shown.append(Finding("", Code.TOO_MANY, f"{left_out:,} more faults are left out; correct these first"))
+    return InvalidCommand(f"{text}.", shown)

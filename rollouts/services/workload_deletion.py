@@ -1,0 +1,119 @@
+"""A workload deleted by somebody: the PodCliqueSet, and with it everything that it owns.
+
+The set is deleted and nothing else: the cluster's garbage collector deletes what belongs to it, as after
+`kubectl delete`. The deletion counts only for the object (uid) that was looked at, and for a caller who said what they
+saw only in that state. A status that is written in between makes the precondition fail, so it is tried again as long as
+nobody has written what people write.
+
+What goes is told before: a dry run counts pods, gangs and the extended resources that the pods request, by the mirror.
+The manifest stays on record in the audit, with what may be secret hidden.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.errors import RaceLost
+from rollouts.cluster import Conflict, Obj
+from rollouts.cluster.resources import PODCLIQUESETS
+from rollouts.engine.model.observed import Observed
+from rollouts.engine.scheduling.resources import NATIVE_RESOURCES, THOUSAND, add_amounts
+from rollouts.manifests.masking import RECORD
+from rollouts.mirror import Changes
+from rollouts.models import Pod
+from rollouts.services.audit import Caller, deed
+from rollouts.services.edit import TRIES, describe, fetch_expected, on_record
+from rollouts.services.pods import read_observed
+from rollouts.services.workload_client import Site, cluster_words, open_site, version_in
+
+LARGE: Final = 10
+"""So many pods, or any extended resource, make a workload one whose name has to be typed before a form deletes it."""
+
+_NOTHING: Final[Obj] = {"metadata": {}}
+_STATUS: Final = "Status"  # what an API server answers once the object is gone
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What goes with a workload."""
+
+    pods: int
+    gangs: int
+    resources: Mapping[str, int] = field(default_factory=dict)  # extended resources that the pods request, by name
+
+    @property
+    def is_large(self) -> bool:
+        """Whether nobody should delete it with one click."""
+        return self.pods >= LARGE or bool(self.resources)
+
+    def __str__(self) -> str:
+        counts = {"pod": self.pods, "gang": self.gangs}
+        told = [f"{number} {word}{'s' * (number != 1)}" for word, number in counts.items()]
+        return ", ".join([*told, *(f"{number} {name}" for name, number in self.resources.items())])
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadDeleted:
+    """A workload that was deleted, or would be."""
+
+    place: Place
+    version: str  # of the workload as it was
+    extent: Extent
+    was_leaving: bool  # somebody had deleted it before; nothing was sent
+    is_dry_run: bool
+
+
+def workload_delete(
+    caller: Caller, place: Place, *, expected: str | None = None, dry_run: bool = False
+) -> WorkloadDeleted:
+    """Delete a workload with everything that belongs to it."""
+    with deed(caller, Command.DELETE_WORKLOAD, place, dry_run=dry_run) as it:
+        site = open_site(place)
+        live = fetch_expected(site, expected)
+        extent = measure(place, read_observed(site, live))
+        was_leaving = bool(live["metadata"].get("deletionTimestamp"))
+        told = WorkloadDeleted(place, version_in(live), extent, was_leaving, dry_run)
+        if was_leaving:
+            return told
+        before = on_record(live, describe(place, live, _NOTHING, RECORD), "before")
+        it.begin(before=before, detail=str(extent))
+        answer = _send(site, live, expected, dry_run=dry_run)
+        if not dry_run:
+            is_gone = answer.get("kind") == _STATUS
+            site.take_in([Changes(PODCLIQUESETS, [] if is_gone else [answer], [live] if is_gone else [])])
+            it.done(before=before, detail=str(extent))
+        return told
+
+
+def measure(place: Place, observed: Observed) -> Extent:
+    """Count what goes with a workload, as the mirror has it."""
+    rows = Pod.objects.filter(cluster__name=place.cluster, namespace=place.namespace, workload=place.name).order_by()
+    total: dict[str, int] = {}
+    for requests in rows.values_list("requests", flat=True):
+        total = add_amounts(total, requests)
+    resources = {name: amount // THOUSAND for name, amount in sorted(total.items()) if name not in NATIVE_RESOURCES}
+    return Extent(len(observed.pods), len(observed.gangs), resources)
+
+
+def _send(site: Site, seen: Obj, expected: str | None, *, dry_run: bool) -> Obj:
+    """Delete the object that was looked at, and return the answer; raises RaceLost when it is not that one any more."""
+    live = seen
+    for _ in range(TRIES):
+        uid, version = live["metadata"]["uid"], live["metadata"]["resourceVersion"]
+        with cluster_words(f"PodCliqueSet {site.place.name}", is_write=not dry_run):
+            try:
+                return site.cluster.delete(
+                    *(PODCLIQUESETS, site.place.name),
+                    namespace=site.place.namespace,
+                    uid=uid,
+                    resource_version=None if expected is None else version,
+                    propagation="Background",
+                    dry_run=dry_run,
+                )
+            except Conflict:
+                pass
+        live = fetch_expected(site, expected, seen=live)
+        if live["metadata"]["uid"] != uid:
+            raise RaceLost(f"{site.place.name} has been deleted, and created anew since you looked; look again.")
+    raise RaceLost(f"{site.place.name} changes so often that this command found no moment for its own; try again.")

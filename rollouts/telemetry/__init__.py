@@ -1,0 +1,1 @@
+"""What the product says about itself: metrics, heartbeats, and limits to its log."""

@@ -1,0 +1,184 @@
+"""The chart of a rollout's capacity: pods that were available, updated and surge, against desired and the floor.
+
+From the counts that history keeps (`selectors.rollouts`), or that a simulation foresees, to what a template writes into
+SVG: paths in a field of fixed size, which the page stretches, and labels beside it, which it does not. Counts hold
+until the next ones, so lines are steps. A long rollout is drawn in columns; of what happened within one the worst is
+shown: the fewest available, the most surge. The invariant: a dip below the floor is never smoothed away.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from rollouts.selectors.rollouts import RolloutDetail, SamplePoint
+from rollouts.web.text import plural
+
+WIDTH: Final = 1000
+HEIGHT: Final = 140
+# As many columns as can be told apart.
+_COLUMNS: Final = 400
+# Between two labels at the right edge; nearer they would cover each other.
+_LINE_HEIGHT: Final = 14
+_ROWS_SHOWN: Final = 20
+_TICKS: Final = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400, 604800)
+_MOST_TICKS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A word beside the chart."""
+
+    kind: str
+    y: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A moment below the chart."""
+
+    percent: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart, ready to be written."""
+
+    available: str  # the area under the line
+    edge: str  # the line itself
+    updated: str
+    surge: str  # empty when there never was any
+    desired: str
+    floor: str
+    labels: tuple[Label, ...]
+    ticks: tuple[Tick, ...]
+    summary: str  # the same in a sentence
+    rows: tuple[SamplePoint, ...]  # the newest counts, for who would rather read them
+    is_breached: bool  # fewer than the floor were available once it had been reached
+
+
+def draw_capacity(rollout: RolloutDetail, now: datetime) -> Chart | None:
+    """Return the chart of a rollout; None while there is nothing to draw."""
+    if not rollout.samples:
+        return None
+    return draw_samples(rollout.samples, rollout.ended or now, _summarise)
+
+
+def draw_samples(
+    samples: Sequence[SamplePoint], end: datetime, summarise: Callable[[Sequence[SamplePoint]], str]
+) -> Chart:
+    """Return the chart of counts, of which there must be any; `summarise` says the same in a sentence."""
+    start = samples[0].at
+    seconds = max(1.0, (max(end, samples[-1].at) - start).total_seconds())
+    points = _thin_out(samples, start, seconds)
+    top = max(max(point.desired, point.available, point.floor) for point in points) * 1.08 or 1.0
+    field = _Field(start, seconds, top)
+    last = points[-1]
+    return Chart(
+        available=field.area([(point.at, point.available) for point in points]),
+        edge=field.line([(point.at, point.available) for point in points]),
+        updated=field.area([(point.at, point.updated) for point in points]),
+        surge=field.line([(point.at, point.surge) for point in points]) if any(one.surge for one in points) else "",
+        desired=field.line([(point.at, point.desired) for point in points]),
+        floor=field.line([(point.at, point.floor) for point in points]),
+        labels=_labels(field, last),
+        ticks=tuple(_ticks(seconds)),
+        summary=summarise(points),
+        rows=tuple(reversed(samples[-_ROWS_SHOWN:])),
+        is_breached=bool(find_breaches(points)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """Where a count at a moment is."""
+
+    start: datetime
+    seconds: float
+    top: float
+
+    def x(self, at: datetime) -> str:
+        return f"{max(0.0, (at - self.start).total_seconds()) / self.seconds * WIDTH:.4g}"
+
+    def y(self, count: float) -> float:
+        return round(HEIGHT * (1 - count / self.top), 1)
+
+    def line(self, counts: Sequence[tuple[datetime, int]]) -> str:
+        """Return steps from the left edge to the right one."""
+        parts = [f"M0 {self.y(counts[0][1]):g}"]
+        former = counts[0][1]
+        for at, count in counts[1:]:
+            if count != former:
+                parts.append(f"H{self.x(at)}V{self.y(count):g}")
+                former = count
+        return f"{''.join(parts)}H{WIDTH}"
+
+    def area(self, counts: Sequence[tuple[datetime, int]]) -> str:
+        return f"{self.line(counts)}V{HEIGHT}H0Z"
+
+
+def _thin_out(samples: Sequence[SamplePoint], start: datetime, seconds: float) -> list[SamplePoint]:
+    """Return at most one point a column, with the worst of what happened in it."""
+    points: list[SamplePoint] = []
+    column = -1
+    for sample in samples:
+        place = int((sample.at - start).total_seconds() / seconds * _COLUMNS)
+        if place == column and points:
+            worst = points[-1]
+            available, surge = min(worst.available, sample.available), max(worst.surge, sample.surge)
+            updated = min(sample.updated, available)
+            points[-1] = replace(sample, at=worst.at, available=available, updated=updated, surge=surge)
+        else:
+            points.append(sample)
+            column = place
+    return points
+
+
+def _labels(field: _Field, last: SamplePoint) -> tuple[Label, ...]:
+    desired, floor = field.y(last.desired), field.y(last.floor)
+    if last.floor == last.desired:
+        return (Label("desired", desired, f"{last.desired} desired, the floor"),)
+    # The floor is never above what is desired: it makes room.
+    floor = max(floor, desired + _LINE_HEIGHT)
+    return Label("desired", desired, f"{last.desired} desired"), Label("floor", floor, f"{last.floor} floor")
+
+
+def _ticks(seconds: float) -> Iterable[Tick]:
+    step = next((step for step in _TICKS if seconds / step <= _MOST_TICKS), _TICKS[-1])
+    yield Tick(0, "0")
+    # The last one stands clear of the edge, where it would be cut off.
+    for number in range(1, int(seconds * 0.96 / step) + 1):
+        yield Tick(round(number * step / seconds * 100, 2), say_length(number * step))
+
+
+def say_length(seconds: int) -> str:
+    """Say how long something is."""
+    for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            whole, rest = divmod(seconds, size)
+            return f"{whole + rest / size:g} {word}"
+    return f"{seconds} s"
+
+
+def find_breaches(points: Sequence[SamplePoint]) -> list[SamplePoint]:
+    """Return where fewer than the floor were available; before it was first reached, nothing could be taken away."""
+    reached = next((number for number, point in enumerate(points) if point.available >= point.floor), len(points))
+    return [point for point in points[reached:] if point.available < point.floor]
+
+
+def _summarise(points: Sequence[SamplePoint]) -> str:
+    fewest, most = min(one.available for one in points), max(one.available for one in points)
+    last = points[-1]
+    all_along = f"{plural(fewest, 'pod')} {'was' if fewest == 1 else 'were'} available all along"
+    span = all_along if fewest == most else f"Between {fewest} and {most} pods were available"
+    words = [
+        f"{span}; {last.desired} are desired, and the floor is {last.floor}.",
+        f"{last.updated} of {last.desired} are updated now, {last.available} available.",
+    ]
+    if surge := max(one.surge for one in points):
+        words.append(f"There {'was' if surge == 1 else 'were'} up to {plural(surge, 'surge pod')}.")
+    if breaches := find_breaches(points):
+        words.append(f"Availability fell below the floor, to {min(one.available for one in breaches)}.")
+    return " ".join(words)

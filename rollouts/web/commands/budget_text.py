@@ -1,0 +1,97 @@
+"""What the budgets of a strategy come to, in words: how many units go at a time, and how many keep serving.
+
+Comes after `selectors.strategy_detail`, which has the resolved numbers of each level; here they only become a sentence. The
+invariant: no number is computed here that the roller does not keep to.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from rollouts.engine.model.workload import Strategy
+from rollouts.engine.rollout.levels import LevelKind
+from rollouts.selectors.strategy_detail import StrategyLevel
+
+TYPES: Final = {
+    Strategy.ROLLING_RECREATE: "One replica of the set at a time, in it one unit of each component. No settings.",
+    Strategy.ROLLING_UPDATE: "One replica of the set at a time, in it each component at its own pace.",
+    Strategy.REPLICA_RECREATE: "Whole replicas of the set: two versions never meet inside of one.",
+    Strategy.ON_DELETE: "Nothing until somebody deletes a pod.",
+}
+"""What each type does, in one sentence."""
+
+UNITS: Final = {LevelKind.SET: "replica", LevelKind.CLIQUE: "pod", LevelKind.GROUP: "replica"}
+"""What is counted at each level, one of them."""
+_FEW: Final = ("no", "one", "two", "three", "four", "five", "six")
+
+
+SHADOWED: Final = "A scaling group has the same name: edit the manifest."
+
+
+def is_shadowed(level: StrategyLevel, levels: Iterable[StrategyLevel]) -> bool:
+    """Say whether a clique cannot be named, because a scaling group has its name: every edit means the group."""
+    return level.kind is LevelKind.CLIQUE and any(
+        other.kind is LevelKind.GROUP and other.component == level.component for other in levels
+    )
+
+
+def say_level(level: StrategyLevel, strategy: str | int | None) -> str:
+    """Say what an update may do at a level."""
+    if strategy == Strategy.ON_DELETE:
+        return "OnDelete does not look at this: nothing goes until somebody deletes it."
+    if level.resolved_max_unavailable is None or level.resolved_max_surge is None:
+        return f"{strategy} does not look at this: it is replaced whole, with its replica of the set."
+    if level.kind is LevelKind.SET and not level.is_used:
+        # Whether a replica serves while its components are replaced is up to their budgets.
+        return f"{strategy} does not look at this: one replica of the set is updated at a time."
+    words = say_numbers(level.kind, level.replicas, level.resolved_max_unavailable, level.resolved_max_surge)
+    if not level.is_used:
+        return f"{strategy} does not look at this: {words}."
+    percentages = [
+        f"{part.value} of {level.replicas} → {number}"
+        for part, number in (
+            (level.max_unavailable, level.resolved_max_unavailable),
+            (level.max_surge, level.resolved_max_surge),
+        )
+        if isinstance(part.value, str)
+    ]
+    text = f"{', '.join(percentages)}: {words}" if percentages else words
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def say_numbers(kind: LevelKind, replicas: int, max_unavailable: int, max_surge: int) -> str:
+    """Say what two resolved numbers mean for so many units.
+
+    >>> say_numbers(LevelKind.CLIQUE, 3, 1, 0)
+    'one pod at a time; 2 of 3 keep serving'
+    >>> say_numbers(LevelKind.GROUP, 4, 0, 1)
+    'one extra replica first; all 4 keep serving'
+    >>> say_numbers(LevelKind.SET, 5, 2, 1)
+    'two replicas at a time and one extra; 3 of 5 keep serving'
+    >>> say_numbers(LevelKind.SET, 2, 2, 0)
+    'both replicas at once; none keeps serving meanwhile'
+    """
+    unit = UNITS[kind]
+    if not replicas:
+        return f"there is no {unit} to replace"
+    extra = f"{_number(max_surge)} extra"
+    if not max_unavailable:
+        return f"{extra} {_plural(max_surge, unit)} first; {_all(replicas)} keep{'s' * (replicas == 1)} serving"
+    beside = f" and {extra}" if max_surge else ""
+    if max_unavailable == replicas:
+        whole = f"the only {unit}" if replicas == 1 else f"{_all(replicas)} {unit}s at once"
+        return f"{whole}{beside}; none keeps serving meanwhile"
+    left = replicas - max_unavailable
+    at_a_time = f"{_number(max_unavailable)} {_plural(max_unavailable, unit)} at a time"
+    return f"{at_a_time}{beside}; {left} of {replicas} keep{'s' * (left == 1)} serving"
+
+
+def _all(number: int) -> str:
+    return {1: "it", 2: "both"}.get(number, f"all {number}")
+
+
+def _number(number: int) -> str:
+    return _FEW[number] if number < len(_FEW) else str(number)
+
+
+def _plural(number: int, word: str) -> str:
+    return word if number == 1 else f"{word}s"

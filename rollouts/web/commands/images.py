@@ -1,0 +1,188 @@
+"""Change images: one field for each container, and what each clique would have replaced.
+
+The form keeps what each field showed at first. Only what somebody has changed is sent, so whoever lost a race to
+another change of images sends their own once more, and not the other's former ones with it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from django.http import QueryDict
+
+from rollouts.accounts.commands import Command
+from rollouts.engine.manifest import edits
+from rollouts.engine.manifest.edits import Image, Unfit
+from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.manifests.masking import MARK
+from rollouts.selectors.revisions import revision_list, shown_image
+from rollouts.services.edit import Changed
+from rollouts.services.simulation import Proposal
+from rollouts.services.workload_client import refuse
+from rollouts.services.workloads import workload_set_images
+from rollouts.web.commands.forms import Desk, Draft
+from rollouts.web.commands.pod_counts import count_by_clique
+from rollouts.web.workload import Scene
+
+# Names of cliques and containers have no underscores.
+_FIELD: Final = "image_"
+_WAS: Final = "was_"
+_HIDDEN: Final = "a part of this image is hidden; write the image in full"
+_KINDS: Final = (("initContainers", "init container"), ("containers", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class ImageField:
+    """The field of one container."""
+
+    clique: str
+    container: str
+    kind: str  # in words, where it is no ordinary container
+    name: str  # of the field
+    now: str  # the image it has, as it may be shown
+    was: str  # the same when the form was opened
+    value: str  # what stands in the field
+
+    @property
+    def repository(self) -> str:
+        """The image without its tag."""
+        return repository_of(self.now)
+
+
+@dataclass(frozen=True, slots=True)
+class CliqueFields:
+    """The fields of one clique."""
+
+    name: str
+    group: str  # the scaling group that it is in; empty: none
+    pods: int
+    fields: tuple[ImageField, ...]
+    former: tuple[str, ...]  # images that its containers had under earlier revisions
+
+
+class Images(Desk):
+    """The form has every container of every clique."""
+
+    name, title, send, command = "images", "Change images", "Change the images", Command.SET_IMAGES
+    updates = "steering/_replaced.html"
+    idle = "Change an image to see what it would do."
+
+    def fill_in(self, scene: Scene, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Show the cliques with the images of their containers."""
+        cliques = _list_cliques(scene, given)
+        fields = [field for clique in cliques for field in clique.fields]
+        return {
+            "roles": cliques,
+            "fields": [field.name for field in fields],
+            "shared": _shared_repositories(fields),
+        }
+
+    def read(self, scene: Scene, given: QueryDict, **about: Any) -> Draft:
+        """Return the images that were changed in the form."""
+        images = _list_images(given)
+        hidden = [Finding(_name(one), Code.UNKNOWN_VALUE, _HIDDEN) for one in images if MARK.search(one.image)]
+        if hidden:
+            raise refuse(hidden)
+        tried = edits.set_images(scene.look.seen.manifest, images)
+        if isinstance(tried, Unfit):
+            raise refuse([_about_field(finding, images) for finding in tried.findings])
+        return Draft(
+            partial(workload_set_images, place=scene.place, images=images),
+            Proposal(self.command, partial(edits.set_images, images=images)),
+        )
+
+    def find_field(self, scene: Scene, finding: Finding) -> str:
+        """What is said of a field is about that one; rules of the manifest are about none alone."""
+        return finding.field if finding.field.startswith(_FIELD) else ""
+
+    def say_done(self, changed: Changed) -> str:
+        """Say what happens now."""
+        images = [str(change.after) for change in changed.changes if change.field.endswith(".image")]
+        return f"Changed to {', '.join(dict.fromkeys(images))}: pods follow as the strategy says."
+
+
+# ---- the fields
+
+
+def _list_cliques(scene: Scene, given: QueryDict | None) -> list[CliqueFields]:
+    workload = scene.look.workload
+    if workload is None:
+        return []
+    group_of = {name: group.name for group in workload.groups for name in group.clique_names}
+    pods, former = count_by_clique(scene.tree), _former_images(scene)
+    return [
+        CliqueFields(
+            name=clique.name,
+            group=group_of.get(clique.name, ""),
+            pods=pods.get(clique.name, 0),
+            fields=tuple(_list_fields(clique.name, clique.pod_spec, given)),
+            former=former.get(clique.name, ()),
+        )
+        for clique in workload.cliques
+    ]
+
+
+def _list_fields(clique: str, pod_spec: Mapping[str, Any], given: QueryDict | None) -> Iterator[ImageField]:
+    for key, kind in _KINDS:
+        for container in pod_spec.get(key) or ():
+            name, now = str(container.get("name") or ""), shown_image(str(container.get("image") or ""))
+            field = f"{_FIELD}{clique}_{name}"
+            was, value = (now, now) if given is None else _read_field(given, field, now)
+            yield ImageField(clique, name, kind, field, now, was, value)
+
+
+def _read_field(given: QueryDict, field: str, now: str) -> tuple[str, str]:
+    """Return what a field showed at first, and shows; one that nobody has touched shows what is there now."""
+    was, value = given.get(f"{_WAS}{field}", now), given.get(field, now).strip()
+    return (now, now) if value == was else (was, value)
+
+
+def _former_images(scene: Scene) -> dict[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {}
+    for revision in revision_list(scene.place):
+        for clique in revision.cliques:
+            found.setdefault(clique.name, {}).update(dict.fromkeys(clique.images))
+    return {name: tuple(images) for name, images in found.items()}
+
+
+def _shared_repositories(fields: Sequence[ImageField]) -> list[tuple[str, int]]:
+    """Return the repositories that several containers have their image from, with how many."""
+    counts: dict[str, int] = {}
+    for field in fields:
+        counts[field.repository] = counts.get(field.repository, 0) + 1
+    return [(repository, count) for repository, count in counts.items() if count > 1 and repository]
+
+
+def repository_of(image: str) -> str:
+    """Return an image without its tag and digest.
+
+    >>> repository_of("ghcr.io/example/vllm:v2"), repository_of("localhost:5000/app@sha256:0a1b"), repository_of("app")
+    ('ghcr.io/example/vllm', 'localhost:5000/app', 'app')
+    """
+    folder, slash, name = image.partition("@")[0].rpartition("/")
+    return f"{folder}{slash}{name.partition(':')[0]}"
+
+
+# ---- what was changed
+
+
+def _list_images(given: QueryDict) -> list[Image]:
+    """Return what differs from what the form showed at first, in its order."""
+    fields = {field: given.get(field, "").strip() for field in given if field.startswith(_FIELD)}
+    return [_image(field, value) for field, value in fields.items() if value != given.get(f"{_WAS}{field}")]
+
+
+def _image(field: str, value: str) -> Image:
+    clique, _, container = field.removeprefix(_FIELD).partition("_")
+    return Image(clique, value, container)
+
+
+def _name(image: Image) -> str:
+    return f"{_FIELD}{image.clique}_{image.container}"
+
+
+def _about_field(finding: Finding, images: Sequence[Image]) -> Finding:
+    """Return a finding about `images[1].image` as one about the field of the form."""
+    index = finding.field.removeprefix("images[").partition("]")[0]
+    return Finding(_name(images[int(index)]), finding.code, finding.message)

@@ -1,0 +1,78 @@
+"""Restart: have all pods replaced, or those of some components, as the strategy says."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from django.http import QueryDict
+from django.utils import timezone
+
+from rollouts.accounts.commands import Command
+from rollouts.engine.manifest import edits
+from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.model.times import parse_time, render_time
+from rollouts.engine.model.workload import Strategy, Workload
+from rollouts.services.edit import Changed
+from rollouts.services.simulation import Proposal
+from rollouts.services.workload_client import refuse
+from rollouts.services.workloads import workload_restart
+from rollouts.web.commands.forms import Desk, Draft, Sitting
+from rollouts.web.commands.pod_counts import count_by_clique
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Something that can be restarted alone."""
+
+    component: str
+    pods: int
+    members: tuple["Choice", ...] = ()  # the cliques of a scaling group
+
+
+class Restart(Desk):
+    """The form has the components, and when it was opened: one form is one restart, however often it is sent."""
+
+    name, title, send, command = "restart", "Restart", "Restart the pods", Command.RESTART_WORKLOAD
+
+    def fill_in(self, scene: Sitting, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Show every component with its pods; none chosen means all."""
+        workload, pods = scene.look.workload, count_by_clique(scene.tree)
+        return {
+            "choices": [] if workload is None else list(_list_choices(workload, pods)),
+            "total": sum(pods.values()),
+            "strategy": scene.tree.strategy,
+            "is_by_hand": scene.tree.strategy == Strategy.ON_DELETE,
+            "chosen": [] if given is None else given.getlist("component"),
+            "at": render_time(timezone.now().timestamp()) if given is None else given.get("at", ""),
+            "fields": ["components"],
+        }
+
+    def read(self, scene: Sitting, given: QueryDict, **about: Any) -> Draft:
+        """Return the restart that is meant."""
+        at, components = parse_time(given.get("at", "")), given.getlist("component")
+        if at is None:
+            raise refuse([Finding("at", Code.WRONG_TYPE, "the form does not say when it was opened; open it again")])
+        return Draft(
+            partial(workload_restart, place=scene.place, components=components, at=at),
+            Proposal(self.command, partial(edits.restart, at=render_time(at), components=components)),
+        )
+
+    def find_field(self, scene: Sitting, finding: Finding) -> str:
+        """Every finding is about the components that were named."""
+        return "components" if finding.field.startswith("components") else ""
+
+    def say_done(self, changed: Changed) -> str:
+        """Say what happens now."""
+        return "The restart has begun: pods are replaced as the strategy says."
+
+
+def _list_choices(workload: Workload, pods: Mapping[str, int]) -> Iterator[Choice]:
+    groups = {group.name: group.clique_names for group in workload.groups}
+    members = {name for names in groups.values() for name in names}
+    # A name that is both a group's and a clique's means the group.
+    for name in (clique.name for clique in workload.cliques if clique.name not in members | groups.keys()):
+        yield Choice(name, pods.get(name, 0))
+    for group, names in groups.items():
+        cliques = tuple(Choice(name, pods.get(name, 0)) for name in names if name not in groups)
+        yield Choice(group, sum(pods.get(name, 0) for name in names), cliques)

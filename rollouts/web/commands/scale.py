@@ -1,0 +1,276 @@
+"""Scale: how many replicas the set and its components are to have, or one live component of one replica.
+
+What the template says goes into one write, however many numbers were changed. A live component is an object of its own,
+as an autoscaler scales it, so it is a command of its own: a form that asks for both is refused, and nothing is done.
+
+Each field keeps what it showed at first (`was_…`), so that only what somebody has changed is sent. Where many pods go
+or come, somebody has to agree to the number.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from django.http import QueryDict
+
+from rollouts.accounts.commands import Command
+from rollouts.accounts.errors import CommandRefused
+from rollouts.controller.pod_counts import count_desired
+from rollouts.engine.manifest import edits
+from rollouts.engine.manifest.edits import Unfit
+from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.engine.manifest.schema import MOST_INT32
+from rollouts.engine.model.workload import Workload
+from rollouts.engine.rollout.levels import LevelKind
+from rollouts.selectors.strategy_detail import StrategyLevel
+from rollouts.selectors.tree import CliqueNode, GroupNode, WorkloadTree
+from rollouts.services.edit import Changed
+from rollouts.services.scaling import LiveScale, scale_observed
+from rollouts.services.simulation import Proposal
+from rollouts.services.workload_client import refuse
+from rollouts.services.workloads import scale_template, workload_scale, workload_scale_template
+from rollouts.web.commands.budget_text import SHADOWED, is_shadowed
+from rollouts.web.commands.forms import Desk, Draft
+from rollouts.web.workload import Scene
+
+_FIELD: Final = "replicas_"  # and the component; of the set nothing more
+_SHADOWED: Final = "shadowed_"  # and the component: of a field that is never sent
+_WAS: Final = "was_"
+_LIVE: Final = "live_"
+_LIVE_FIELDS: Final = ("component", "replica", "replicas")
+_OF_COMPONENT: Final = re.compile(r"spec\.template\.(cliques|podCliqueScalingGroups)\[(\d+)\]")
+_TWO_COMMANDS: Final = "the template and one live component are two commands; send one after the other"
+_UNITS: Final = {LevelKind.SET: "replicas", LevelKind.GROUP: "groups in each", LevelKind.CLIQUE: "pods in each"}
+_MANY: Final = 10  # pods that come at once
+
+
+@dataclass(frozen=True, slots=True)
+class NumberField:
+    """A number of the template."""
+
+    component: str  # empty: the set
+    kind: str  # what it is, in words
+    unit: str  # what is counted
+    name: str  # of the field
+    now: int
+    was: str  # what the field showed at first
+    value: str
+    runs: str  # what runs of it, in words
+    others: tuple["Scaled", ...]  # where a live one has another number
+    shadowed: str  # why nobody can change it here; empty: it can be changed
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """A live component that has another number than the template."""
+
+    replica: int  # of the set
+    replicas: int
+
+
+class Scale(Desk):
+    """The form has a number for each level, and one for a live component."""
+
+    name, title, send, command = "scale", "Scale", "Scale", Command.SCALE_WORKLOAD
+    idle = "Change a number to see what it would do."
+
+    def fill_in(self, scene: Scene, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Show every level with what runs of it."""
+        numbers = [_number_field(scene, level, given) for level in scene.strategy.levels]
+        named = [one for one in numbers if not one.shadowed]
+        return {
+            "numbers": numbers,
+            "components": [one for one in named if one.component],
+            "last_replica": max(0, scene.tree.wanted - 1),
+            "live": {name: "" if given is None else given.get(f"{_LIVE}{name}", "").strip() for name in _LIVE_FIELDS},
+            "fields": [*(one.name for one in named), *(f"{_LIVE}{name}" for name in _LIVE_FIELDS)],
+        }
+
+    def read(self, scene: Scene, given: QueryDict, **about: Any) -> Draft:
+        """Return the numbers that were changed, or the one of a live component."""
+        numbers, live = _read_numbers(given), _read_live(given)
+        if live is None:
+            return Draft(
+                partial(workload_scale_template, place=scene.place, numbers=numbers),
+                Proposal(self.command, partial(scale_template, numbers=numbers)),
+            )
+        if numbers:
+            raise refuse([Finding(f"{_LIVE}component", Code.UNKNOWN_VALUE, _TWO_COMMANDS)])
+        return Draft(
+            partial(
+                workload_scale,
+                place=scene.place,
+                replicas=live.replicas,
+                component=live.component,
+                replica=live.replica,
+            ),
+            Proposal(self.command, edits.keep, observe=partial(scale_observed, wanted=live)),
+        )
+
+    def ask(self, scene: Scene, given: QueryDict, **about: Any) -> str:
+        """Have somebody agree where many pods go or come."""
+        try:
+            return _ask(*_count(scene, _read_numbers(given), _read_live(given)))
+        except CommandRefused:
+            return ""  # it is refused anyhow
+
+    def find_field(self, scene: Scene, finding: Finding) -> str:
+        """Return the number that the path of a finding leads to."""
+        if finding.field.startswith((_FIELD, _LIVE)):
+            return finding.field
+        if finding.field in _LIVE_FIELDS:
+            return f"{_LIVE}{finding.field}"
+        if finding.field == "spec.replicas":
+            return _FIELD
+        if found := _OF_COMPONENT.match(finding.field):
+            return _field_of_component(scene, found[1], int(found[2]))
+        return ""
+
+    def say_done(self, changed: Changed) -> str:
+        """Say which numbers there are now."""
+        numbers = [change for change in changed.changes if change.field.endswith("replicas")]
+        return f"Scaled: {', '.join(f'{change.before} → {change.after}' for change in numbers)} replicas."
+
+
+# ---- the fields
+
+
+def _field_of_component(scene: Scene, kind: str, index: int) -> str:
+    """Return the field of a clique or scaling group by its place in the manifest; empty where it has none."""
+    entries = scene.look.seen.manifest["spec"]["template"].get(kind) or []
+    name = entries[index].get("name") if index < len(entries) else None
+    levels = [level for level in scene.strategy.levels if level.component == name]
+    wanted = LevelKind.CLIQUE if kind == "cliques" else LevelKind.GROUP
+    has_field = any(level.kind is wanted and not is_shadowed(level, levels) for level in levels)
+    return f"{_FIELD}{name}" if has_field else ""
+
+
+def _number_field(scene: Scene, level: StrategyLevel, given: QueryDict | None) -> NumberField:
+    shadowed = SHADOWED if is_shadowed(level, scene.strategy.levels) else ""
+    name, now = f"{_SHADOWED if shadowed else _FIELD}{level.component}", str(level.replicas)
+    was, value = (now, now) if given is None else (given.get(f"{_WAS}{name}", now), given.get(name, now).strip())
+    if value == was or shadowed:
+        was = value = now  # nobody has touched it: it shows what is there now
+    return NumberField(
+        component=level.component,
+        kind=_say_kind(scene.look.workload, level),
+        unit=_UNITS[level.kind],
+        name=name,
+        now=level.replicas,
+        was=was,
+        value=value,
+        runs=_say_running(scene.tree, level),
+        others=tuple(_list_scaled(scene.tree, level)),
+        shadowed=shadowed,
+    )
+
+
+def _say_kind(workload: Workload | None, level: StrategyLevel) -> str:
+    if level.kind is not LevelKind.GROUP or workload is None:
+        return "the set" if level.kind is LevelKind.SET else "clique"
+    members = next(group.clique_names for group in workload.groups if group.name == level.component)
+    pods = sum(clique.replicas for clique in workload.cliques if clique.name in members)
+    return f"scaling group of {pods} pod{'s' * (pods != 1)}"
+
+
+def _say_running(tree: WorkloadTree, level: StrategyLevel) -> str:
+    if level.kind is LevelKind.SET:
+        wanted = [replica for replica in tree.replicas if not replica.surge]
+        return f"{sum(replica.available for replica in wanted)} of {tree.wanted} available"
+    parts = [part for index, part in _live_parts(tree, level) if index < tree.wanted]
+    unit = "pods" if level.kind is LevelKind.CLIQUE else "group replicas"
+    return f"{sum(map(_available, parts))} of {sum(part.wanted for part in parts)} {unit} available"
+
+
+def _list_scaled(tree: WorkloadTree, level: StrategyLevel) -> Iterator[Scaled]:
+    for index, part in _live_parts(tree, level) if level.component else ():
+        if part.exists and part.wanted != level.replicas:
+            yield Scaled(index, part.wanted)
+
+
+def _live_parts(tree: WorkloadTree, level: StrategyLevel) -> Iterator[tuple[int, CliqueNode | GroupNode]]:
+    for replica in tree.replicas:
+        parts: Sequence[CliqueNode | GroupNode] = replica.cliques if level.kind is LevelKind.CLIQUE else replica.groups
+        for part in parts:
+            if part.template == level.component:
+                yield replica.index, part
+
+
+def _available(part: CliqueNode | GroupNode) -> int:
+    if isinstance(part, CliqueNode):
+        return min(part.available_pods, part.wanted)
+    return sum(one.available for one in part.replicas if not one.surge)
+
+
+# ---- what was changed
+
+
+def _read_numbers(given: QueryDict) -> dict[str, int]:
+    """Return the numbers of the template that somebody has changed, by component."""
+    fields = {field: given.get(field, "").strip() for field in given if field.startswith(_FIELD)}
+    changed = {field: text for field, text in fields.items() if text != given.get(f"{_WAS}{field}")}
+    return {field.removeprefix(_FIELD): number for field, number in _read_all(changed).items()}
+
+
+def _read_live(given: QueryDict) -> LiveScale | None:
+    """Return what a live component is to have; None: nothing is said of one."""
+    texts = {name: given.get(f"{_LIVE}{name}", "").strip() for name in _LIVE_FIELDS}
+    if not any(texts.values()):
+        return None
+    if not texts["component"]:
+        raise refuse([Finding(f"{_LIVE}component", Code.FIELD_MISSING, "choose which component is meant")])
+    numbers = _read_all({f"{_LIVE}{name}": texts[name] for name in ("replica", "replicas")})
+    return LiveScale(texts["component"], numbers[f"{_LIVE}replica"], numbers[f"{_LIVE}replicas"])
+
+
+def _read_all(texts: Mapping[str, str]) -> dict[str, int]:
+    """Return numbers by field; raises for all that are none."""
+    wrong = [field for field, text in texts.items() if not _is_number(text)]
+    if wrong:
+        sentence = f"this must be a whole number from 0 to {MOST_INT32}"
+        raise refuse([Finding(field, Code.WRONG_TYPE, sentence) for field in wrong])
+    return {field: int(text) for field, text in texts.items()}
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_INT32)) and int(text) <= MOST_INT32
+
+
+# ---- what somebody has to agree to
+
+
+def _count(scene: Scene, numbers: Mapping[str, int], live: LiveScale | None) -> tuple[int, int]:
+    """Return how many pods are wanted now, and would be."""
+    workload, observed = scene.look.workload, scene.look.seen.observed
+    tried = scale_template(scene.look.seen.manifest, numbers)
+    after = tried if isinstance(tried, Unfit) else parse_workload(tried)
+    if workload is None or isinstance(after, Unfit | Unreadable):
+        return 0, 0
+    before = count_desired(workload, observed)
+    if live is not None:
+        return before, count_desired(workload, scale_observed(workload, observed, live))
+    return before, count_desired(after, observed, renewed=numbers)
+
+
+def _ask(before: int, after: int) -> str:
+    """Return what is to be agreed to when a number of pods becomes another.
+
+    >>> _ask(26, 0)
+    'All 26 pods go, and nothing serves until it is scaled up again.'
+    >>> _ask(26, 13)
+    '13 of 26 pods go.'
+    >>> _ask(4, 44)
+    '40 pods come: 44 instead of 4.'
+    >>> _ask(26, 20), _ask(4, 8), _ask(0, 8)
+    ('', '', '')
+    """
+    if before and not after:
+        return f"All {before:,} pods go, and nothing serves until it is scaled up again."
+    if before > 1 and after <= before / 2:
+        return f"{before - after:,} of {before:,} pods go."
+    if after > 2 * before and after - before >= _MANY:
+        return f"{after - before:,} pods come: {after:,} instead of {before:,}."
+    return ""

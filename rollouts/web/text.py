@@ -1,0 +1,166 @@
+"""What the pages say in place of codes, numbers and moments: the filters that templates load as `grove`.
+
+`age` has a twin in static/live.js, which lets ages grow while a page is shown: both say the same.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from django import template
+from django.utils import timezone
+
+from rollouts.accounts.commands import Command
+from rollouts.engine.plan.diagnosis import CAUSES
+
+register = template.Library()
+
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_DAY: Final = 86400
+
+# Reasons that read badly as they are; the others are split into their words.
+_REASONS: Final[Mapping[str, str]] = {
+    "": "Not looked at yet",
+    "UpdateInProgress": "Rolling",
+    "Deploying": "Deploying",
+    "Complete": "Settled",
+    "WaitingForReady": "Pods do not become ready",
+    "WaitingForTermination": "Old pods do not go",
+    "BudgetExhausted": "Waits for budget",
+    "SurgeUnschedulable": "Surge cannot be scheduled",
+    "SurgeNotReady": "Surge does not become ready",
+    "SurgeGated": "Surge waits for its base gang",
+    "ReplicaUnschedulable": "Replica cannot be scheduled",
+    "WaitingForReplica": "Waits for another replica",
+    "AwaitingDeletion": "Outdated pods wait for you",
+    "ScaledBelowMinAvailable": "Scaled below minAvailable",
+    "ImagePullBackOff": "Image cannot be pulled",
+    "CreateContainerConfigError": "Container cannot be created",
+    "OOMKilled": "Container runs out of memory",
+    "CrashLoopBackOff": "Container crashes again and again",
+    "TooFewAvailable": "Too few replicas are available",
+}
+
+
+@register.filter
+def age(moment: datetime | None) -> str:
+    """Say how long ago something was.
+
+    >>> from datetime import timedelta
+    >>> [age(timezone.now() - timedelta(seconds=seconds)) for seconds in (5, 130, 7300, 200000)]
+    ['5 s', '2 min', '2 h', '2 d']
+    """
+    if moment is None:
+        return ""
+    seconds = max(0, int((timezone.now() - moment).total_seconds()))
+    if seconds < _MINUTE:
+        return f"{seconds} s"
+    if seconds < _HOUR:
+        return f"{seconds // _MINUTE} min"
+    return f"{seconds // _HOUR} h" if seconds < 2 * _DAY else f"{seconds // _DAY} d"
+
+
+@register.filter
+def duration(seconds: float | None) -> str:
+    """Say how long something takes.
+
+    >>> [duration(seconds) for seconds in (0.4, 2, 130, 7300)]
+    ['1 s', '2 s', '2 min', '2 h']
+    """
+    if seconds is None:
+        return ""
+    whole = max(1, round(seconds))
+    if whole < _MINUTE:
+        return f"{whole} s"
+    return f"{whole // _MINUTE} min" if whole < _HOUR else f"{whole // _HOUR} h"
+
+
+@register.filter
+def reason(code: str) -> str:
+    """Say a reason in words.
+
+    >>> reason("SurgeUnschedulable"), reason("WriteDenied")
+    ('Surge cannot be scheduled', 'Write denied')
+    """
+    if code in _REASONS:
+        return _REASONS[code]
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", code)
+    return words[:1] + words[1:].lower()
+
+
+@register.filter
+def cause(code: str) -> str:
+    """Say what an update waits for that is not stuck.
+
+    >>> cause("WaitingForReady")
+    'Pods are not Ready yet'
+    """
+    return CAUSES.get(code, reason(code)).rstrip(".")
+
+
+_STATES: Final[Mapping[str, str]] = {
+    "needs-attention": "Need attention",
+    "progressing": "Progressing",
+    "waiting": "Waiting for you",
+    "settled": "Settled",
+}
+
+
+@register.filter
+def state_words(state: str) -> str:
+    """Say a state of the list in words."""
+    return _STATES.get(state, state)
+
+
+@register.filter
+def share(number: float, whole: float) -> str:
+    """Say which part of a whole something is, for the attributes of SVG.
+
+    >>> share(1, 3), share(0, 0), share(7, 5)
+    ('33.33%', '0%', '100%')
+    """
+    if not whole:
+        return "0%"
+    return f"{min(100, max(0, 100 * number / whole)):.4g}%"
+
+
+@register.filter
+def lookup(mapping: Mapping[Any, Any], key: Any) -> Any:
+    """Return what a mapping has under a key that is not known when the template is written."""
+    return mapping.get(key)
+
+
+@register.filter
+def plural(number: int, word: str) -> str:
+    """Count something.
+
+    >>> plural(1, "pod"), plural(1200, "pod")
+    ('1 pod', '1,200 pods')
+    """
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+@register.filter
+def split(words: str) -> list[str]:
+    """Part a list that a template has written down."""
+    return words.split(",")
+
+
+@register.filter
+def command_words(command: str) -> str:
+    """Say what a command does; one that this version does not know is said as it is.
+
+    >>> command_words("set_images"), command_words("juggle")
+    ('change images', 'juggle')
+    """
+    known = {str(one): one.label for one in Command}
+    return known.get(command, command)
+
+
+@register.filter
+def as_json(value: Any) -> str:
+    """Write a value down as people read it."""
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)

@@ -1,0 +1,109 @@
+"""Passes over one workload without queue and watcher: the mirror is fed by lists, and a pass follows the other.
+
+So a test decides what a pass gets to see and when. Mirror, engine, actuator, history and cluster are the real ones.
+"""
+
+import time
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+from typing import Any
+
+from rollouts import mirror, models
+from rollouts.cluster import Cluster, Obj, Resource
+from rollouts.cluster.resources import NODES, PODCLIQUESETS, PODS
+from rollouts.controller.reconciler import act
+from rollouts.engine.model.names import PART_OF
+from rollouts.queue.results import Outcome
+
+SECONDS = 120.0  # generous: only reached when something is broken
+
+
+def observe(
+    cluster: Cluster, row: models.Cluster, namespace: str | None = None, *, among: Container[str] | None = None
+) -> dict[Resource, list[Obj]]:
+    """List everything into the mirror, of one namespace, of some or of all, and return it."""
+    seen: dict[Resource, list[Obj]] = {}
+    for resource in mirror.MIRRORED:
+        if resource != NODES:
+            listing = cluster.list(resource, namespace=namespace)
+            mine = [obj for obj in listing.items if among is None or obj["metadata"]["namespace"] in among]
+            names = {(obj["metadata"]["namespace"], obj["metadata"]["name"]) for obj in mine}
+            mirror.store(row, resource, mine)
+            mirror.replace(row, resource, names, listing.resource_version)
+            seen[resource] = mine
+    return seen
+
+
+@dataclass(slots=True)
+class Loop:
+    """A workload under the eyes of a test."""
+
+    cluster: Cluster
+    namespace: str
+    name: str
+    row: models.Cluster = field(init=False)
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.row = mirror.ensure_cluster("here")
+
+    @property
+    def key(self) -> str:
+        """The key of the workload."""
+        return f"here/{self.namespace}/{self.name}"
+
+    def observe(self) -> None:
+        """List everything there is in the namespace into the mirror; nothing of other namespaces may be in it."""
+        observe(self.cluster, self.row, self.namespace)
+
+    def take_pass(self, now: float | None = None) -> Outcome:
+        """Take one pass over what the mirror has."""
+        seen = mirror.read(self.row, self.namespace, self.name)
+        outcome = act(self.cluster, self.row, self.key, seen, time.time() if now is None else now)
+        self.outcomes.append(outcome)
+        return outcome
+
+    def run(self, until: Callable[[], bool], then: Callable[[], None] = lambda: None) -> None:
+        """Look and take passes, with `then` after each, until something is so."""
+        deadline = time.monotonic() + SECONDS
+        self.observe()
+        while not until():
+            assert time.monotonic() < deadline, self._explain()
+            self.observe()
+            self.take_pass()
+            then()
+
+    def _explain(self) -> str:
+        """Return why the workload is not where it should be: the last outcomes, and what keeps its pods."""
+        waiting = {
+            pod["metadata"]["name"]: one.get("message") or one["reason"]
+            for pod in self.pods()
+            for one in pod["status"].get("conditions") or ()
+            if one["status"] != "True" and one["type"] in ("PodScheduled", "Ready")
+        }
+        return f"not within {SECONDS:g} s; last outcomes: {self.outcomes[-3:]}; pods that wait: {waiting}"
+
+    # What the cluster shows.
+
+    def stored(self) -> Obj:
+        """Return the PodCliqueSet."""
+        return self.cluster.get(PODCLIQUESETS, self.name, namespace=self.namespace)
+
+    def status(self) -> dict[str, Any]:
+        """Return its status."""
+        return self.stored().get("status") or {}
+
+    def condition(self, kind: str) -> dict[str, Any]:
+        """Return one of its conditions, or an empty one."""
+        return next((one for one in self.status().get("conditions") or () if one["type"] == kind), {})
+
+    def pods(self) -> list[Obj]:
+        """Return its pods that stay."""
+        listing = self.cluster.list(PODS, namespace=self.namespace, labels=f"{PART_OF}={self.name}")
+        return [pod for pod in listing.items if "deletionTimestamp" not in pod["metadata"]]
+
+    def is_complete(self) -> bool:
+        """Say whether every replica is complete and nothing is under way."""
+        return self.condition("Progressing").get("reason") == "Complete" and bool(
+            self.status().get("observedGeneration") == self.stored()["metadata"]["generation"]
+        )

@@ -1,0 +1,520 @@
+"""Carrying a plan out: each write with its preconditions, what is learnt from refusals, and in which order."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, cast
+
+import pytest
+
+from rollouts.cluster import Cluster, Forbidden, Invalid, NotFound, Obj, Resource, Unavailable
+from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESETS, PODS, SERVICES
+from rollouts.controller import executor
+from rollouts.controller.executor import (
+    Answer,
+    Applied,
+    Fate,
+    Scene,
+    apply_plan,
+    compute_rounds,
+    doubt_of,
+    find_out,
+    name_of,
+)
+from rollouts.engine.model import names
+from rollouts.engine.model.actions import Action, Create, Delete, Kind, Patch, RemoveGate, WriteStatus
+from rollouts.engine.model.observed import Clique, Gang, Group, Observed, Pod
+from tests.engine.manifests import pod as pod_spec
+from tests.engine.manifests import small
+
+NOTHING: Final = Observed()
+
+
+@pytest.fixture
+def owner(cluster: Cluster, namespace: str) -> Obj:
+    """A stored PodCliqueSet that owns what the test makes."""
+    return cluster.create(PODCLIQUESETS, small({"metadata.namespace": namespace}))
+
+
+def owned(owner: Obj, kind: str, name: str, api: str = "v1", **parts: Any) -> Obj:
+    """Return a manifest of something that the set owns."""
+    reference = {"kind": "PodCliqueSet", "apiVersion": owner["apiVersion"], "name": owner["metadata"]["name"]}
+    return {
+        "apiVersion": api,
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": owner["metadata"]["namespace"],
+            "labels": {"app": "chat"},
+            "ownerReferences": [{**reference, "uid": owner["metadata"]["uid"], "controller": True}],
+        },
+        **parts,
+    }
+
+
+def make_pod(owner: Obj, name: str, *gates: str) -> Obj:
+    """Return a pod that no scheduler takes, as it has gates."""
+    gated = {"schedulingGates": [{"name": gate} for gate in gates or ("test.example/held",)]}
+    return owned(owner, "Pod", name, spec=pod_spec() | gated)
+
+
+def make_clique(owner: Obj, name: str = "chat-0-c") -> Obj:
+    """Return a PodClique."""
+    spec = {"roleName": "c", "replicas": 1, "minAvailable": 1, "podSpec": pod_spec()}
+    return owned(owner, "PodClique", name, "grove.io/v1alpha1", spec=spec)
+
+
+def carry_out(cluster: Cluster, owner: Obj, *actions: Action, observed: Observed = NOTHING) -> Applied:
+    """Carry out actions in the namespace of the set."""
+    applied, metadata = Applied(), owner["metadata"]
+    apply_plan(cluster, actions, Scene(metadata["namespace"], observed, metadata["resourceVersion"]), applied)
+    return applied
+
+
+def only(applied: Applied) -> Answer:
+    """Return the one answer there is."""
+    (answer,) = applied.answers
+    return answer
+
+
+def observed_clique(obj: Obj, status: Obj | None = None) -> Clique:
+    """Return a stored PodClique as the mirror would show it, as far as writes look at it."""
+    metadata = obj["metadata"]
+    places = {"template": "c", "replica": 0, "group": "", "group_replica": -1}
+    return Clique(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        generation=1,
+        created=0.0,
+        template_hash="h",
+        replicas=1,
+        template_replicas=1,
+        leaving=False,
+        status=status or {},
+        **cast("Any", places),
+    )
+
+
+# ---- creates
+
+
+def test_what_is_created_is_answered_as_stored(cluster: Cluster, owner: Obj) -> None:
+    answer = only(carry_out(cluster, owner, Create(Kind.POD, make_pod(owner, "a"))))
+    assert answer.fate is Fate.DONE
+    assert answer.found is not None
+    assert answer.found["metadata"]["uid"]
+
+
+def test_many_creates_go_side_by_side(cluster: Cluster, owner: Obj) -> None:
+    creates = [Create(Kind.POD, make_pod(owner, f"p{number}")) for number in range(40)]
+    applied = carry_out(cluster, owner, *creates)
+    assert len(applied.of(Fate.DONE)) == 40
+    (changes,) = applied.changes()
+    assert changes.resource == PODS
+    assert {obj["metadata"]["name"] for obj in changes.objects} == {f"p{number}" for number in range(40)}
+
+
+def test_a_create_that_happened_before_brings_what_is_there(cluster: Cluster, owner: Obj) -> None:
+    create = Create(Kind.POD, make_pod(owner, "a"))
+    first = only(carry_out(cluster, owner, create))
+    again = only(carry_out(cluster, owner, create))
+    assert again.fate is Fate.OUTRUN
+    assert again.found is not None
+    assert first.found is not None
+    assert again.found["metadata"]["uid"] == first.found["metadata"]["uid"]
+
+
+def test_a_name_that_somebody_else_has_taken_is_a_denial_and_stays_theirs(cluster: Cluster, owner: Obj) -> None:
+    theirs = make_pod(owner, "a")
+    del theirs["metadata"]["ownerReferences"]
+    stored = cluster.create(PODS, theirs)
+    answer = only(carry_out(cluster, owner, Create(Kind.POD, make_pod(owner, "a"))))
+    assert answer.fate is Fate.DENIED
+    assert "belongs to somebody else" in str(answer.error)
+    assert cluster.get(PODS, "a", namespace=owner["metadata"]["namespace"])["metadata"] == stored["metadata"]
+
+
+def test_what_the_cluster_finds_invalid_is_denied_and_the_rest_goes_on(cluster: Cluster, owner: Obj) -> None:
+    wrong = make_pod(owner, "wrong")
+    wrong["spec"]["containers"] = []
+    service = owned(owner, "Service", "chat-0", spec={"clusterIP": "None"})
+    applied = carry_out(cluster, owner, Create(Kind.POD, wrong), Create(Kind.SERVICE, service))
+    assert [answer.fate for answer in applied.answers] == [Fate.DENIED, Fate.DONE]
+    assert isinstance(applied.answers[0].error, Invalid)
+    assert applied.failure is None
+
+
+# ---- deletes
+
+
+def delete_of(obj: Obj, kind: Kind = Kind.POD, uid: str = "") -> Delete:
+    """Return the deletion of a stored object."""
+    return Delete(kind, obj["metadata"]["name"], uid or obj["metadata"]["uid"], "Outdated")
+
+
+def observe(*pods: Obj, cliques: tuple[Clique, ...] = (), ready: bool = False) -> Observed:
+    """Return stored pods as the mirror would show them, as far as writes look at them."""
+    values = [
+        Pod(
+            name=pod["metadata"]["name"],
+            uid=pod["metadata"]["uid"],
+            clique="chat-0-c",
+            index=0,
+            template_hash="h",
+            created=0.0,
+            node="",
+            phase="Pending",
+            ready=ready,
+            leaving=False,
+            gated=True,
+            resource_version=pod["metadata"]["resourceVersion"],
+        )
+        for pod in pods
+    ]
+    return Observed(pods=tuple(values), cliques=cliques)
+
+
+def test_a_pod_on_no_node_is_gone_at_once(cluster: Cluster, owner: Obj) -> None:
+    pod = cluster.create(PODS, make_pod(owner, "a"))
+    answer = only(carry_out(cluster, owner, delete_of(pod), observed=observe(pod)))
+    assert (answer.fate, answer.found) == (Fate.DONE, None)
+    assert answer.gone is not None
+    assert answer.gone["metadata"]["uid"] == pod["metadata"]["uid"]
+
+
+def test_a_pod_that_takes_its_time_is_answered_as_leaving(cluster: Cluster, owner: Obj) -> None:
+    manifest = make_pod(owner, "a")
+    manifest["metadata"]["finalizers"] = ["test.example/held"]
+    pod = cluster.create(PODS, manifest)
+    answer = only(carry_out(cluster, owner, delete_of(pod), observed=observe(pod)))
+    assert answer.gone is None
+    assert answer.found is not None
+    assert "deletionTimestamp" in answer.found["metadata"]
+    cluster.patch_merge(PODS, "a", {"metadata": {"finalizers": None}}, namespace=owner["metadata"]["namespace"])
+
+
+def test_a_custom_resource_is_answered_as_gone_with_its_uid(cluster: Cluster, owner: Obj) -> None:
+    clique = cluster.create(PODCLIQUES, make_clique(owner))
+    observed = Observed(cliques=(observed_clique(clique),))
+    answer = only(carry_out(cluster, owner, delete_of(clique, Kind.CLIQUE), observed=observed))
+    assert answer.gone is not None
+    assert answer.gone["metadata"]["uid"] == clique["metadata"]["uid"]
+    with pytest.raises(NotFound):
+        cluster.get(PODCLIQUES, "chat-0-c", namespace=owner["metadata"]["namespace"])
+
+
+def test_another_pod_of_that_name_is_not_deleted_but_told(cluster: Cluster, owner: Obj) -> None:
+    former = cluster.create(PODS, make_pod(owner, "a"))
+    only(carry_out(cluster, owner, delete_of(former), observed=observe(former)))
+    present = cluster.create(PODS, make_pod(owner, "a"))
+    answer = only(carry_out(cluster, owner, delete_of(former), observed=observe(former)))
+    assert answer.fate is Fate.OUTRUN
+    assert answer.found is not None
+    assert answer.found["metadata"]["uid"] == present["metadata"]["uid"]
+
+
+def become_ready(cluster: Cluster, pod: Obj) -> Obj:
+    """Have a kubelet say that a pod is Ready."""
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return cluster.update(PODS, {**pod, "status": status}, subresource="status")
+
+
+def test_a_pod_that_serves_since_it_was_seen_idle_is_not_deleted_but_told(cluster: Cluster, owner: Obj) -> None:
+    seen = cluster.create(PODS, make_pod(owner, "a"))
+    present = become_ready(cluster, seen)
+    answer = only(carry_out(cluster, owner, delete_of(seen), observed=observe(seen)))
+    assert answer.fate is Fate.OUTRUN
+    assert answer.found is not None
+    assert answer.found["metadata"]["resourceVersion"] == present["metadata"]["resourceVersion"]
+    assert "deletionTimestamp" not in answer.found["metadata"]
+
+
+def test_a_pod_that_was_allowed_for_goes_however_it_has_changed_since(cluster: Cluster, owner: Obj) -> None:
+    seen = become_ready(cluster, cluster.create(PODS, make_pod(owner, "a")))
+    label = {"metadata": {"labels": {"seen": "by-somebody"}}}
+    cluster.patch_merge(PODS, "a", label, namespace=owner["metadata"]["namespace"])
+    answer = only(carry_out(cluster, owner, delete_of(seen), observed=observe(seen, ready=True)))
+    assert answer.fate is Fate.DONE
+
+
+def test_a_pod_that_is_gone_already_is_told_as_gone(cluster: Cluster, owner: Obj) -> None:
+    pod = cluster.create(PODS, make_pod(owner, "a"))
+    carry_out(cluster, owner, delete_of(pod), observed=observe(pod))
+    answer = only(carry_out(cluster, owner, delete_of(pod), observed=observe(pod)))
+    assert answer.fate is Fate.OUTRUN
+    assert answer.gone is not None
+    assert answer.gone["metadata"]["uid"] == pod["metadata"]["uid"]
+
+
+def test_what_became_of_writes_can_be_found_out(cluster: Cluster, owner: Obj) -> None:
+    there, gone = (cluster.create(PODS, make_pod(owner, name)) for name in ("there", "gone"))
+    carry_out(cluster, owner, delete_of(gone), observed=observe(gone))
+    doubts = [doubt_of(action) for action in (delete_of(there), delete_of(gone), bare("never"))]
+    answers = find_out(cluster, owner["metadata"]["namespace"], doubts).answers
+    assert answers[0].found is not None
+    assert (answers[2].found, answers[2].gone) == (None, None)
+    assert answers[1].gone == {"metadata": {key: gone["metadata"][key] for key in ("namespace", "name", "uid")}}
+
+
+# ---- patches
+
+
+def test_a_patch_merges_and_replaces_whole_what_it_says_is_whole(cluster: Cluster, owner: Obj) -> None:
+    manifest = make_clique(owner)
+    manifest["metadata"]["annotations"] = {"theirs": "stays"}
+    manifest["spec"]["podSpec"] |= {"nodeSelector": {"disk": "ssd", "zone": "a"}, "hostNetwork": True}
+    clique = cluster.create(PODCLIQUES, manifest)
+    wanted = pod_spec() | {"nodeSelector": {"zone": "b"}}
+    patch = Patch(
+        Kind.CLIQUE,
+        "chat-0-c",
+        clique["metadata"]["uid"],
+        clique["metadata"]["resourceVersion"],
+        {"metadata": {"annotations": {"ours": "new"}}, "spec": {"podSpec": wanted}},
+        ("spec.podSpec",),
+    )
+    answer = only(carry_out(cluster, owner, patch))
+    assert answer.found is not None
+    assert answer.found["spec"]["podSpec"] == wanted
+    assert answer.found["spec"]["replicas"] == 1
+    assert answer.found["metadata"]["annotations"] == {"theirs": "stays", "ours": "new"}
+
+
+@pytest.mark.parametrize("whole", [(), ("spec.podSpec",)])
+def test_a_patch_over_another_version_is_outrun_and_brings_the_truth(
+    cluster: Cluster, owner: Obj, whole: tuple[str, ...]
+) -> None:
+    clique = cluster.create(PODCLIQUES, make_clique(owner))
+    place = {"namespace": owner["metadata"]["namespace"]}
+    cluster.patch_merge(PODCLIQUES, "chat-0-c", {"spec": {"replicas": 5}}, **place)
+    change = {"spec": {"replicas": 2, "podSpec": pod_spec()}}
+    metadata = clique["metadata"]
+    patch = Patch(Kind.CLIQUE, "chat-0-c", metadata["uid"], metadata["resourceVersion"], change, whole)
+    answer = only(carry_out(cluster, owner, patch))
+    assert answer.fate is Fate.OUTRUN
+    assert answer.found is not None
+    assert answer.found["spec"]["replicas"] == 5
+
+
+def test_a_patch_of_any_version_still_needs_the_same_object(cluster: Cluster, owner: Obj) -> None:
+    service = cluster.create(SERVICES, owned(owner, "Service", "chat-0", spec={"clusterIP": "None"}))
+    change = {"spec": {"publishNotReadyAddresses": True}}
+    other = only(carry_out(cluster, owner, Patch(Kind.SERVICE, "chat-0", "another-uid", "", change)))
+    same = only(carry_out(cluster, owner, Patch(Kind.SERVICE, "chat-0", service["metadata"]["uid"], "", change)))
+    assert (other.fate, same.fate) == (Fate.OUTRUN, Fate.DONE)
+
+
+# ---- gates
+
+
+@pytest.mark.parametrize(
+    "gates", [(names.GATE, "a.example/theirs"), ("a.example/theirs", names.GATE)], ids=["first", "behind another"]
+)
+def test_our_gate_is_taken_off_and_others_stay(cluster: Cluster, owner: Obj, gates: tuple[str, str]) -> None:
+    pod = cluster.create(PODS, make_pod(owner, "a", *gates))
+    answer = only(carry_out(cluster, owner, RemoveGate("a", pod["metadata"]["uid"])))
+    assert answer.fate is Fate.DONE
+    assert answer.found is not None
+    assert answer.found["spec"]["schedulingGates"] == [{"name": "a.example/theirs"}]
+
+
+def test_a_gate_that_is_off_already_is_outrun(cluster: Cluster, owner: Obj) -> None:
+    pod = cluster.create(PODS, make_pod(owner, "a", "a.example/theirs"))
+    assert only(carry_out(cluster, owner, RemoveGate("a", pod["metadata"]["uid"]))).fate is Fate.OUTRUN
+
+
+def test_a_gate_of_another_pod_of_that_name_stays(cluster: Cluster, owner: Obj) -> None:
+    cluster.create(PODS, make_pod(owner, "a", names.GATE, "a.example/theirs"))
+    answer = only(carry_out(cluster, owner, RemoveGate("a", "another-uid")))
+    assert answer.fate is Fate.OUTRUN
+    assert answer.found is not None
+    assert len(answer.found["spec"]["schedulingGates"]) == 2
+
+
+# ---- statuses
+
+
+def test_a_status_takes_the_place_of_the_former_and_nothing_else_changes(cluster: Cluster, owner: Obj) -> None:
+    clique = cluster.create(PODCLIQUES, make_clique(owner))
+    uid = clique["metadata"]["uid"]
+    write = WriteStatus(Kind.CLIQUE, "chat-0-c", uid, {"replicas": 3, "hpaPodSelector": "a=b"})
+    first = only(carry_out(cluster, owner, write, observed=Observed(cliques=(observed_clique(clique),))))
+    assert first.found is not None
+    write = WriteStatus(Kind.CLIQUE, "chat-0-c", uid, {"replicas": 4})
+    second = only(carry_out(cluster, owner, write, observed=Observed(cliques=(observed_clique(first.found),))))
+    assert second.found is not None
+    assert second.found["status"]["replicas"] == 4
+    assert "hpaPodSelector" not in second.found["status"]
+    for part in ("labels", "ownerReferences", "generation"):
+        assert second.found["metadata"][part] == clique["metadata"][part]
+    assert second.found["spec"] == clique["spec"]
+
+
+def test_a_status_that_was_computed_from_an_older_object_is_outrun(cluster: Cluster, owner: Obj) -> None:
+    clique = cluster.create(PODCLIQUES, make_clique(owner))
+    place = {"namespace": owner["metadata"]["namespace"]}
+    cluster.patch_merge(PODCLIQUES, "chat-0-c", {"spec": {"replicas": 5}}, **place)
+    write = WriteStatus(Kind.CLIQUE, "chat-0-c", clique["metadata"]["uid"], {"replicas": 3})
+    answer = only(carry_out(cluster, owner, write, observed=Observed(cliques=(observed_clique(clique),))))
+    assert answer.fate is Fate.OUTRUN
+    assert answer.found is not None
+    assert answer.found["spec"]["replicas"] == 5
+
+
+def test_a_status_goes_over_a_patch_of_the_same_pass(cluster: Cluster, owner: Obj) -> None:
+    clique = cluster.create(PODCLIQUES, make_clique(owner))
+    metadata = clique["metadata"]
+    patch = Patch(Kind.CLIQUE, "chat-0-c", metadata["uid"], metadata["resourceVersion"], {"spec": {"replicas": 2}})
+    write = WriteStatus(Kind.CLIQUE, "chat-0-c", metadata["uid"], {"replicas": 2})
+    applied = carry_out(cluster, owner, patch, write, observed=Observed(cliques=(observed_clique(clique),)))
+    assert [answer.fate for answer in applied.answers] == [Fate.DONE, Fate.DONE]
+
+
+def test_the_status_of_the_set_goes_over_the_version_that_the_plan_has_seen(cluster: Cluster, owner: Obj) -> None:
+    write = WriteStatus(Kind.SET, "chat", owner["metadata"]["uid"], {"replicas": 2})
+    assert only(carry_out(cluster, owner, write)).fate is Fate.DONE
+    assert only(carry_out(cluster, owner, write)).fate is Fate.OUTRUN
+
+
+# ---- order and interruption, on a cluster that only takes notes
+
+
+class Notes:
+    """Stands in for a cluster where only the order of calls matters; `answer` may raise."""
+
+    def __init__(
+        self, answer: Callable[[str], Obj] = lambda _name: {"metadata": {"uid": "u", "resourceVersion": "1"}}
+    ) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self._answer = answer
+        self._lock = threading.Lock()
+
+    def create(self, _resource: Resource, obj: Obj) -> Obj:
+        return self._note("create", obj["metadata"]["name"])
+
+    def delete(self, _resource: Resource, name: str, **_options: Any) -> Obj:
+        return self._note("delete", name)
+
+    def patch_merge(self, _resource: Resource, name: str, _patch: Obj, **_place: Any) -> Obj:
+        return self._note("patch", name)
+
+    def _note(self, verb: str, name: str) -> Obj:
+        with self._lock:
+            self.calls.append((verb, name))
+        return self._answer(name)
+
+
+def apply_to(notes: Notes, *actions: Action, observed: Observed = NOTHING) -> Applied:
+    """Carry out actions on the notes."""
+    applied = Applied()
+    apply_plan(cast("Cluster", notes), actions, Scene("web", observed, "1"), applied)
+    return applied
+
+
+def bare(name: str) -> Create:
+    """Return the creation of a pod in name only."""
+    return Create(Kind.POD, {"metadata": {"name": name, "namespace": "web", "ownerReferences": []}})
+
+
+def pods(*told: tuple[str, str, str]) -> tuple[Pod, ...]:
+    """Return pods by name, clique and template."""
+    rest = {"created": 0.0, "node": "n", "phase": "Running", "ready": True, "leaving": False, "gated": False}
+    return tuple(
+        Pod(name=name, uid=f"u-{name}", clique=clique, index=0, template_hash=template, **cast("Any", rest))
+        for name, clique, template in told
+    )
+
+
+def clique_in(name: str, replica: int) -> Clique:
+    """Return a PodClique of a replica of the set."""
+    clique = observed_clique({"metadata": {"name": name, "uid": f"u-{name}", "resourceVersion": "1"}})
+    return replace(clique, replica=replica)
+
+
+def group_in(name: str, replica: int) -> Group:
+    """Return a scaling group of a replica of the set."""
+    return Group(name, f"u-{name}", "1", 1, 0.0, "sg", replica, 1, 1, leaving=False, status={})
+
+
+def going(kind: Kind, *names_: str) -> list[Delete]:
+    """Return deletions by name."""
+    return [Delete(kind, name, f"u-{name}", "Outdated") for name in names_]
+
+
+def rounds(deletes: list[Delete], observed: Observed) -> list[set[str]]:
+    """Return the names of what is deleted together."""
+    return [{delete.name for delete in part} for part in compute_rounds(deletes, observed)]
+
+
+def test_pods_of_one_clique_and_template_are_deleted_at_once() -> None:
+    observed = Observed(pods=pods(("a", "c", "old"), ("b", "c", "old")), cliques=(clique_in("c", 0),))
+    assert rounds(going(Kind.POD, "a", "b"), observed) == [{"a", "b"}]
+
+
+def test_what_stays_the_same_is_deleted_before_what_is_outdated() -> None:
+    told = pods(("same", "c", "new"), ("a", "c", "old"), ("b", "c", "old"))
+    observed = Observed(pods=told, cliques=(clique_in("c", 0),))
+    assert rounds(going(Kind.POD, "same", "a", "b"), observed) == [{"same"}, {"a", "b"}]
+
+
+def test_parts_of_a_replica_are_deleted_one_by_one_and_replicas_side_by_side() -> None:
+    observed = Observed(
+        groups=(group_in("g0", 0), group_in("g1", 1)),
+        gangs=(Gang("gang0", "u-gang0", "1", 0, leaving=False, pod_groups={}, status={}),),
+        cliques=(clique_in("c0", 0), clique_in("c1", 1)),
+    )
+    deletes = [
+        *going(Kind.GANG, "gang0"),
+        *going(Kind.GROUP, "g0"),
+        *going(Kind.CLIQUE, "c0"),
+        *going(Kind.GROUP, "g1"),
+        *going(Kind.CLIQUE, "c1"),
+    ]
+    assert rounds(deletes, observed) == [{"gang0", "g1"}, {"g0", "c1"}, {"c0"}]
+
+
+def test_stages_follow_each_other() -> None:
+    notes = Notes()
+    observed = Observed(pods=pods(("x", "c", "old"), ("y", "c", "old")), cliques=(clique_in("c", 0),))
+    patches = [Patch(Kind.CLIQUE, name, "u", "", {}) for name in ("p", "q")]
+    apply_to(notes, bare("a"), bare("b"), *patches, *going(Kind.POD, "x", "y"), observed=observed)
+    assert [verb for verb, _ in notes.calls] == ["create"] * 2 + ["patch"] * 2 + ["delete"] * 2
+
+
+def test_nothing_is_sent_after_a_write_without_an_answer() -> None:
+    def answer(name: str) -> Obj:
+        if name == "x":
+            raise Unavailable("cut off")
+        return {"metadata": {"uid": "u", "resourceVersion": "1"}}
+
+    notes = Notes(answer)
+    told = pods(("x", "c", "old"), ("y", "d", "old"))
+    observed = Observed(pods=told, cliques=(clique_in("c", 0), clique_in("d", 0)))
+    applied = apply_to(notes, bare("a"), *going(Kind.POD, "x", "y"), observed=observed)
+    assert notes.calls == [("create", "a"), ("delete", "x")]
+    assert isinstance(applied.failure, Unavailable)
+    assert [name_of(action) for action in applied.in_doubt] == ["x"]
+
+
+def test_what_is_forbidden_is_not_asked_for_again_while_other_things_go_on() -> None:
+    def answer(name: str) -> Obj:
+        if name.startswith("p"):
+            raise Forbidden("exceeded quota")
+        return {"metadata": {"uid": "u", "resourceVersion": "1"}}
+
+    notes = Notes(answer)
+    observed = Observed(pods=pods(("x", "c", "old")), cliques=(clique_in("c", 0),))
+    creates = [bare(f"p{number}") for number in range(300)]
+    applied = apply_to(notes, *creates, *going(Kind.POD, "x"), observed=observed)
+    assert len([verb for verb, _ in notes.calls if verb == "create"]) <= executor.WRITERS
+    assert notes.calls[-1] == ("delete", "x")
+    assert applied.failure is None
+    assert len(applied.of(Fate.UNSENT)) >= 300 - executor.WRITERS
+
+
+def test_a_long_plan_is_cut_short_at_its_beginning() -> None:
+    notes = Notes()
+    applied = apply_to(notes, *(bare(f"p{number}") for number in range(executor.WRITES_A_PASS + 10)))
+    assert applied.is_cut_short
+    assert len(notes.calls) == executor.WRITES_A_PASS

@@ -1,0 +1,151 @@
+"""Parts of pages as frames and tiles: taken apart to the letter, and of many tiles only those brought that changed."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from django.test import Client
+from redis import Redis
+
+from rollouts import models
+from rollouts.live import change_feed
+from rollouts.live.change_feed import Change
+from rollouts.live.tiles import Tiled, take_apart
+from tests.api.read import fleet
+from tests.web.test_stream import Stream, in_thread, watch
+
+pytestmark = [pytest.mark.django_db(transaction=True)]
+
+REPLICAS = 15
+BIG = "/workloads/sandbox/default/big/"
+PICTURE = f"{BIG}parts/picture/"
+SHOW = f"{PICTURE} workload:sandbox%2Fdefault%2Fbig"
+CHANGE = Change("sandbox", "workload", "sandbox/default/big", ("pods",))
+
+
+def put_together(frame: str, tiles: Mapping[str, str]) -> str:
+    """Put tiles into their places, as live.js does."""
+    return re.sub(r'<(\w+) id="([^"]+)" data-same></\1>', lambda place: tiles.get(place[2], place[0]), frame)
+
+
+def tile(name: str, text: str = "") -> str:
+    """Write a tile."""
+    return f'<div data-group id="{name}" class="tile">{text}</div>'
+
+
+def tiled(*tiles: str) -> Tiled:
+    """Take a part apart that holds some tiles."""
+    return take_apart(f'<section id="picture">{" ".join([*tiles, tile("last")])}</section>')
+
+
+class Outline(HTMLParser):
+    """Counts the elements of a text that stand beside each other."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.depth = self.count = 0
+        self.beside = ""  # text outside of them
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag != "input":
+            self.count += self.depth == 0
+            self.depth += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        self.depth -= 1
+
+    def handle_data(self, data: str) -> None:
+        self.beside += "" if self.depth else data
+
+
+@pytest.mark.parametrize("pods", [20 * REPLICAS, 20 * 3], ids=["as tiles", "at length"])
+@pytest.mark.parametrize(
+    "address", [PICTURE, f"{PICTURE}?by=node", f"{BIG}pods/picture/", f"{BIG}pods/picture/?by=node"]
+)
+def test_a_picture_is_taken_apart_into_whole_elements_and_put_together_to_the_letter(
+    viewer: Client, row: models.Cluster, address: str, pods: int
+) -> None:
+    fleet.store_nodes(row, 30)
+    fleet.store_parts(row, fleet.big_workload(pods=pods), outdated=[1])
+    html = viewer.get(address).content.decode()
+    apart = take_apart(html)
+    assert len(apart.tiles) == html.count(" data-group ") - 1 > 0
+    assert put_together(apart.frame, apart.tiles) == html
+    for text in apart.tiles.values():
+        outline = Outline(text)
+        assert (outline.count, outline.depth, outline.beside) == (1, 0, ""), text
+
+
+def test_tiles_are_new_that_look_different_or_were_not_there() -> None:
+    before = tiled(tile("a", "1"), tile("b", "1"), tile("c", "1"))
+    after = tiled(tile("d", "1"), tile("c", "1"), tile("b", "2"))
+    assert set(after.list_new(before)) == {"d", "b"}
+    assert set(after.list_new(None)) == {"d", "c", "b"}
+    assert after.list_new(after) == {}
+    assert re.findall(r'id="(\w+)" data-same', after.frame) == ["d", "c", "b"], "all of them, in their order"
+
+
+def test_what_comes_from_outside_does_not_pass_for_a_tile(viewer: Client, row: models.Cluster) -> None:
+    fleet.store_parts(row, fleet.big_workload(pods=20 * REPLICAS))
+    models.Pod.objects.filter(name__startswith="big-3-").update(node='"><div data-group id="forged">')
+    html = viewer.get(PICTURE).content.decode()
+    assert "forged" in html
+    assert [name for name in take_apart(html).tiles if not name.startswith("replica-")] == []
+
+
+def test_tiles_of_one_name_are_left_where_they_are() -> None:
+    assert tiled(tile("a", "1"), tile("a", "2")).tiles == {}
+    assert "data-same" not in tiled(tile("a", "1"), tile("a", "2")).frame
+
+
+def test_of_many_tiles_those_are_brought_that_changed(viewer: Client, row: models.Cluster, redis: Redis) -> None:
+    fleet.store_parts(row, fleet.big_workload(pods=20 * REPLICAS))
+
+    async def then(stream: Stream) -> None:
+        whole = (await stream.wait_for("fragment")).data
+        assert whole["base"] == ""
+        assert len(whole["tiles"]) == REPLICAS - 1
+        await _fail_pods(redis, "big-3-")
+        news = (await stream.wait_for("fragment")).data
+        assert (news["base"], set(news["tiles"])) == (whole["etag"], {"replica-3"})
+        shown = put_together(news["html"], {**whole["tiles"], **news["tiles"]})
+        asked = await asyncio.to_thread(viewer.get, PICTURE)
+        assert (shown, news["etag"]) == (asked.content.decode(), asked["ETag"])
+
+    watch(viewer, f"- {SHOW}", then=then)
+
+
+def test_whoever_missed_a_rendering_is_brought_all_tiles_and_whoever_has_it_only_the_news(
+    viewer: Client, row: models.Cluster, redis: Redis
+) -> None:
+    fleet.store_parts(row, fleet.big_workload(pods=20 * REPLICAS))
+    first = viewer.get(PICTURE)["ETag"]
+    models.Pod.objects.filter(name__startswith="big-3-").update(ready=False)
+    second = viewer.get(PICTURE)["ETag"]
+
+    async def miss(stream: Stream) -> None:
+        event = await stream.wait_for("fragment")
+        assert (event.data["base"], event.data["etag"], len(event.data["tiles"])) == ("", second, REPLICAS - 1)
+
+    async def know(stream: Stream) -> None:
+        await stream.wait_for("current")
+        await _fail_pods(redis, "big-4-")
+        event = await stream.wait_for("fragment")
+        assert (event.data["base"], set(event.data["tiles"])) == (second, {"replica-4"})
+
+    watch(viewer, f"{first} {SHOW}", then=miss)
+    watch(viewer, f"{second} {SHOW}", then=know)
+
+
+async def _fail_pods(redis: Redis, beginning: str) -> None:
+    """Have pods of the workload not ready any more, and told."""
+
+    def fail() -> Any:
+        models.Pod.objects.filter(name__startswith=beginning).update(ready=False)
+
+    await in_thread(fail)
+    change_feed.publish(redis, [CHANGE])

@@ -1,0 +1,31 @@
+"""A cluster in the test's own process, with a clock moved by hand: no test here sleeps."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rollouts.sandbox.cluster.pod_lifecycle import Pace
+from tests.sandbox.cluster.cluster import Cluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """An empty cluster: namespaces and nothing else. Its pods take exactly as long as their annotation says."""
+    made = Cluster(tmp_path / "sandbox.sqlite3", Pace())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[[Pace], Cluster]]:
+    """Clusters at another pace."""
+    made: list[Cluster] = []
+
+    def make(pace: Pace) -> Cluster:
+        made.append(Cluster(tmp_path / f"sandbox-{len(made)}.sqlite3", pace))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()

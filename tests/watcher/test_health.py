@@ -1,0 +1,105 @@
+"""What is wrong with a cluster is told by a code and a sentence, and is over by itself when it is over."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+from redis import Redis
+
+from rollouts import models
+from rollouts.cluster import (
+    Cluster,
+    ClusterError,
+    Forbidden,
+    Misconfigured,
+    Patience,
+    Resource,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+    UnknownResource,
+    kubeconfig,
+)
+from rollouts.cluster.resources import CUSTOMRESOURCEDEFINITIONS, PODCLIQUES, PODCLIQUESETS, PODS
+from rollouts.watcher.health import explain
+from tests.apiserver import HOW_TO_GET_THEM, ApiServer, install_definitions, missing_binaries, running_apiserver
+from tests.contract.manifests import pod_clique_set
+from tests.parts import missing
+from tests.project.running import wait_until
+from tests.watcher.watching import SECONDS, is_complete, trouble, watching
+
+EAGER = Patience(deadline=10, first_pause=0.05, longest_pause=0.5)
+
+AWAY = Unavailable("list pods: the server cannot be reached")
+
+
+@pytest.mark.parametrize(
+    ("failures", "code", "sentence"),
+    [
+        ({PODS: AWAY, PODCLIQUES: Forbidden("no")}, "Unreachable", "list pods: the server cannot be reached"),
+        ({PODS: Throttled("slow down")}, "Unreachable", "slow down"),
+        ({PODS: AWAY, PODCLIQUES: Unauthorized("who?")}, "Unauthorized", "who?"),
+        ({PODS: Misconfigured("no such file")}, "Misconfigured", "no such file"),
+        (
+            {PODS: Forbidden("no"), PODCLIQUES: Forbidden("no"), PODCLIQUESETS: UnknownResource("what?")},
+            "Forbidden",
+            "Our account may not list and watch podcliques.grove.io, pods: grant it a role that may.",
+        ),
+        (
+            {PODCLIQUES: UnknownResource("what?"), PODCLIQUESETS: UnknownResource("what?")},
+            "MissingDefinitions",
+            "The cluster does not serve podcliques.grove.io, podcliquesets.grove.io: install deploy/crds.",
+        ),
+    ],
+)
+def test_of_several_failures_the_one_that_explains_most_is_told(
+    failures: dict[Resource, ClusterError], code: str, sentence: str
+) -> None:
+    finding = explain(failures)
+    assert finding is not None
+    assert (finding.code, finding.sentence) == (code, sentence)
+
+
+def test_without_failures_nothing_is_wrong() -> None:
+    assert explain({}) is None
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    """A real API server that has never heard of Grove."""
+    if lacking := missing_binaries():
+        missing(" and ".join(lacking), HOW_TO_GET_THEM)
+    with running_apiserver() as running:
+        yield running
+
+
+@pytest.mark.apiserver
+@pytest.mark.database
+@pytest.mark.django_db(transaction=True)
+def test_missing_definitions_and_permissions_are_said_and_waited_for(server: ApiServer, redis: Redis) -> None:
+    admin = Cluster(kubeconfig(server.kubeconfig))
+    restricted = partial(Cluster, kubeconfig(server.kubeconfig, "restricted"), patience=EAGER)
+    with (
+        watching("real", partial(Cluster, kubeconfig(server.kubeconfig), patience=EAGER), redis) as heard,
+        watching("poor", restricted, redis),
+    ):
+        # Each kind is listed for itself, so the words grow until all of them have been refused.
+        lacking = "podcliques.grove.io, podcliquescalinggroups.grove.io, podcliquesets.grove.io"
+        wait_until(lambda: lacking in trouble("real")[1], SECONDS)
+        assert trouble("real")[0] == "MissingDefinitions"
+        wait_until(lambda: "may not list and watch nodes, " in trouble("poor")[1], SECONDS)
+        assert trouble("poor")[0] == "Forbidden"
+        assert not is_complete("real")
+
+        install_definitions(admin)
+        admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))
+        wait_until(lambda: is_complete("real") and trouble("real") == ("", ""), SECONDS)
+        wait_until(lambda: "real/default/my" in heard.woken, SECONDS)
+        assert models.Workload.objects.get().cluster.name == "real"
+        assert trouble("poor")[0] == "Forbidden"
+
+        # Taken away again: said, and what was known stays until the cluster is heard again.
+        admin.delete(CUSTOMRESOURCEDEFINITIONS, "podgangs.scheduler.grove.io")
+        wait_until(lambda: "does not serve podgangs.scheduler.grove.io:" in trouble("real")[1], SECONDS)
+        assert trouble("real")[0] == "MissingDefinitions"
+        assert models.Workload.objects.exists()

@@ -1,0 +1,73 @@
+"""What the preview says is what then happens in the sandbox: stuck or not, in which order, how low, how long.
+
+    EXAMPLES_TIMES=6 pytest -s tests/web/commands/test_forecast_holds.py
+
+prints a table of 43 cases, and insists on a machine that is quiet enough to measure how long each takes. Seeds in a row
+are of one kind after the other, so each run has a case of each kind.
+"""
+
+import itertools
+import os
+import secrets
+from collections.abc import Callable
+
+import pytest
+
+from rollouts.cluster import Cluster
+from rollouts.runtime import connections
+from rollouts.selectors import remedies
+from rollouts.services.audit import Caller
+from tests.services.stage import Stage
+from tests.thoroughness import examples
+from tests.web.commands.forecasts import KINDS, Case, Result
+
+pytestmark = pytest.mark.django_db
+
+AT_ONCE = 4
+CASES = len(KINDS)
+# Tried in every run: an update that replaces all pods at once by an image that never becomes Ready.
+REPLACED_AT_ONCE = 26
+
+
+@pytest.fixture(autouse=True)
+def _time_for_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each remedy be tried to its end, however busy the machine is: what runs out of time is not offered."""
+    monkeypatch.setattr(remedies, "SECONDS", 60.0)
+
+
+@pytest.fixture
+def make_stage(cluster: Cluster) -> Callable[[str, str], Stage]:
+    """Return how a case gets its workload."""
+    return lambda namespace, name: Stage(cluster, namespace, name, connections.cluster_names()[0])
+
+
+def run_all(cases: list[Case], at_once: int = AT_ONCE) -> list[Result]:
+    """Run cases, of which some take turns, and return what came of each."""
+    results: list[Result] = []
+    waiting = iter([case.run() for case in cases])
+    running = list(itertools.islice(waiting, at_once))
+    while running:
+        for one in [*running]:
+            found = next(one, None)
+            if isinstance(found, Result):
+                results.append(found)
+                print(found.render())  # noqa: T201 (the table)
+                running.remove(one)
+                running += itertools.islice(waiting, 1)
+    return results
+
+
+@pytest.mark.usefixtures("redis")
+def test_a_forecast_holds_in_the_sandbox(make_stage: Callable[[str, str], Stage], caller: Caller) -> None:
+    first = int(os.environ.get("FORECAST_SEED") or secrets.randbelow(10**6))
+    seeds = [REPLACED_AT_ONCE, *(first + number for number in range(examples(CASES)))]
+    results = run_all([Case(seed, make_stage, caller) for seed in seeds])
+    if examples(1) > 1:
+        busy = [one.seed for one in results if not one.is_measured]
+        alone = run_all([Case(seed, make_stage, caller) for seed in busy], at_once=1)
+        assert all(one.is_measured for one in alone), "the machine is too busy to measure how long a rollout takes"
+        results = [one for one in results if one.is_measured] + alone
+    others = [(one.seed, press) for one in results for press in one.offered if press != one.pressed]
+    results += run_all([Case(seed, make_stage, caller, press) for seed, press in others])
+    faults = {f"{one.seed} {one.title} {one.pressed}": found for one in results if (found := one.find_faults())}
+    assert not faults
