@@ -6,7 +6,7 @@ from importlib import import_module
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 
-from rollouts.runtime.gc_tuning import settle
+from rollouts.runtime.gc_tuning import tune_garbage_collector
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")
 
@@ -18,4 +18,4 @@ application = RequestLimits(_django)
 
 # Everything that answers is loaded now, so that nobody's first request waits for it.
 import_module(settings.ROOT_URLCONF)
-settle()
+tune_garbage_collector()

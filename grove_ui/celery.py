@@ -12,7 +12,7 @@ from celery import Celery
 from celery.exceptions import SecurityWarning
 from celery.signals import setup_logging, worker_process_init
 
-from rollouts.runtime.gc_tuning import settle
+from rollouts.runtime.gc_tuning import tune_garbage_collector
 
 # Celery warns root of untrusted pickles; we accept JSON only, and in a container root is nobody special.
 warnings.filterwarnings("ignore", category=SecurityWarning)
@@ -35,6 +35,6 @@ def configure_logging(**_: Any) -> None:
 
 
 @worker_process_init.connect
-def settle_process(**_: Any) -> None:
+def tune_pool_process(**_: Any) -> None:
     """Have a process of the pool collect garbage as those do that stay."""
-    settle()
+    tune_garbage_collector()

@@ -25,10 +25,10 @@ POD_SECURITY_LEVELS: Final = ("baseline", "restricted", "privileged")
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off", ""})
 _HIGHEST_PORT: Final = 65535
-_SHORTEST_TOKEN: Final = 20
+_MIN_TOKEN_LENGTH: Final = 20
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
-_DATABASES: Final = frozenset({"postgresql", "postgres", "sqlite"})
-_MOST_DAYS: Final = 36_500
+_DATABASE_KINDS: Final = frozenset({"postgresql", "postgres", "sqlite"})
+_MAX_DAYS: Final = 36_500
 _PERIODS: Final = {"s": 1, "min": 60, "h": 3600}
 
 Network = IPv4Network | IPv6Network
@@ -231,8 +231,8 @@ def _parse_days(variables: Mapping[str, str], name: str, default: int) -> int | 
     text = variables.get(name) or str(default)
     if text == "off":
         return None
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _MOST_DAYS:
-        raise ConfigurationError(f"{name} is {text!r}; set it to a number of days from 1 to {_MOST_DAYS}, or to off")
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _MAX_DAYS:
+        raise ConfigurationError(f"{name} is {text!r}; set it to a number of days from 1 to {_MAX_DAYS}, or to off")
     return int(text)
 
 
@@ -275,7 +275,7 @@ def _parse_database(variables: Mapping[str, str]) -> str | None:
     """Read the kind of the database; nothing else of the URL is shown, since it may hold a password."""
     url = variables.get("DATABASE_URL") or None
     kind = url.partition(":")[0] if url else "sqlite"
-    if kind not in _DATABASES:
+    if kind not in _DATABASE_KINDS:
         shown = f" begins with {kind!r}" if url and "://" in url and kind.isalnum() else " cannot be read"
         raise ConfigurationError(f"DATABASE_URL{shown}; set it to postgresql://user:password@host:port/name")
     return url
@@ -284,9 +284,9 @@ def _parse_database(variables: Mapping[str, str]) -> str | None:
 def _parse_secret(variables: Mapping[str, str], name: str) -> str | None:
     """Read a secret that stands for an account; what it is is never shown, not even when it cannot be used."""
     text = variables.get(name) or None
-    if text is not None and not re.fullmatch(f"[!-~]{{{_SHORTEST_TOKEN},}}", text):
+    if text is not None and not re.fullmatch(f"[!-~]{{{_MIN_TOKEN_LENGTH},}}", text):
         raise ConfigurationError(
-            f"{name} cannot be used; set it to at least {_SHORTEST_TOKEN} letters, digits and signs without blanks, "
+            f"{name} cannot be used; set it to at least {_MIN_TOKEN_LENGTH} letters, digits and signs without blanks, "
             f"e.g. to what this prints: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'"
         )
     return text

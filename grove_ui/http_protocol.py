@@ -25,91 +25,100 @@ from django.conf import settings
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from grove_ui.request_limits import EXTENSION, PROBES, Application, Message, Receive, Scope, Send, refuse_overload
+from grove_ui.request_limits import (
+    BOUNDED_EXTENSION,
+    PROBES,
+    Application,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    refuse_overload,
+)
 
 # From the connection, or from the first byte of a further request, to the end of the headers.
-HEAD_SECONDS: Final = 10.0
+HEADER_TIMEOUT_SECONDS: Final = 10.0
 # A client that takes nothing for so long has gone; a stream of events is then joined again.
-SEND_SECONDS: Final = 60.0
+SEND_TIMEOUT_SECONDS: Final = 60.0
 # Of the address and the headers of a request together. The address of a page's stream names all that the page shows.
-HEAD_BYTES: Final = 64 * 1024
-HEADERS: Final = 100
+MAX_HEADER_BYTES: Final = 64 * 1024
+MAX_HEADERS: Final = 100
 # Of all requests that are not complete: their headers, and what nobody has taken yet of their bodies.
-MOST_UNFINISHED: Final = 8 * 1024 * 1024
+MAX_UNFINISHED_BYTES: Final = 8 * 1024 * 1024
 # Of all answers that their clients do not take, with the headers of what they asked for.
-MOST_UNREAD: Final = 16 * 1024 * 1024
+MAX_UNREAD_BYTES: Final = 16 * 1024 * 1024
 # Requests that may wait behind one that is being answered, and what they hold together with it.
-PIPELINED: Final = 16
-_PIPELINED_BYTES: Final = 2 * HEAD_BYTES
+MAX_PIPELINED: Final = 16
+_MAX_PIPELINED_BYTES: Final = 2 * MAX_HEADER_BYTES
 # The parser is given so much at a time, which is how exactly we know what it keeps of headers that are not complete.
-_PIECE: Final = 4096
+_PIECE_BYTES: Final = 4096
 # What a header takes beside its letters.
-_HEADER_BYTES: Final = 150
+_HEADER_OVERHEAD_BYTES: Final = 150
 # Connections beyond the limit, so that probes are answered while every other one has a request under way.
-_RESERVE: Final = 32
+_PROBE_RESERVE: Final = 32
 # How long a client that is refused may go on sending before it must have read why.
-_SECONDS_TO_LEAVE: Final = 2.0
+_REFUSED_CLOSE_SECONDS: Final = 2.0
 
 
-class _Budget:
+class _MemoryBudget:
     """What connections hold together."""
 
     def __init__(self) -> None:
-        self._held = 0
+        self._held_bytes = 0
         self._sizes: dict[BoundedProtocol, int] = {}  # the one that has held something longest first
 
-    def note(self, connection: "BoundedProtocol", size: int, most: int) -> "list[BoundedProtocol]":
+    def track(self, connection: "BoundedProtocol", size: int, most: int) -> "list[BoundedProtocol]":
         """Note what a connection holds, and return those that must give up what they hold; the last may keep it."""
         self._forget(connection) if not size else self._count(connection, size)
         given_up = []
-        while self._held > most and len(self._sizes) > 1:
+        while self._held_bytes > most and len(self._sizes) > 1:
             given_up.append(next(iter(self._sizes)))
             self._forget(given_up[-1])
         return given_up
 
     def _count(self, connection: "BoundedProtocol", size: int) -> None:
-        self._held += size - self._sizes.get(connection, 0)
+        self._held_bytes += size - self._sizes.get(connection, 0)
         self._sizes[connection] = size
 
     def _forget(self, connection: "BoundedProtocol") -> None:
-        self._held -= self._sizes.pop(connection, 0)
+        self._held_bytes -= self._sizes.pop(connection, 0)
 
 
-class _Clients:
+class _WaitingConnections:
     """The connections of a server that wait for their clients."""
 
     def __init__(self) -> None:
         self.waiting: dict[BoundedProtocol, None] = {}  # the longest first
-        self.unfinished = _Budget()
-        self.unread = _Budget()
+        self.unfinished = _MemoryBudget()
+        self.unread = _MemoryBudget()
 
 
-_CLIENTS: Final[weakref.WeakKeyDictionary[ServerState, _Clients]] = weakref.WeakKeyDictionary()
+_WAITING_CONNECTIONS: Final[weakref.WeakKeyDictionary[ServerState, _WaitingConnections]] = weakref.WeakKeyDictionary()
 
 
-class _TooMuch(Exception):  # noqa: N818 (it ends the parsing and is seen by nobody)
+class _LimitExceeded(Exception):  # noqa: N818 (it ends the parsing and is seen by nobody)
     """The headers of a request are larger than we take, or there are too many requests."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
     """A connection that ends."""
 
-    head_seconds = HEAD_SECONDS
-    send_seconds = SEND_SECONDS
-    most_unfinished = MOST_UNFINISHED
-    most_unread = MOST_UNREAD
+    header_timeout_seconds = HEADER_TIMEOUT_SECONDS
+    send_timeout_seconds = SEND_TIMEOUT_SECONDS
+    max_unfinished_bytes = MAX_UNFINISHED_BYTES
+    max_unread_bytes = MAX_UNREAD_BYTES
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._own_app = self.app
-        self._clients = _CLIENTS.setdefault(self.server_state, _Clients())
+        self._clients = _WAITING_CONNECTIONS.setdefault(self.server_state, _WaitingConnections())
         self._waiting = self._clients.waiting
         self._limit: int = settings.ENVIRONMENT.connection_limit
         self._awaits_head = True
         self._awaits_request = True
         self._is_unfinished = False
         self._is_refused = False
-        self._has_too_much = False
+        self._exceeds_limits = False
         self._head_bytes = 0  # of the address and of the headers that are complete
         self._bytes_without_progress = 0
         self._request_bytes: deque[int] = deque()  # of each request that is to be answered, the first first
@@ -121,18 +130,18 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a request, and make room for this connection."""
         super().connection_made(transport)
-        self._await_head()
-        self._note_waiting()
+        self._start_header_deadline()
+        self._update_waiting()
         self._make_room()
-        if len(self.connections) > self._limit + _RESERVE:
+        if len(self.connections) > self._limit + _PROBE_RESERVE:
             self.close_now()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
         super().connection_lost(exc)
         self.app = self._own_app  # without a way back to this connection its memory is free at once
-        self._note_waiting()
-        self._note_unfinished()
+        self._update_waiting()
+        self._update_unfinished()
         self._cancel_head_deadline()
         self._cancel_send_deadline()
 
@@ -144,7 +153,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 return
             oldest.close_now()
 
-    def _note_waiting(self) -> None:
+    def _update_waiting(self) -> None:
         """Be among those that may be closed while the client is waited for, from the moment that it was first."""
         is_paused = self in self.connections and self.flow.write_paused
         if is_paused or (self in self.connections and self._awaits_request):
@@ -152,22 +161,24 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             self._waiting.pop(self, None)
         unread = self.transport.get_write_buffer_size() + sum(self._request_bytes) if is_paused else 0
-        for other in self._clients.unread.note(self, unread, self.most_unread):
+        for other in self._clients.unread.track(self, unread, self.max_unread_bytes):
             other.close_now()
 
-    def _note_unfinished(self) -> None:
+    def _update_unfinished(self) -> None:
         """Count what there is of a request that is not complete; others give up theirs for it."""
         is_counted = self._is_unfinished and self in self.connections and not self._is_refused
-        for other in self._clients.unfinished.note(self, self._weigh() if is_counted else 0, self.most_unfinished):
-            other.give_up()
+        for other in self._clients.unfinished.track(
+            self, self._compute_unfinished_bytes() if is_counted else 0, self.max_unfinished_bytes
+        ):
+            other.drop()
 
-    def _weigh(self) -> int:
+    def _compute_unfinished_bytes(self) -> int:
         """Return how much is held of a request that is not complete."""
         if not self._awaits_head:
             return sum(self._request_bytes) + len(self.cycle.body)
-        return self._bytes_without_progress + _PIECE + _HEADER_BYTES * len(self.headers)
+        return self._bytes_without_progress + _PIECE_BYTES + _HEADER_OVERHEAD_BYTES * len(self.headers)
 
-    def give_up(self) -> None:
+    def drop(self) -> None:
         """Make room for other requests that are not complete."""
         if self._awaits_head and self._is_idle:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "Too many requests are under way; send it again.")
@@ -182,17 +193,17 @@ class BoundedProtocol(HttpToolsProtocol):
     def close_now(self) -> None:
         """Close it, whatever is still to be sent."""
         self.connections.discard(self)  # its room is free at once, though uvicorn hears of the end a moment later
-        self._note_waiting()
-        self._note_unfinished()
+        self._update_waiting()
+        self._update_unfinished()
         self.transport.abort()
 
-    def _await_head(self) -> None:
+    def _start_header_deadline(self) -> None:
         self._cancel_head_deadline()
-        self._head_deadline = self.loop.call_later(self.head_seconds, self._end_waiting)
+        self._head_deadline = self.loop.call_later(self.header_timeout_seconds, self._on_header_timeout)
 
-    def _end_waiting(self) -> None:
+    def _on_header_timeout(self) -> None:
         if not self._is_idle:
-            self._await_head()  # an answer is on its way, behind which some bytes have come
+            self._start_header_deadline()  # an answer is on its way, behind which some bytes have come
         elif self._is_unfinished:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The headers did not arrive in time.")
         else:
@@ -202,68 +213,68 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what came, unless the client draws it out."""
-        for start in range(0, len(data), _PIECE):
+        for start in range(0, len(data), _PIECE_BYTES):
             if self._is_refused or self.transport.is_closing():
                 return
-            self._take(data[start : start + _PIECE])
+            self._parse_piece(data[start : start + _PIECE_BYTES])
 
-    def _take(self, piece: bytes) -> None:
+    def _parse_piece(self, piece: bytes) -> None:
         if self._awaits_head and self._head_deadline is None:
-            self._await_head()
+            self._start_header_deadline()
         self._bytes_without_progress += len(piece)
         super().data_received(piece)
-        if self._bytes_without_progress > HEAD_BYTES:
+        if self._bytes_without_progress > MAX_HEADER_BYTES:
             self._refuse_head()
-        self._note_unfinished()
+        self._update_unfinished()
 
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
         self._is_unfinished = True
         self._head_bytes = 0
-        self.scope["extensions"] = {EXTENSION: {}}
+        self.scope["extensions"] = {BOUNDED_EXTENSION: {}}
 
     def on_url(self, url: bytes) -> None:
         """Take a piece of the address."""
         super().on_url(url)
-        self._count(len(url))
+        self._count_header_bytes(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header, or one that comes after a body in chunks."""
         super().on_header(name, value)
-        self._count(len(name) + len(value))
+        self._count_header_bytes(len(name) + len(value))
 
-    def _count(self, size: int) -> None:
+    def _count_header_bytes(self, size: int) -> None:
         self._head_bytes += size
-        if self._head_bytes > HEAD_BYTES or len(self.headers or ()) > HEADERS:
-            self._has_too_much = True
-            raise _TooMuch
+        if self._head_bytes > MAX_HEADER_BYTES or len(self.headers or ()) > MAX_HEADERS:
+            self._exceeds_limits = True
+            raise _LimitExceeded
 
     def on_headers_complete(self) -> None:
         """Let the request be answered."""
         self._awaits_head, self._bytes_without_progress = False, 0
         self._cancel_head_deadline()
-        self._request_bytes.append(self._head_bytes + _HEADER_BYTES * len(self.headers))
+        self._request_bytes.append(self._head_bytes + _HEADER_OVERHEAD_BYTES * len(self.headers))
         self._make_room()
         is_probe = self.url.partition(b"?")[0].decode("latin-1") in PROBES
         is_beyond = len(self.connections) > self._limit and not is_probe
         self.app = partial(self._answer, refuse_overload if is_beyond else self._own_app)
         super().on_headers_complete()
-        self._bound_pipeline()
+        self._check_pipeline()
 
     async def _answer(self, app: Application, scope: Scope, receive: Receive, send: Send) -> None:
         async def receiving() -> Message:
             message = await receive()
-            self._note_unfinished()  # what is taken is no longer here
+            self._update_unfinished()  # what is taken is no longer here
             return message
 
         await app(scope, receiving, send)
 
-    def _bound_pipeline(self) -> None:
+    def _check_pipeline(self) -> None:
         """Leave where more waits behind an answer than any client sends."""
-        if self.pipeline and (len(self.pipeline) > PIPELINED or sum(self._request_bytes) > _PIPELINED_BYTES):
-            self._has_too_much = True
-            raise _TooMuch
+        if self.pipeline and (len(self.pipeline) > MAX_PIPELINED or sum(self._request_bytes) > _MAX_PIPELINED_BYTES):
+            self._exceeds_limits = True
+            raise _LimitExceeded
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body."""
@@ -271,13 +282,13 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
         if self.pipeline:
             self._request_bytes[-1] += len(body)
-            self._bound_pipeline()
+            self._check_pipeline()
 
     def on_message_complete(self) -> None:
         """Have a whole request; the next one may follow."""
         self._bytes_without_progress = 0
         self._awaits_head, self._awaits_request, self._is_unfinished = True, False, False
-        self._note_waiting()
+        self._update_waiting()
         super().on_message_complete()
 
     # ---- what the client is sent
@@ -288,44 +299,44 @@ class BoundedProtocol(HttpToolsProtocol):
         self._request_bytes.popleft()
         if self.cycle.response_complete:
             self._awaits_request = True
-            self._note_waiting()
+            self._update_waiting()
         if self.transport.is_closing():
-            self._await_taking()
+            self._start_send_deadline()
 
     def timeout_keep_alive_handler(self) -> None:
         """Close it, as no other request came."""
         super().timeout_keep_alive_handler()
-        self._await_taking()
+        self._start_send_deadline()
 
     def pause_writing(self) -> None:
         """Give the client time to take what it asked for."""
         super().pause_writing()
-        self._note_waiting()
-        self._await_taking()
+        self._update_waiting()
+        self._start_send_deadline()
 
     def resume_writing(self) -> None:
         """Go on: the client has taken most of it."""
         super().resume_writing()
-        self._note_waiting()
+        self._update_waiting()
         if not self.transport.is_closing():
             self._cancel_send_deadline()
 
-    def _await_taking(self) -> None:
+    def _start_send_deadline(self) -> None:
         """Close it unless the client takes what there is for it; one that is to close does so once nothing is left."""
         self._cancel_send_deadline()
         if self not in self.connections:
             return
-        self._send_deadline = self.loop.call_later(self.send_seconds, self.close_now)
+        self._send_deadline = self.loop.call_later(self.send_timeout_seconds, self.close_now)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, or too much of it."""
-        if self._has_too_much:
+        if self._exceeds_limits:
             self._refuse_head()
         else:
             super().send_400_response(msg)
 
     def _refuse_head(self) -> None:
-        sentence = f"The headers are larger than {HEAD_BYTES // 1024} KiB, or more than {HEADERS}."
+        sentence = f"The headers are larger than {MAX_HEADER_BYTES // 1024} KiB, or more than {MAX_HEADERS}."
         self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, sentence)
 
     def _refuse(self, status: HTTPStatus, sentence: str) -> None:
@@ -334,14 +345,14 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self._is_refused = True
         self._cancel_head_deadline()
-        self._note_unfinished()
+        self._update_unfinished()
         if self._is_idle:
             self.parser = None  # type: ignore[assignment]  # nothing more is parsed, and it keeps what has come
             self.scope, self.headers, self.url = {}, [], b""  # type: ignore[typeddict-item]
             body = f"{sentence}\n".encode()
             head = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
             self.transport.write(STATUS_LINE[status] + head % len(body) + body)
-        self.loop.call_later(_SECONDS_TO_LEAVE, self.transport.abort)
+        self.loop.call_later(_REFUSED_CLOSE_SECONDS, self.transport.abort)
 
     def _cancel_head_deadline(self) -> None:
         if self._head_deadline is not None:

@@ -22,7 +22,7 @@ from django.conf import settings
 from rest_framework.permissions import SAFE_METHODS
 
 from rollouts.api.problems import CONTENT_TYPE, Problem, render_problem
-from rollouts.manifests.strict_yaml import MOST_BYTES
+from rollouts.manifests.strict_yaml import MAX_BODY_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -34,20 +34,20 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PROBES: Final = ("/healthz", "/readyz")
 # By this a server says that it bounds headers, times and connections itself.
-EXTENSION: Final = "grove-ui.bounded"
+BOUNDED_EXTENSION: Final = "grove-ui.bounded"
 # Of requests that have no use for one.
-_SMALL: Final = 16 * 1024
+_SMALL_BODY_BYTES: Final = 16 * 1024
 # From the headers to the end of the body.
-BODY_SECONDS: Final = 30.0
+BODY_TIMEOUT_SECONDS: Final = 30.0
 # Of all bodies that are on their way or being answered.
-MOST_TOGETHER: Final = 24 * 1024 * 1024
+MAX_TOTAL_BODY_BYTES: Final = 24 * 1024 * 1024
 # A client that is refused reads why only after it has sent what it is sending. So much of it is thrown away.
-_MOST_DISCARDED: Final = 4 * 1024 * 1024
+_MAX_DISCARDED_BYTES: Final = 4 * 1024 * 1024
 # Between two pieces that are thrown away: others have their turn, and the client sends no faster than that.
-_SECONDS_BETWEEN_PIECES: Final = 0.02
-_SECONDS_TO_DISCARD: Final = 2.0
-_LONGEST_LENGTH: Final = 20  # digits
-_SECONDS_UNTIL_LESS_IS_GOING_ON: Final = 5
+_DISCARD_INTERVAL_SECONDS: Final = 0.02
+_DISCARD_TIMEOUT_SECONDS: Final = 2.0
+_MAX_CONTENT_LENGTH_DIGITS: Final = 20  # digits
+_RETRY_AFTER_SECONDS: Final = 5
 
 
 @dataclass(slots=True, eq=False)
@@ -57,10 +57,10 @@ class _Body:
     deadline: asyncio.Timeout
     pieces: list[bytes] = field(default_factory=list)
     size: int = 0
-    is_given_up: bool = False
+    is_dropped: bool = False
 
 
-class _Refused(Exception):  # noqa: N818 (it reads as what happened)
+class _RequestRejected(Exception):  # noqa: N818 (it reads as what happened)
     """A body that is not taken."""
 
     def __init__(self, problem: Problem) -> None:
@@ -68,38 +68,38 @@ class _Refused(Exception):  # noqa: N818 (it reads as what happened)
         self.problem = problem
 
 
-class Bodies:
+class RequestBodies:
     """The bodies that are held, in the order in which they began to arrive."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._held = 0
+        self._max_bytes = most
+        self._held_bytes = 0
         self._unfinished: dict[_Body, None] = {}
 
     @contextlib.asynccontextmanager
-    async def holding(self, body: _Body) -> Any:
+    async def counted(self, body: _Body) -> Any:
         """Count a body for as long as this lasts."""
         self._unfinished[body] = None
         try:
             yield
         finally:
             self._unfinished.pop(body, None)
-            self._held -= body.size
+            self._held_bytes -= body.size
 
-    def take(self, body: _Body, piece: bytes) -> None:
+    def add_piece(self, body: _Body, piece: bytes) -> None:
         """Keep a piece; others are given up for it. Raises _Refused when all others are being answered."""
         body.pieces.append(piece)
         body.size += len(piece)
-        self._held += len(piece)
-        while self._held > self._most and self._unfinished:
+        self._held_bytes += len(piece)
+        while self._held_bytes > self._max_bytes and self._unfinished:
             oldest = next(iter(self._unfinished))
             del self._unfinished[oldest]
-            self._held -= oldest.size
-            oldest.size, oldest.is_given_up = 0, True
+            self._held_bytes -= oldest.size
+            oldest.size, oldest.is_dropped = 0, True
             oldest.pieces.clear()
             oldest.deadline.reschedule(asyncio.get_running_loop().time())
-        if self._held > self._most:
-            raise _Refused(_OVERLOADED)
+        if self._held_bytes > self._max_bytes:
+            raise _RequestRejected(_OVERLOADED)
 
     def finish(self, body: _Body) -> bytes:
         """Return a body that has come; it is counted until it is answered."""
@@ -112,55 +112,57 @@ class Bodies:
 class RequestLimits:
     """An ASGI application that hands requests on whose bodies are small enough."""
 
-    def __init__(self, app: Application, *, seconds: float = BODY_SECONDS, together: int = MOST_TOGETHER) -> None:
+    def __init__(
+        self, app: Application, *, seconds: float = BODY_TIMEOUT_SECONDS, together: int = MAX_TOTAL_BODY_BYTES
+    ) -> None:
         self._app = app
         self._seconds = seconds
-        self._bodies = Bodies(together)
+        self._bodies = RequestBodies(together)
         self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request on, or refuse it."""
         if scope["type"] != "http":
-            await _turn_away(scope, send)
+            await _reject_websocket(scope, send)
             return
         self._warn_of_unbounded(scope)
-        length, has_body = _declared(scope)
+        length, has_body = _parse_declared_length(scope)
         if not has_body:
             await self._app(scope, receive, send)
             return
-        most = most_bytes(scope["method"], scope["path"])
+        most = max_body_bytes(scope["method"], scope["path"])
         try:
             async with contextlib.AsyncExitStack() as stack:
                 body = await self._read(stack, receive, length, most)
                 if body is not None:
                     await self._app(scope, _replay(body, receive), send)
-        except _Refused as refused:
-            await _refuse(scope, receive, send, refused.problem)
+        except _RequestRejected as refused:
+            await _send_problem(scope, receive, send, refused.problem)
 
     async def _read(self, stack: contextlib.AsyncExitStack, receive: Receive, length: int, most: int) -> bytes | None:
         """Return a body, which is counted until the stack ends; None: the client has gone."""
         if length > most:
-            raise _Refused(_too_large(most))
+            raise _RequestRejected(_too_large(most))
         try:
             async with asyncio.timeout(self._seconds) as deadline:
                 body = _Body(deadline)
-                await stack.enter_async_context(self._bodies.holding(body))
+                await stack.enter_async_context(self._bodies.counted(body))
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return None
-                    self._bodies.take(body, message.get("body", b""))
-                    if body.is_given_up:
-                        raise _Refused(_TOO_SLOW)
+                    self._bodies.add_piece(body, message.get("body", b""))
+                    if body.is_dropped:
+                        raise _RequestRejected(_TOO_SLOW)
                     if body.size > most:
-                        raise _Refused(_too_large(most))
+                        raise _RequestRejected(_too_large(most))
                     if not message.get("more_body", False):
                         return self._bodies.finish(body)
         except TimeoutError:
-            raise _Refused(_TOO_SLOW) from None
+            raise _RequestRejected(_TOO_SLOW) from None
 
     def _warn_of_unbounded(self, scope: Scope) -> None:
-        if not self._has_warned and EXTENSION not in (scope.get("extensions") or {}):
+        if not self._has_warned and BOUNDED_EXTENSION not in (scope.get("extensions") or {}):
             self._has_warned = True
             logger.warning(
                 "Headers and connections are not limited: start uvicorn with "
@@ -168,18 +170,18 @@ class RequestLimits:
             )
 
 
-def most_bytes(method: str, path: str) -> int:
+def max_body_bytes(method: str, path: str) -> int:
     """Return how large a body may be."""
     if method in SAFE_METHODS or path in PROBES:
-        return _SMALL
-    return MOST_BYTES if path.startswith("/api/") else settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        return _SMALL_BODY_BYTES
+    return MAX_BODY_BYTES if path.startswith("/api/") else settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 
 
-def _declared(scope: Scope) -> tuple[int, bool]:
+def _parse_declared_length(scope: Scope) -> tuple[int, bool]:
     """Return how long a body is by its headers, and whether there is one; one in chunks has no length."""
     headers = dict(scope["headers"])
     text = headers.get(b"content-length", b"0").strip()
-    length = int(text[:_LONGEST_LENGTH]) if text.isdigit() else 0
+    length = int(text[:_MAX_CONTENT_LENGTH_DIGITS]) if text.isdigit() else 0
     return length, length > 0 or b"transfer-encoding" in headers
 
 
@@ -214,16 +216,16 @@ _OVERLOADED: Final = Problem(
     HTTPStatus.SERVICE_UNAVAILABLE,
     "Too much at once",
     "Too many requests are under way; send it again in a few seconds.",
-    headers={"Retry-After": str(_SECONDS_UNTIL_LESS_IS_GOING_ON)},
+    headers={"Retry-After": str(_RETRY_AFTER_SECONDS)},
 )
 
 
 async def refuse_overload(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer that there is too much to do."""
-    await _refuse(scope, receive, send, _OVERLOADED)
+    await _send_problem(scope, receive, send, _OVERLOADED)
 
 
-async def _refuse(scope: Scope, receive: Receive, send: Send, problem: Problem) -> None:
+async def _send_problem(scope: Scope, receive: Receive, send: Send, problem: Problem) -> None:
     """Answer, and leave once the client has read it or had time to."""
     request_id = uuid.uuid4().hex
     is_api = scope["path"].startswith("/api/")
@@ -248,16 +250,16 @@ async def _discard(receive: Receive) -> None:
     """Throw away what the client is still sending: one whose connection is cut off may not read the answer."""
     discarded = 0
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_SECONDS_TO_DISCARD):
-            while discarded < _MOST_DISCARDED:
+        async with asyncio.timeout(_DISCARD_TIMEOUT_SECONDS):
+            while discarded < _MAX_DISCARDED_BYTES:
                 message = await receive()
                 discarded += len(message.get("body", b""))
                 if not message.get("more_body", False):
                     return
-                await asyncio.sleep(_SECONDS_BETWEEN_PIECES)
+                await asyncio.sleep(_DISCARD_INTERVAL_SECONDS)
 
 
-async def _turn_away(scope: Scope, send: Send) -> None:
+async def _reject_websocket(scope: Scope, send: Send) -> None:
     """Refuse what is no request: there are no web sockets here."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close"})

@@ -129,7 +129,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "rollouts.web.page_layout.shell",
+                "rollouts.web.page_layout.page_layout",
             ],
             "libraries": {
                 "cells": "rollouts.web.pod_cells",
@@ -164,8 +164,8 @@ UNFOLD = {
     "BORDER_RADIUS": "6px",
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
-    "SIDEBAR": {"navigation": "rollouts.admin.navigation.sections"},
-    "DASHBOARD_CALLBACK": "rollouts.admin.dashboard.describe",
+    "SIDEBAR": {"navigation": "rollouts.admin.navigation.sidebar_sections"},
+    "DASHBOARD_CALLBACK": "rollouts.admin.dashboard.dashboard_callback",
 }
 
 # --- REST API ---------------------------------------------------------------------------------------------------------
@@ -178,12 +178,12 @@ REST_FRAMEWORK = {
         "rollouts.api.authentication.TokenAuthentication",
         "rollouts.api.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["rollouts.api.permissions.MaySee"],
+    "DEFAULT_PERMISSION_CLASSES": ["rollouts.api.permissions.CanViewWorkloads"],
     "DEFAULT_THROTTLE_CLASSES": ["rollouts.api.throttling.CallerThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rollouts.api.rendering.OrjsonRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rollouts.api.parsers.StrictJSONParser"],
     "DEFAULT_METADATA_CLASS": None,
-    "EXCEPTION_HANDLER": "rollouts.api.problems.handle",
+    "EXCEPTION_HANDLER": "rollouts.api.problems.exception_handler",
     "URL_FORMAT_OVERRIDE": None,
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }

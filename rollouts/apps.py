@@ -11,7 +11,7 @@ class RolloutsConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the system checks, and what follows a migration."""
-        from rollouts.accounts import permissions
-        from rollouts.runtime import checks  # noqa: F401, PLC0415 (they need settings and models)
+        from rollouts.accounts import permissions  # noqa: PLC0415 (needs settings and models)
+        from rollouts.runtime import checks  # noqa: F401, PLC0415 (registers the checks)
 
         permissions.connect_roles(self)

@@ -15,7 +15,7 @@ from rollouts.telemetry import heartbeats
 @shared_task
 def reconcile(key: str) -> None:
     """Take one workload further, if it is due and nobody else works on it."""
-    dispatch.work(key, reconciler.reconcile)
+    dispatch.process_message(key, reconciler.reconcile)
 
 
 @shared_task
@@ -28,6 +28,6 @@ def sweep() -> None:
 @shared_task
 def resync() -> None:
     """Wake every workload, whatever was missed, and drop what is long over; beat calls it every few minutes."""
-    dispatch.wake_everything()
-    history.forget_gone(time.time())
+    dispatch.enqueue_all()
+    history.delete_expired(time.time())
     import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()

@@ -40,7 +40,7 @@ from typing import Any
 import orjson
 import yaml
 
-from rollouts.cluster import AlreadyExists, Cluster, Resource, Throttled, Unavailable, UnknownResource
+from rollouts.cluster import AlreadyExists, ClusterClient, Resource, Throttled, Unavailable, UnknownResource
 from rollouts.cluster.resources import CUSTOMRESOURCEDEFINITIONS
 
 DEFINITIONS = Path(__file__).parent.parent / "deploy" / "crds"
@@ -189,7 +189,7 @@ def running_controller_manager(
         yield process
 
 
-def install_definitions(cluster: Cluster, folder: Path = DEFINITIONS) -> None:
+def install_definitions(cluster: ClusterClient, folder: Path = DEFINITIONS) -> None:
     """Create the CustomResourceDefinitions of a folder and wait until their kinds are served."""
     definitions = [yaml.safe_load(path.read_text()) for path in sorted(folder.glob("*.yaml"))]
     deadline = time.monotonic() + START_SECONDS
@@ -202,7 +202,7 @@ def install_definitions(cluster: Cluster, folder: Path = DEFINITIONS) -> None:
             time.sleep(0.05)
 
 
-def _ensure_definition(cluster: Cluster, definition: dict[str, Any], deadline: float) -> None:
+def _ensure_definition(cluster: ClusterClient, definition: dict[str, Any], deadline: float) -> None:
     """Create a definition, again and again while a server that has just started is too busy to answer."""
     while True:
         try:
@@ -216,7 +216,7 @@ def _ensure_definition(cluster: Cluster, definition: dict[str, Any], deadline: f
             return
 
 
-def _is_served(cluster: Cluster, definition: dict[str, Any]) -> bool:
+def _is_served(cluster: ClusterClient, definition: dict[str, Any]) -> bool:
     """Say whether objects of a definition can be listed: a moment after it is established."""
     spec = definition["spec"]
     version = spec["versions"][0]["name"]

@@ -9,7 +9,7 @@ import secrets
 
 import pytest
 
-from rollouts.cluster import Cluster
+from rollouts.cluster import ClusterClient
 from rollouts.cluster.resources import NAMESPACES
 from tests.scenarios.sites import Site
 from tests.servers import find_cluster
@@ -31,7 +31,7 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def namespace(cluster: Cluster) -> str:
+def namespace(cluster: ClusterClient) -> str:
     """A namespace that no other test uses."""
     name = f"try-{next(_numbers)}-{secrets.token_hex(3)}"
     cluster.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from redis import Redis, RedisError
 
-from rollouts.runtime.embedded_redis import find_redis_server, redis_command
+from rollouts.runtime.embedded_redis import build_redis_command, find_redis_server
 
 _SECONDS_TO_START = 60.0
 
@@ -30,7 +30,7 @@ class RedisProcess:
     def start(self) -> None:
         """Start the server and wait until it answers."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        command = redis_command(find_redis_server(), socket=self.socket, folder=self._folder)
+        command = build_redis_command(find_redis_server(), socket=self.socket, folder=self._folder)
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + _SECONDS_TO_START
         with Redis.from_url(self.url) as client:

@@ -6,7 +6,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from rollouts.cluster import Cluster, kubeconfig
+from rollouts.cluster import ClusterClient, kubeconfig
 from tests.apiserver import HOW_TO_GET_THEM, ApiServer, install_definitions, missing_binaries, running_apiserver
 from tests.data_folders import prepared_data_folder
 from tests.parts import missing
@@ -21,7 +21,7 @@ NODES = 4
 PODS_PER_NODE = 10_000
 
 
-def make_roomy_nodes(cluster: Cluster) -> None:
+def make_roomy_nodes(cluster: ClusterClient) -> None:
     """Create nodes with room for the pods of all tests."""
     make_nodes(cluster, [f"node-{number}" for number in range(NODES)], pods=PODS_PER_NODE)
 
@@ -39,7 +39,7 @@ def find_cluster() -> Site:
     if lacking := missing_binaries("kube-controller-manager"):
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     server: ApiServer = find_shared_server(cluster.__name__)
-    return Site("real", server.kubeconfig, Cluster(kubeconfig(server.kubeconfig), patience=PATIENCE))
+    return Site("real", server.kubeconfig, ClusterClient(kubeconfig(server.kubeconfig), retry_policy=PATIENCE))
 
 
 # --- What the main process runs ---------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def find_cluster() -> Site:
 def apiserver() -> Iterator[ApiServer]:
     """Run an API server alone."""
     with running_apiserver() as server:
-        install_definitions(Cluster(kubeconfig(server.kubeconfig)))
+        install_definitions(ClusterClient(kubeconfig(server.kubeconfig)))
         yield server.describe()
 
 

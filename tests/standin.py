@@ -3,7 +3,7 @@
 A real kube-apiserver keeps pods but runs none. This stands in for the machines, so that tests and benchmarks can watch
 the controller at work on the real API. It is a process of its own (`python -m tests.standin`) and a client like any
 other: it watches pods, PodGangs and nodes, and writes bindings, statuses and removals. What it decides comes from the
-pure functions of the sandbox (`scheduler.schedule`, `pod_lifecycle.compute_outlook`), so a workload meets the same rules
+pure functions of the sandbox (`scheduler.schedule`, `pod_lifecycle.compute_status`), so a workload meets the same rules
 on both: room by requests and allocatable, cordoned nodes, a gang's minimum all at once, `:broken` images that
 never become Ready, `sandbox.grove.io/ready-seconds` on a pod.
 
@@ -33,38 +33,38 @@ from pathlib import Path
 from rollouts.cluster import (
     AlreadyExists,
     Changed,
-    Cluster,
+    ClusterClient,
     ClusterError,
     Conflict,
     Deleted,
     NotFound,
     Obj,
-    Patience,
     Resource,
+    RetryPolicy,
     Synced,
     Watch,
     kubeconfig,
 )
-from rollouts.cluster.resources import NODES, PODGANGS, PODS, Target
+from rollouts.cluster.resources import NODES, PODGANGS, PODS, ResourcePath
 from rollouts.engine.scheduling.constraints import parse_constraints
-from rollouts.engine.scheduling.placement import Demand, Gang, Group, Room, Waiting, schedule
+from rollouts.engine.scheduling.placement import Demand, GangState, NodeCapacity, PodGroupState, WaitingPod, schedule
 from rollouts.engine.scheduling.resources import compute_requests
 from rollouts.sandbox.cluster import pod_lifecycle
 from rollouts.sandbox.cluster.cache import (
     GANG_LABEL,
-    Key,
+    NamespacedName,
     PodGroup,
-    clique_of,
-    holds_room,
+    clique_key,
     is_finished,
-    is_leaving,
     is_ready,
+    is_terminating,
     key_of,
-    node_of,
-    parse_groups,
+    node_name,
+    parse_pod_groups,
+    uses_node_resources,
 )
 from rollouts.sandbox.cluster.conditions import find_condition, make_condition, merge_conditions
-from rollouts.sandbox.cluster.node_info import Node, parse_node
+from rollouts.sandbox.cluster.node_info import NodeInfo, parse_node_info
 from tests.apiserver import die_with_parent
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,12 @@ def running_standin(path: Path, *, ready: float = 0.1, termination: float = 0.0)
 
 
 def make_nodes(
-    cluster: Cluster, names: Iterable[str], labels: dict[str, str] | None = None, *, pods: int = 110, cpus: int = 32
+    cluster: ClusterClient,
+    names: Iterable[str],
+    labels: dict[str, str] | None = None,
+    *,
+    pods: int = 110,
+    cpus: int = 32,
 ) -> None:
     """Create nodes that are up and have room for 128 GiB and a number of cpus and pods each."""
     capacity = {"cpu": str(cpus), "memory": "128Gi", "pods": str(pods)}
@@ -159,27 +164,29 @@ class Rooms:
     """Which pod takes how much of which node: pods that the API shows there, and those on their way."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Node] = {}
-        self._taken: dict[Key, tuple[str, dict[str, int]]] = {}
+        self.nodes: dict[str, NodeInfo] = {}
+        self._taken: dict[NamespacedName, tuple[str, dict[str, int]]] = {}
         self._used: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
-    def take(self, key: Key, node: str, requests: dict[str, int]) -> None:
+    def take(self, key: NamespacedName, node: str, requests: dict[str, int]) -> None:
         """Note a pod's place."""
         if key not in self._taken:
             self._taken[key] = (node, requests)
             self._used[node].update(requests)
 
-    def give_back(self, key: Key) -> bool:
+    def give_back(self, key: NamespacedName) -> bool:
         """Forget a pod; say whether that made room."""
         node, requests = self._taken.pop(key, ("", {}))
         if node:
             self._used[node].subtract(requests)
         return bool(node)
 
-    def survey(self) -> list[Room]:
+    def survey(self) -> list[NodeCapacity]:
         """Say what is free where."""
         return [
-            Room(node, {name: amount - self._used[node.name][name] for name, amount in node.allocatable.items()})
+            NodeCapacity(
+                node, {name: amount - self._used[node.name][name] for name, amount in node.allocatable.items()}
+            )
             for node in self.nodes.values()
         ]
 
@@ -187,21 +194,21 @@ class Rooms:
 class StandIn:
     """The machines of one cluster. Everything but the writes happens in the thread that calls `run`."""
 
-    def __init__(self, cluster: Cluster, pace: pod_lifecycle.Pace) -> None:
+    def __init__(self, cluster: ClusterClient, pace: pod_lifecycle.KubeletTimings) -> None:
         self._cluster, self._pace = cluster, pace
         self._news: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._writers = ThreadPoolExecutor(WRITERS)
         self._moments = Moments()
         self._rooms = Rooms()
-        self._pods: dict[Key, Obj] = {}
-        self._gangs: dict[Key, tuple[PodGroup, ...]] = {}
-        self._listing: dict[Key, Key] = {}  # pod → the gang that lists it
-        self._waiting: dict[Key, Waiting] = {}
-        self._placed: set[Key] = set()  # pods that have a node or are on their way to one, and stay
-        self._tenancies: dict[Key, Tenancy] = {}
-        self._ready: Counter[Key] = Counter()  # namespace and clique → Ready pods
-        self._blocked: set[Key] = set()  # pods that wait for other cliques
-        self._told: dict[Key, tuple[str, str]] = {}  # waiting pod → the version that was told why, and why
+        self._pods: dict[NamespacedName, Obj] = {}
+        self._gangs: dict[NamespacedName, tuple[PodGroup, ...]] = {}
+        self._listing: dict[NamespacedName, NamespacedName] = {}  # pod → the gang that lists it
+        self._waiting: dict[NamespacedName, WaitingPod] = {}
+        self._placed: set[NamespacedName] = set()  # pods that have a node or are on their way to one, and stay
+        self._tenancies: dict[NamespacedName, Tenancy] = {}
+        self._ready: Counter[NamespacedName] = Counter()  # namespace and clique → Ready pods
+        self._blocked: set[NamespacedName] = set()  # pods that wait for other cliques
+        self._told: dict[NamespacedName, tuple[str, str]] = {}  # waiting pod → the version that was told why, and why
         self._must_schedule = False
         self._synced = 0
         self._addresses = count(1)
@@ -254,7 +261,7 @@ class StandIn:
         else:
             self._observe_node(obj, gone=gone)
 
-    def _forget_others(self, resource: Resource, known: frozenset[Key]) -> None:
+    def _forget_others(self, resource: Resource, known: frozenset[NamespacedName]) -> None:
         """After a list: what it does not show is gone."""
         if resource is PODS:
             for key in self._pods.keys() - known:
@@ -265,7 +272,7 @@ class StandIn:
         if gone:
             self._rooms.nodes.pop(name, None)
         else:
-            self._rooms.nodes[name] = parse_node(node)
+            self._rooms.nodes[name] = parse_node_info(node)
             self._must_schedule = True
 
     def _observe_gang(self, gang: Obj, *, gone: bool) -> None:
@@ -274,7 +281,7 @@ class StandIn:
             for pod in group.members:
                 self._listing.pop(pod, None)
         if not gone:
-            self._gangs[key] = parse_groups(gang)
+            self._gangs[key] = parse_pod_groups(gang)
             self._listing.update((pod, key) for group in self._gangs[key] for pod in group.members)
         self._must_schedule = True
 
@@ -291,7 +298,7 @@ class StandIn:
         self._pods[key] = pod
         if _is_waiting(pod):
             self._expect(key, pod)
-        elif node_of(pod):
+        elif node_name(pod):
             self._house(key, pod)
         else:
             self._waiting.pop(key, None)
@@ -301,11 +308,11 @@ class StandIn:
         some = after or before
         if was == is_now or some is None:
             return
-        self._ready[clique_of(some)] += 1 if is_now else -1
+        self._ready[clique_key(some)] += 1 if is_now else -1
         for key in list(self._blocked):
             self._look_after(key)
 
-    def _lose(self, key: Key) -> None:
+    def _lose(self, key: NamespacedName) -> None:
         """Forget a pod that is no more."""
         self._pods.pop(key, None)
         self._waiting.pop(key, None)
@@ -318,11 +325,11 @@ class StandIn:
 
     # --- the scheduler ---------------------------------------------------------------------------------------
 
-    def _expect(self, key: Key, pod: Obj) -> None:
+    def _expect(self, key: NamespacedName, pod: Obj) -> None:
         if key in self._waiting or key in self._placed:
             return
         spec = pod["spec"]
-        self._waiting[key] = Waiting(
+        self._waiting[key] = WaitingPod(
             pod=key,
             priority=int(spec.get("priority") or 0),
             created=pod["metadata"]["creationTimestamp"],
@@ -338,20 +345,20 @@ class StandIn:
         decision = schedule(candidates, self._rooms.survey(), {gang.key: gang for gang in gangs.values()})
         for binding in decision.bindings:
             self._assume(binding.pod, binding.node)
-        for key, why in decision.refusals.items():
+        for key, why in decision.unplaced.items():
             self._tell_why(key, why)
 
-    def _gang_of(self, key: Key) -> Key | None:
+    def _gang_of(self, key: NamespacedName) -> NamespacedName | None:
         label = (self._pods[key]["metadata"].get("labels") or {}).get(GANG_LABEL)
         return self._listing.get(key) or ((key[0], label) if label else None)
 
-    def _survey_gang(self, gang: Key) -> Gang:
+    def _survey_gang(self, gang: NamespacedName) -> GangState:
         groups = self._gangs[gang]
-        return Gang(
-            gang, tuple(Group(g.name, g.min_replicas, g.members, len(g.members & self._placed)) for g in groups)
+        return GangState(
+            gang, tuple(PodGroupState(g.name, g.min_replicas, g.members, len(g.members & self._placed)) for g in groups)
         )
 
-    def _assume(self, key: Key, node: str) -> None:
+    def _assume(self, key: NamespacedName, node: str) -> None:
         """Count a pod where it will be, and bind it."""
         pod = self._pods[key]
         del self._waiting[key]
@@ -360,22 +367,22 @@ class StandIn:
         uid = pod["metadata"]["uid"]
         self._write(lambda: self._bind(key, uid, node), lambda: self._give_up_binding(key, uid))
 
-    def _bind(self, key: Key, uid: str, node: str) -> None:
+    def _bind(self, key: NamespacedName, uid: str, node: str) -> None:
         namespace, name = key
         metadata = {"name": name, "namespace": namespace, "uid": uid}
         binding = {"metadata": metadata, "target": {"apiVersion": "v1", "kind": "Node", "name": node}}
-        self._cluster._write("bind", "POST", Target(PODS, namespace, name, "binding"), binding, query={})
+        self._cluster._write("bind", "POST", ResourcePath(PODS, namespace, name, "binding"), binding, query={})
 
-    def _give_up_binding(self, key: Key, uid: str) -> None:
+    def _give_up_binding(self, key: NamespacedName, uid: str) -> None:
         pod = self._pods.get(key)
-        if pod is None or pod["metadata"]["uid"] != uid or node_of(pod):
+        if pod is None or pod["metadata"]["uid"] != uid or node_name(pod):
             return
         self._placed.discard(key)
         self._rooms.give_back(key)
         if _is_waiting(pod):
             self._expect(key, pod)
 
-    def _tell_why(self, key: Key, why: str) -> None:
+    def _tell_why(self, key: NamespacedName, why: str) -> None:
         pod = self._pods[key]
         before = find_condition(pod, "PodScheduled") or {}
         if before.get("message") == why or self._told.get(key) == (pod["metadata"]["resourceVersion"], why):
@@ -392,13 +399,13 @@ class StandIn:
 
     # --- the kubelets ----------------------------------------------------------------------------------------
 
-    def _house(self, key: Key, pod: Obj) -> None:
+    def _house(self, key: NamespacedName, pod: Obj) -> None:
         self._waiting.pop(key, None)
-        if holds_room(pod):
-            self._rooms.take(key, node_of(pod) or "", compute_requests(pod["spec"]))
+        if uses_node_resources(pod):
+            self._rooms.take(key, node_name(pod) or "", compute_requests(pod["spec"]))
         elif self._rooms.give_back(key):
             self._must_schedule = True
-        if is_leaving(pod) or is_finished(pod):
+        if is_terminating(pod) or is_finished(pod):
             if key in self._placed:
                 self._placed.discard(key)
                 self._must_schedule = True
@@ -410,25 +417,25 @@ class StandIn:
             address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
             self._tenancies[key] = Tenancy(pod["metadata"]["uid"], bound_at, address)
             self._look_after(key)
-        elif is_leaving(pod) and self._tenancies[key].deleted_at is None:
+        elif is_terminating(pod) and self._tenancies[key].deleted_at is None:
             self._look_after(key)
 
-    def _look_after(self, key: Key) -> None:
+    def _look_after(self, key: NamespacedName) -> None:
         """Do what is to be done for a pod on a node now, or note when."""
         pod, tenancy = self._pods[key], self._tenancies[key]
-        if is_leaving(pod):
+        if is_terminating(pod):
             self._wind_down(key, pod, tenancy)
         elif not is_ready(pod) and not is_finished(pod):
             self._raise(key, pod, tenancy)
 
-    def _wind_down(self, key: Key, pod: Obj, tenancy: Tenancy) -> None:
+    def _wind_down(self, key: NamespacedName, pod: Obj, tenancy: Tenancy) -> None:
         now = datetime.now(UTC)
         tenancy.deleted_at = tenancy.deleted_at or now
         self._blocked.discard(key)
-        end = pod_lifecycle.compute_end(pod, tenancy.deleted_at, self._pace)
+        end = pod_lifecycle.compute_stopped_at(pod, tenancy.deleted_at, self._pace)
         self._at(end, tenancy, key, lambda: self._write(lambda: self._remove(pod), lambda: self._look_after_soon(key)))
 
-    def _raise(self, key: Key, pod: Obj, tenancy: Tenancy) -> None:
+    def _raise(self, key: NamespacedName, pod: Obj, tenancy: Tenancy) -> None:
         dependencies = pod_lifecycle.parse_dependencies(pod)
         if tenancy.unblocked_at is None:
             if all(self._ready[key[0], entry.clique] >= entry.ready for entry in dependencies):
@@ -440,29 +447,29 @@ class StandIn:
                 self._blocked.add(key)
         at, outlook = self._foresee(pod, tenancy)
         self._at(at, tenancy, key, lambda: self._show(key, pod["metadata"]["uid"], outlook.status))
-        if outlook.wake_at is not None and not is_ready({**pod, "status": outlook.status}):
-            self._at(outlook.wake_at, tenancy, key, lambda: self._look_after(key))
+        if outlook.next_change_at is not None and not is_ready({**pod, "status": outlook.status}):
+            self._at(outlook.next_change_at, tenancy, key, lambda: self._look_after(key))
 
-    def _foresee(self, pod: Obj, tenancy: Tenancy) -> tuple[datetime, pod_lifecycle.Outlook]:
+    def _foresee(self, pod: Obj, tenancy: Tenancy) -> tuple[datetime, pod_lifecycle.ComputedStatus]:
         """Find the next state of a pod that lasts, and when it comes: Ready, or whatever holds for a while."""
         at = max(tenancy.bound_at, datetime.now(UTC))
         outlook = self._look_at(pod, tenancy, at)
         for _ in range(LOOKS_AHEAD):
-            if outlook.wake_at is None or outlook.wake_at - at > A_WHILE:
+            if outlook.next_change_at is None or outlook.next_change_at - at > A_WHILE:
                 break
             if is_ready({**pod, "status": outlook.status}):
                 break
-            at = outlook.wake_at
+            at = outlook.next_change_at
             outlook = self._look_at(pod, tenancy, at)
         return at, outlook
 
-    def _look_at(self, pod: Obj, tenancy: Tenancy, at: datetime) -> pod_lifecycle.Outlook:
-        facts = pod_lifecycle.Facts(at, tenancy.bound_at, tenancy.unblocked_at, True, "127.0.0.1", tenancy.address)
-        return pod_lifecycle.compute_outlook(pod, facts, self._pace)
+    def _look_at(self, pod: Obj, tenancy: Tenancy, at: datetime) -> pod_lifecycle.ComputedStatus:
+        facts = pod_lifecycle.PodContext(at, tenancy.bound_at, tenancy.unblocked_at, True, "127.0.0.1", tenancy.address)
+        return pod_lifecycle.compute_status(pod, facts, self._pace)
 
-    def _show(self, key: Key, uid: str, status: Obj) -> None:
+    def _show(self, key: NamespacedName, uid: str, status: Obj) -> None:
         pod = self._pods.get(key)
-        if pod is not None and not is_leaving(pod) and pod.get("status") != status:
+        if pod is not None and not is_terminating(pod) and pod.get("status") != status:
             self._write(lambda: self._put_status(pod, status), lambda: self._look_after_soon(key))
 
     def _put_status(self, pod: Obj, status: Obj, version: str | None = None) -> None:
@@ -477,7 +484,7 @@ class StandIn:
 
     # --- moments and writes ----------------------------------------------------------------------------------
 
-    def _at(self, moment: datetime, tenancy: Tenancy, key: Key, work: Callable[[], None]) -> None:
+    def _at(self, moment: datetime, tenancy: Tenancy, key: NamespacedName, work: Callable[[], None]) -> None:
         """Do something for a pod at a moment, unless another pod has its name by then."""
 
         def do() -> None:
@@ -490,7 +497,7 @@ class StandIn:
         else:
             self._moments.put(time.monotonic() + left, do)
 
-    def _look_after_soon(self, key: Key) -> None:
+    def _look_after_soon(self, key: NamespacedName) -> None:
         if key in self._tenancies:
             self._look_after(key)
 
@@ -511,7 +518,7 @@ class StandIn:
 
 def _is_waiting(pod: Obj) -> bool:
     gated = bool(pod["spec"].get("schedulingGates"))
-    return not (gated or node_of(pod) or is_leaving(pod) or is_finished(pod))
+    return not (gated or node_name(pod) or is_terminating(pod) or is_finished(pod))
 
 
 def main() -> None:
@@ -522,9 +529,9 @@ def main() -> None:
     parser.add_argument("--termination", type=float, default=0.0, help="seconds from delete to gone")
     options = parser.parse_args()
     # Quick tries: the tests restart the server and want to go on as soon as it is back.
-    patience = Patience(longest_pause=0.5, first_pause=0.05)
-    cluster = Cluster(kubeconfig(options.kubeconfig), patience=patience, pool_size=WRITERS + len(_WATCHED))
-    StandIn(cluster, pod_lifecycle.Pace(ready=options.ready, termination=options.termination)).run()
+    patience = RetryPolicy(max_backoff=0.5, initial_backoff=0.05)
+    cluster = ClusterClient(kubeconfig(options.kubeconfig), retry_policy=patience, pool_size=WRITERS + len(_WATCHED))
+    StandIn(cluster, pod_lifecycle.KubeletTimings(ready=options.ready, termination=options.termination)).run()
 
 
 if __name__ == "__main__":

@@ -14,11 +14,11 @@ from django.contrib.auth.models import Group, Permission
 from django.db.models import Q
 
 from rollouts.accounts.commands import COMMANDS
-from rollouts.accounts.permissions import ANYWHERE
+from rollouts.accounts.permissions import COMMAND_ANYWHERE
 from rollouts.accounts.token_scopes import NamespaceKey, is_covered, render_namespace
 from rollouts.models import NamespaceGrant, User
 
-_SHOWN: Final = 4  # of what is missing
+_MAX_SHOWN: Final = 4  # of what is missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Rights:
         missing = ["superuser"] if other.is_superuser else []
         names = [name.rpartition(".")[2] for name in other.permissions - self.permissions]
         missing += sorted(names, key=lambda name: (name not in COMMANDS, name))  # what one commands by tells most
-        if ANYWHERE not in self.permissions:
+        if COMMAND_ANYWHERE not in self.permissions:
             places = sorted(place for place in other.grants if not is_covered(place, self.grants))
             missing += [f"a grant for {render_namespace(place)}" for place in places]
         return missing
@@ -52,8 +52,8 @@ class Rights:
 def rights_of(user: User) -> Rights:
     """Return what an account has."""
     return Rights(
-        _read_permissions(Q(user=user) | Q(group__user=user)),
-        _read_grants(Q(user=user) | Q(group__user=user)),
+        _fetch_permissions(Q(user=user) | Q(group__user=user)),
+        _fetch_grants(Q(user=user) | Q(group__user=user)),
         user.is_superuser,
     )
 
@@ -61,16 +61,16 @@ def rights_of(user: User) -> Rights:
 def rights_of_groups(groups: Iterable[Group]) -> Rights:
     """Return what groups give to their members."""
     keys = [group.pk for group in groups]
-    return Rights(_read_permissions(Q(group__in=keys)), _read_grants(Q(group__in=keys)))
+    return Rights(_fetch_permissions(Q(group__in=keys)), _fetch_grants(Q(group__in=keys)))
 
 
-def rights_touched_by(group: Group) -> Rights:
+def rights_affected_by(group: Group) -> Rights:
     """Return what a group gives, and what its members have: a change of the group changes them."""
     members = list(User.objects.filter(groups=group))
     whole = Rights(is_superuser=any(member.is_superuser for member in members))
     keys = [member.pk for member in members]
     of_members = Q(user__in=keys) | Q(group__user__in=keys)
-    whole |= Rights(_read_permissions(of_members), _read_grants(of_members))
+    whole |= Rights(_fetch_permissions(of_members), _fetch_grants(of_members))
     return whole | rights_of_groups([group])
 
 
@@ -79,17 +79,17 @@ def find_missing(actor: User, *needed: Rights) -> str:
     missing = rights_of(actor).find_missing(reduce(Rights.__or__, needed, Rights()))
     if not missing:
         return ""
-    more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+    more = f" and {len(missing) - _MAX_SHOWN} more" if len(missing) > _MAX_SHOWN else ""
     return (
         "You may not change this: it has, or would give, more than your own account has. "
-        f"You lack {', '.join(missing[:_SHOWN])}{more}. Ask an administrator who has it."
+        f"You lack {', '.join(missing[:_MAX_SHOWN])}{more}. Ask an administrator who has it."
     )
 
 
-def _read_permissions(which: Q) -> frozenset[str]:
+def _fetch_permissions(which: Q) -> frozenset[str]:
     rows = Permission.objects.filter(which).order_by().values_list("content_type__app_label", "codename").distinct()
     return frozenset(f"{app}.{name}" for app, name in rows)
 
 
-def _read_grants(which: Q) -> frozenset[NamespaceKey]:
+def _fetch_grants(which: Q) -> frozenset[NamespaceKey]:
     return frozenset(NamespaceGrant.objects.filter(which).order_by().values_list("cluster", "namespace"))

@@ -50,7 +50,7 @@ COMMANDS: Final = {command.value: command for command in Command}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkloadRef:
     """A workload by name. With an empty name a namespace is meant, with an empty namespace a cluster."""
 
     cluster: str = ""

@@ -18,23 +18,23 @@ class CommandRefused(Exception):  # noqa: N818 (it reads as what happened)
         self.findings = tuple(findings)
 
 
-class NotAllowed(CommandRefused):
+class PermissionDenied(CommandRefused):
     """Whoever asked may not do that, or nobody may now."""
 
 
-class NotThere(CommandRefused):
+class NotFound(CommandRefused):
     """There is no such thing."""
 
 
-class Invalid(CommandRefused):
+class ValidationFailed(CommandRefused):
     """What was asked for breaks a rule; the findings name the fields."""
 
 
-class Contradiction(CommandRefused):
+class InvalidState(CommandRefused):
     """It does not fit what is there, although it could have."""
 
 
-class RaceLost(CommandRefused):
+class VersionConflict(CommandRefused):
     """It was asked for on account of a state that is no more."""
 
     def __init__(self, sentence: str, changed: Sequence[str] = ()) -> None:
@@ -42,7 +42,7 @@ class RaceLost(CommandRefused):
         self.changed = tuple(changed)  # paths of the fields that somebody else changed
 
 
-class ClusterAway(CommandRefused):
+class ClusterUnavailable(CommandRefused):
     """The cluster gave no usable answer; the sentence says whether the command may have been carried out."""
 
     def __init__(self, sentence: str, retry_after: float | None = None) -> None:

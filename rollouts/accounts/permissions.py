@@ -2,8 +2,9 @@
 
 Seeing is installation-wide: whoever may see workloads sees those of all namespaces. A command needs its permission
 (`rollouts.<command>`), for most of them a grant that covers the place, and an installation that is not read-only; the
-role admin and superusers need no grant (docs/adr/0016). The scope of a token narrows that further. `audit.deed` asks
-here before anything is done, pages ask before they show a button: one answer at both places.
+role admin and superusers need no grant (docs/adr/0016). The scope of a token narrows that further.
+`audit.audited_command` asks here before anything is done, pages ask before they show a button: one answer at both
+places.
 
 However many places are asked about, an account costs two queries: one for its permissions, one for its grants. Both are
 remembered on the user object, which lives as long as a request.
@@ -47,7 +48,7 @@ from rollouts.models import (
     Workload,
 )
 
-Person = AbstractBaseUser | AnonymousUser
+AnyUser = AbstractBaseUser | AnonymousUser
 
 # What people command to workloads: needs a grant for the place.
 WORKLOAD_COMMANDS: Final = frozenset(
@@ -66,29 +67,29 @@ WORKLOAD_COMMANDS: Final = frozenset(
 )
 OVERRIDE_COMMANDS: Final = frozenset({Command.CREATE_OVERRIDE, Command.CHANGE_OVERRIDE, Command.END_OVERRIDE})
 # Whoever may sign in may do these, to themselves; they have no permission of their own.
-OWN_COMMANDS: Final = frozenset(
+SELF_COMMANDS: Final = frozenset(
     {Command.SIGN_IN, Command.SIGN_OUT, Command.REVOKE_TOKEN, Command.CHANGE_PASSWORD, Command.END_SESSIONS}
 )
 # Are about the caller's own tokens, wherever those may be of use: the namespaces of a token's scope do not matter.
-_WITHOUT_PLACE: Final = frozenset({Command.CREATE_TOKEN, Command.REVOKE_TOKEN})
+_COMMANDS_WITHOUT_NAMESPACE: Final = frozenset({Command.CREATE_TOKEN, Command.REVOKE_TOKEN})
 # Change nothing, so neither a read-only token nor a read-only installation is in their way.
-READING_COMMANDS: Final = frozenset({Command.TEST_CLUSTER, Command.EXPORT_AUDIT})
+READ_ONLY_COMMANDS: Final = frozenset({Command.TEST_CLUSTER, Command.EXPORT_AUDIT})
 
-SEE: Final = "rollouts.view_workload"
+VIEW_PERMISSION: Final = "rollouts.view_workload"
 # Lets somebody command everywhere without a grant.
-ANYWHERE: Final = "rollouts.command_anywhere"
+COMMAND_ANYWHERE: Final = "rollouts.command_anywhere"
 # Lets somebody change templates to what the Pod Security level of a namespace does not allow.
 APPLY_PRIVILEGED: Final = "rollouts.apply_privileged"
 
-NO_LIMITS: Final = Scope()
+UNLIMITED_SCOPE: Final = Scope()
 
-_SEEN: Final[tuple[type[models.Model], ...]] = (
+_VIEWABLE_MODELS: Final[tuple[type[models.Model], ...]] = (
     *(Cluster, Workload, ScalingGroup, Clique, Gang, Pod, Node, Service),
     *(Revision, Rollout, Step, Sample, StrategyOverride, AuditEntry),
 )
 
 
-class Reason(StrEnum):
+class RefusalReason(StrEnum):
     """Why somebody may not."""
 
     NOT_SIGNED_IN = "NotSignedIn"
@@ -105,23 +106,23 @@ class Reason(StrEnum):
 class Refusal:
     """Why a command is refused, and whom to ask."""
 
-    reason: Reason
+    reason: RefusalReason
     sentence: str
 
 
-def may_see(user: Person) -> bool:
+def may_view(user: AnyUser) -> bool:
     """Whether somebody may read what there is."""
-    return user.is_active and _has_permission(user, SEE)
+    return user.is_active and _has_permission(user, VIEW_PERMISSION)
 
 
-def may_administer(user: Person) -> bool:
+def may_administer(user: AnyUser) -> bool:
     """Whether somebody may use the admin site: staff, and whoever may change accounts."""
     return user.is_active and (
         getattr(user, "is_staff", False) or _has_permission(user, permission_of(Command.CHANGE_ACCOUNT))
     )
 
 
-def may_apply_privileged(user: Person | None) -> bool:
+def may_apply_privileged(user: AnyUser | None) -> bool:
     """Whether somebody may put pods into a cluster that ask more of their node than its Pod Security level allows."""
     return user is not None and user.is_active and _has_permission(user, APPLY_PRIVILEGED)
 
@@ -132,36 +133,36 @@ def permission_of(command: Command) -> str:
 
 
 def find_refusal(
-    user: Person | None, command: Command, cluster: str = "", namespace: str = "", *, scope: Scope = NO_LIMITS
+    user: AnyUser | None, command: Command, cluster: str = "", namespace: str = "", *, scope: Scope = UNLIMITED_SCOPE
 ) -> Refusal | None:
     """Return why somebody may not command this there; None: they may. No cluster or namespace means all of them.
 
     `scope` is that of the token that the caller shows.
     """
     if user is None or not user.is_authenticated or not user.is_active:
-        return Refusal(Reason.NOT_SIGNED_IN, f"You may not {command.label}: sign in first.")
-    if refusal := _find_limit(scope, command, cluster, namespace):
+        return Refusal(RefusalReason.NOT_SIGNED_IN, f"You may not {command.label}: sign in first.")
+    if refusal := _find_token_limit(scope, command, cluster, namespace):
         return refusal
     if settings.ENVIRONMENT.read_only and command in WORKLOAD_COMMANDS | OVERRIDE_COMMANDS:
         return Refusal(
-            Reason.READ_ONLY_INSTALLATION,
+            RefusalReason.READ_ONLY_INSTALLATION,
             f"Nobody may {command.label} now: this installation is read-only (READ_ONLY is set).",
         )
     if settings.ENVIRONMENT.observe and command in WORKLOAD_COMMANDS | OVERRIDE_COMMANDS:
         return Refusal(
-            Reason.OBSERVING_INSTALLATION,
+            RefusalReason.OBSERVING_INSTALLATION,
             f"Nobody may {command.label} now: this installation only observes (OBSERVE is set).",
         )
-    if command not in OWN_COMMANDS and not _has_permission(user, permission_of(command)):
+    if command not in SELF_COMMANDS and not _has_permission(user, permission_of(command)):
         return Refusal(
-            Reason.PERMISSION_MISSING,
+            RefusalReason.PERMISSION_MISSING,
             f"You may not {command.label}: your account lacks the permission {command.value}. "
             "Ask an administrator for a role that has it.",
         )
     return _find_missing_grant(user, command, cluster, namespace)
 
 
-def may_read_commands(user: Person | None, cluster: str, namespace: str, scope: Scope = NO_LIMITS) -> bool:
+def may_view_pod_commands(user: AnyUser | None, cluster: str, namespace: str, scope: Scope = UNLIMITED_SCOPE) -> bool:
     """Whether somebody is shown the commands, arguments and variables of templates there: who may apply them.
 
     Neither a read-only token nor a read-only installation is in the way of reading; the rest of a token's scope is.
@@ -174,7 +175,7 @@ def may_read_commands(user: Person | None, cluster: str, namespace: str, scope: 
     return _has_permission(user, permission_of(command)) and not _find_missing_grant(user, command, cluster, namespace)
 
 
-def grants_of(user: Person) -> frozenset[tuple[str, str]]:
+def grants_of(user: AnyUser) -> frozenset[tuple[str, str]]:
     """Where somebody may command, as pairs of cluster and namespace; an empty one means any."""
     known: frozenset[tuple[str, str]] | None = getattr(user, "_grants", None)
     if known is None:
@@ -184,45 +185,46 @@ def grants_of(user: Person) -> frozenset[tuple[str, str]]:
     return known
 
 
-def _find_missing_grant(user: Person, command: Command, cluster: str, namespace: str) -> Refusal | None:
-    if command not in WORKLOAD_COMMANDS | OVERRIDE_COMMANDS or _has_permission(user, ANYWHERE):
+def _find_missing_grant(user: AnyUser, command: Command, cluster: str, namespace: str) -> Refusal | None:
+    if command not in WORKLOAD_COMMANDS | OVERRIDE_COMMANDS or _has_permission(user, COMMAND_ANYWHERE):
         return None
     if is_covered((cluster, namespace), grants_of(user)):
         return None
     return Refusal(
-        Reason.GRANT_MISSING,
-        f"You may not {command.label} there: your account has no grant for {_describe_place(cluster, namespace)}. "
+        RefusalReason.GRANT_MISSING,
+        f"You may not {command.label} there: your account has no grant for {_describe_target(cluster, namespace)}. "
         "Ask an administrator for one.",
     )
 
 
-def _find_limit(scope: Scope, command: Command, cluster: str, namespace: str) -> Refusal | None:
+def _find_token_limit(scope: Scope, command: Command, cluster: str, namespace: str) -> Refusal | None:
     """Return why the token that is shown does not include a command, whatever its owner may."""
-    if scope.read_only and command not in READING_COMMANDS:
+    if scope.read_only and command not in READ_ONLY_COMMANDS:
         return Refusal(
-            Reason.READ_ONLY_TOKEN, f"You may not {command.label} with a read-only token; create one that is not."
+            RefusalReason.READ_ONLY_TOKEN,
+            f"You may not {command.label} with a read-only token; create one that is not.",
         )
     if not scope.allows_command(command):
         return Refusal(
-            Reason.TOKEN_LACKS_COMMAND,
+            RefusalReason.TOKEN_LACKS_COMMAND,
             f"You may not {command.label} with this token: its scope lacks the command {command.value}. "
             "Use a token that includes it.",
         )
-    if command not in _WITHOUT_PLACE and not scope.allows_namespace(cluster, namespace):
+    if command not in _COMMANDS_WITHOUT_NAMESPACE and not scope.allows_namespace(cluster, namespace):
         return Refusal(
-            Reason.TOKEN_LACKS_NAMESPACE,
+            RefusalReason.TOKEN_LACKS_NAMESPACE,
             f"You may not {command.label} there with this token: its scope lacks "
-            f"{_describe_place(cluster, namespace)}. Use a token that includes it.",
+            f"{_describe_target(cluster, namespace)}. Use a token that includes it.",
         )
     return None
 
 
-def _describe_place(cluster: str, namespace: str) -> str:
+def _describe_target(cluster: str, namespace: str) -> str:
     where = f"the namespace {namespace}" if namespace else "all namespaces"
     return where + (f" of the cluster {cluster}" if cluster else " of all clusters")
 
 
-def _has_permission(user: Person, permission: str) -> bool:
+def _has_permission(user: AnyUser, permission: str) -> bool:
     # Both kinds of users have it; Django's common base class does not.
     return bool(user.has_perm(permission))  # type: ignore[union-attr]
 
@@ -235,12 +237,12 @@ class AccountBackend(ModelBackend):
         if not user_obj.is_active or user_obj.is_anonymous or obj is not None:
             return set()
         if not hasattr(user_obj, "_perm_cache"):
-            user_obj._perm_cache = _read_permissions(user_obj)  # noqa: SLF001 (where Django looks for it)
+            user_obj._perm_cache = _fetch_permissions(user_obj)  # noqa: SLF001 (where Django looks for it)
         names: set[str] = user_obj._perm_cache  # noqa: SLF001
         return names
 
 
-def _read_permissions(user: User) -> set[str]:
+def _fetch_permissions(user: User) -> set[str]:
     rows = Permission.objects.order_by()
     if not user.is_superuser:
         rows = rows.filter(Q(user=user) | Q(group__user=user))
@@ -250,7 +252,7 @@ def _read_permissions(user: User) -> set[str]:
 # --- Roles ------------------------------------------------------------------------------------------------------------
 
 # On which kind of thing a command's permission hangs, for those who compose groups of their own in the admin site.
-_SUBJECTS: Final[Mapping[Command, type[models.Model]]] = {
+_PERMISSION_MODELS: Final[Mapping[Command, type[models.Model]]] = {
     **dict.fromkeys(WORKLOAD_COMMANDS, Workload),
     **dict.fromkeys(OVERRIDE_COMMANDS, StrategyOverride),
     Command.TEST_CLUSTER: Cluster,
@@ -260,7 +262,7 @@ _SUBJECTS: Final[Mapping[Command, type[models.Model]]] = {
     Command.CHANGE_POD_SECURITY: NamespacePodSecurity,
 }
 
-_VIEWER: Final = frozenset({f"rollouts.view_{model._meta.model_name}" for model in _SEEN}) | {  # noqa: SLF001
+_VIEWER: Final = frozenset({f"rollouts.view_{model._meta.model_name}" for model in _VIEWABLE_MODELS}) | {  # noqa: SLF001
     permission_of(Command.CREATE_TOKEN)
 }
 _OPERATOR: Final = _VIEWER | {permission_of(command) for command in WORKLOAD_COMMANDS}
@@ -289,8 +291,8 @@ def connect_roles(app: AppConfig) -> None:
 
 
 def _ensure_command_permissions() -> None:
-    subjects = ContentType.objects.get_for_models(*{*_SUBJECTS.values(), Workload})
-    wanted = {(command.value, f"Can {command.label}"): subjects[model] for command, model in _SUBJECTS.items()}
+    subjects = ContentType.objects.get_for_models(*{*_PERMISSION_MODELS.values(), Workload})
+    wanted = {(command.value, f"Can {command.label}"): subjects[model] for command, model in _PERMISSION_MODELS.items()}
     wanted["command_anywhere", "Needs no grants"] = subjects[Workload]
     wanted["apply_privileged", "Can apply pods beyond the Pod Security level"] = subjects[Workload]
     rows = [Permission(codename=code, name=name, content_type=subject) for (code, name), subject in wanted.items()]

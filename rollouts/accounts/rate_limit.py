@@ -1,8 +1,8 @@
 """How often somebody may ask: buckets that fill again, counted in Redis for all web processes together.
 
-The API asks before it answers (`apiserver.throttling`), the sign-in page before it looks at a password (`web.sign_in`). A
-bucket holds as many as the rate says and fills evenly, so nobody can use a full measure on either side of a turn of the
-clock. Each question is one script on Redis's own clock.
+The API asks before it answers (`apiserver.throttling`), the sign-in page before it looks at a password (`web.sign_in`).
+A bucket holds as many as the rate says and fills evenly, so nobody can use a full measure on either side of a turn of
+the clock. Each question is one script on Redis's own clock.
 
 Without Redis each process counts for itself: nobody is kept from working, and passwords cannot be guessed without an
 end. The log says so once.
@@ -38,19 +38,19 @@ return 0
 """
 
 # Set while Redis is away, so that it is said once and not with every request.
-_away = threading.Event()
+_redis_is_down = threading.Event()
 # So many a process remembers itself; then it forgets those that were asked longest ago.
-_MOST_OWN: Final = 10_000
+_MAX_LOCAL_BUCKETS: Final = 10_000
 
 
-class OwnBuckets:
+class LocalBuckets:
     """The buckets of this process, for as long as Redis is away."""
 
     def __init__(self) -> None:
         self._full: dict[str, float] = {}  # when each will be full again, by the monotonic clock
         self._lock = threading.Lock()
 
-    def ask(self, bucket: str, rate: Rate, taken: int) -> float:
+    def update(self, bucket: str, rate: Rate, taken: int) -> float:
         """Do what the script does."""
         with self._lock:
             now = time.monotonic()
@@ -60,38 +60,38 @@ class OwnBuckets:
                 full -= taken * rate.seconds / rate.count
             if full > now:
                 self._full[bucket] = full
-            if len(self._full) > _MOST_OWN:
+            if len(self._full) > _MAX_LOCAL_BUCKETS:
                 del self._full[next(iter(self._full))]
             return wait
 
 
-_own = OwnBuckets()
+_local_buckets = LocalBuckets()
 
 
-def take(bucket: str, rate: Rate | None) -> float:
+def acquire(bucket: str, rate: Rate | None) -> float:
     """Take one out; return for how many seconds to wait instead, 0 when it was there."""
-    return _ask(bucket, rate, taken=1)
+    return _update_bucket(bucket, rate, taken=1)
 
 
-def put_back(bucket: str, rate: Rate | None) -> None:
+def release(bucket: str, rate: Rate | None) -> None:
     """Put one back that was taken for something that does not count after all."""
-    _ask(bucket, rate, taken=-1)
+    _update_bucket(bucket, rate, taken=-1)
 
 
-def bucket_of(kind: str, who: str) -> str:
+def bucket_name(kind: str, identity: str) -> str:
     """Name a bucket. Who it belongs to is not to be read from it: people type passwords where names belong."""
-    return f"{kind}:{sha256(who.encode(errors='surrogateescape')).hexdigest()[:32]}"
+    return f"{kind}:{sha256(identity.encode(errors='surrogateescape')).hexdigest()[:32]}"
 
 
-def bucket_of_address(kind: str, address: str | None) -> str:
+def bucket_name_of_address(kind: str, address: str | None) -> str:
     """Name the bucket of an address. Of IPv6 whoever has one address has the 2⁶⁴ around it, so they count as one."""
     if address is None:
-        return bucket_of(kind, "nowhere")
+        return bucket_name(kind, "nowhere")
     parsed = ip_address(address)
-    return bucket_of(kind, str(ip_network((parsed, 64), strict=False)) if parsed.version == _IPV6 else address)
+    return bucket_name(kind, str(ip_network((parsed, 64), strict=False)) if parsed.version == _IPV6 else address)
 
 
-def _ask(bucket: str, rate: Rate | None, *, taken: int) -> float:
+def _update_bucket(bucket: str, rate: Rate | None, *, taken: int) -> float:
     if rate is None:
         return 0.0
     try:
@@ -99,11 +99,11 @@ def _ask(bucket: str, rate: Rate | None, *, taken: int) -> float:
             _SCRIPT, 1, _PREFIX + bucket, str(rate.seconds * 1000), str(rate.count), str(taken)
         )
     except RedisError as error:
-        if not _away.is_set():
+        if not _redis_is_down.is_set():
             logger.warning(
                 "Each web process counts requests for itself: Redis does not answer (%s)", type(error).__name__
             )
-        _away.set()
-        return _own.ask(bucket, rate, taken)
-    _away.clear()
+        _redis_is_down.set()
+        return _local_buckets.update(bucket, rate, taken)
+    _redis_is_down.clear()
     return int(milliseconds) / 1000

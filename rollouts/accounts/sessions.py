@@ -11,12 +11,12 @@ from typing import Any, Final
 from django.contrib.sessions.backends import db
 from django.utils import timezone
 
-_LETTERS: Final = 40  # of the column
+_DIGEST_LENGTH: Final = 40  # of the column
 
 
 def digest_of(key: str) -> str:
     """Return what the row of a session is named by."""
-    return hashlib.sha256(key.encode(errors="replace")).hexdigest()[:_LETTERS]
+    return hashlib.sha256(key.encode(errors="replace")).hexdigest()[:_DIGEST_LENGTH]
 
 
 class SessionStore(db.SessionStore):

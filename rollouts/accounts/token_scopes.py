@@ -1,7 +1,7 @@
 """What an API token is limited to: reading, namespaces, commands. A scope only narrows what the token's owner may.
 
-`services.accounts` checks what people ask for and stores it; `permissions.find_refusal` asks a scope before every command.
-The invariant: a token that was made with another token is within the scope of that one.
+`services.accounts` checks what people ask for and stores it; `permissions.find_refusal` asks a scope before every
+command. The invariant: a token that was made with another token is within the scope of that one.
 """
 
 import re
@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rollouts.accounts.commands import COMMANDS, Command
-from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.models import ApiToken
 from rollouts.models.mirror import LABEL_LENGTH
 
 # Given on pages only, never with a token.
-_ON_PAGES: Final = frozenset({Command.SIGN_IN, Command.SIGN_OUT, Command.CHANGE_PASSWORD, Command.END_SESSIONS})
+_PAGE_ONLY_COMMANDS: Final = frozenset(
+    {Command.SIGN_IN, Command.SIGN_OUT, Command.CHANGE_PASSWORD, Command.END_SESSIONS}
+)
 # What a scope may name.
-SCOPE_COMMANDS: Final = tuple(command for command in Command if command not in _ON_PAGES)
-MOST_NAMESPACES: Final = 100
+SCOPE_COMMANDS: Final = tuple(command for command in Command if command not in _PAGE_ONLY_COMMANDS)
+MAX_NAMESPACES: Final = 100
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
 NamespaceKey = tuple[str, str]  # cluster and namespace; an empty one means any
@@ -40,7 +42,7 @@ class Scope:
         """Whether it includes a namespace; an empty name asks for all of them."""
         return self.namespaces is None or is_covered((cluster, namespace), self.namespaces)
 
-    def within(self, outer: "Scope") -> "Scope":
+    def narrowed_by(self, outer: "Scope") -> "Scope":
         """Return this scope with the limits of another one where it has none."""
         return Scope(
             self.read_only or outer.read_only,
@@ -54,13 +56,13 @@ class Scope:
         places = sorted(one for one in self.namespaces or () if not outer.allows_namespace(*one))
         found += [("namespaces", render_namespace(one)) for one in places]
         return tuple(
-            Finding(field, Code.OUT_OF_RANGE, f"The token that you show does not include {what}; leave it out.")
+            Finding(field, FindingCode.OUT_OF_RANGE, f"The token that you show does not include {what}; leave it out.")
             for field, what in found
         )
 
 
 @dataclass(frozen=True, slots=True)
-class ScopeWish:
+class RequestedScope:
     """The scope that a caller asks for, as it was written; None is no limit."""
 
     read_only: bool = False
@@ -68,7 +70,7 @@ class ScopeWish:
     commands: Sequence[str] | None = None
 
 
-NO_WISH: Final = ScopeWish()
+NO_REQUESTED_SCOPE: Final = RequestedScope()
 
 
 def is_covered(place: NamespaceKey, places: Collection[NamespaceKey]) -> bool:
@@ -87,7 +89,7 @@ def scope_of(token: ApiToken) -> Scope:
     )
 
 
-def store_scope(scope: Scope) -> dict[str, Any]:
+def render_scope_columns(scope: Scope) -> dict[str, Any]:
     """Return a scope as the columns of a token."""
     places = None if scope.namespaces is None else sorted(scope.namespaces)
     return {
@@ -97,7 +99,7 @@ def store_scope(scope: Scope) -> dict[str, Any]:
     }
 
 
-def parse_scope(wish: ScopeWish, clusters: Collection[str]) -> tuple[Scope, tuple[Finding, ...]]:
+def parse_scope(wish: RequestedScope, clusters: Collection[str]) -> tuple[Scope, tuple[Finding, ...]]:
     """Read the scope that a caller asks for; with findings it is of no use."""
     findings = [*_check_namespaces(wish.namespaces, clusters), *_check_commands(wish.commands)]
     if findings:
@@ -145,19 +147,19 @@ def _check_namespaces(namespaces: Sequence[Mapping[str, str]] | None, clusters: 
     if namespaces is None:
         return []
     if not namespaces:
-        return [Finding("namespaces", Code.TOO_FEW, "Name a namespace, or leave namespaces out for no limit.")]
-    if len(namespaces) > MOST_NAMESPACES:
-        return [Finding("namespaces", Code.TOO_MANY, f"Name at most {MOST_NAMESPACES} namespaces.")]
+        return [Finding("namespaces", FindingCode.TOO_FEW, "Name a namespace, or leave namespaces out for no limit.")]
+    if len(namespaces) > MAX_NAMESPACES:
+        return [Finding("namespaces", FindingCode.TOO_MANY, f"Name at most {MAX_NAMESPACES} namespaces.")]
     findings = []
     for index, one in enumerate(namespaces):
         path, cluster, namespace = f"namespaces[{index}]", one["cluster"], one["namespace"]
         if cluster and cluster not in clusters:
             known = ", ".join(sorted(clusters)) or "none"
             sentence = f"There is no cluster {cluster!r}; configured: {known}."
-            findings.append(Finding(f"{path}.cluster", Code.UNKNOWN_VALUE, sentence))
+            findings.append(Finding(f"{path}.cluster", FindingCode.UNKNOWN_VALUE, sentence))
         if namespace and (len(namespace) > LABEL_LENGTH or not _NAMESPACE.fullmatch(namespace)):
             sentence = f"A namespace has at most {LABEL_LENGTH} lower-case letters, digits and hyphens; empty: any."
-            findings.append(Finding(f"{path}.namespace", Code.INVALID_NAME, sentence))
+            findings.append(Finding(f"{path}.namespace", FindingCode.INVALID_NAME, sentence))
     return findings
 
 
@@ -165,11 +167,15 @@ def _check_commands(commands: Sequence[str] | None) -> list[Finding]:
     if commands is None:
         return []
     if not commands:
-        return [Finding("commands", Code.TOO_FEW, "Name a command, or use read_only for a token that only reads.")]
+        return [
+            Finding("commands", FindingCode.TOO_FEW, "Name a command, or use read_only for a token that only reads.")
+        ]
     known = {command.value for command in SCOPE_COMMANDS}
     return [
         Finding(
-            f"commands[{index}]", Code.UNKNOWN_VALUE, f"There is no such command; there are {', '.join(sorted(known))}."
+            f"commands[{index}]",
+            FindingCode.UNKNOWN_VALUE,
+            f"There is no such command; there are {', '.join(sorted(known))}.",
         )
         for index, name in enumerate(commands)
         if name not in known

@@ -24,13 +24,13 @@ from rollouts.models import ApiToken, OidcIdentity
 from rollouts.models.accounts import PREFIX_LENGTH
 
 # Tells people, and programs that look for leaked secrets, what it is.
-MARK: Final = "grove_"
-_BYTES: Final = 32
+TOKEN_PREFIX: Final = "grove_"  # noqa: S105 (it is public)
+_SECRET_BYTES: Final = 32
 # How far behind the time of last use may be: a busy token costs one write a minute and not one a request.
-_USE_IS_NOTED_AFTER: Final = timedelta(minutes=1)
+_LAST_USE_RESOLUTION: Final = timedelta(minutes=1)
 
 
-class State(StrEnum):
+class TokenState(StrEnum):
     """Whether a token is of use."""
 
     VALID = "valid"
@@ -40,9 +40,9 @@ class State(StrEnum):
     OWNER_INACTIVE = "owner inactive"
 
 
-def make_secret() -> str:
+def generate_secret() -> str:
     """Make the text of a new token."""
-    return MARK + secrets.token_urlsafe(_BYTES)
+    return TOKEN_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
 
 
 def digest_of(text: str) -> str:
@@ -50,17 +50,17 @@ def digest_of(text: str) -> str:
     return sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
-def prefix_of(text: str) -> str:
+def shown_prefix_of(text: str) -> str:
     """Return what people tell a token by; of one that we did not make nothing is shown."""
-    return text[:PREFIX_LENGTH] if text.startswith(MARK) else ""
+    return text[:PREFIX_LENGTH] if text.startswith(TOKEN_PREFIX) else ""
 
 
 def find_token(text: str) -> ApiToken | None:
     """Return the token with its owner if both are of use now, and note that it was used."""
     token = tokens_with_owners().filter(digest=digest_of(text)).first()
-    if token is None or state_of(token, timezone.now()) is not State.VALID:
+    if token is None or state_of(token, timezone.now()) is not TokenState.VALID:
         return None
-    _note_use(token)
+    _record_use(token)
     return token
 
 
@@ -75,28 +75,28 @@ def with_owners(tokens: QuerySet[ApiToken]) -> QuerySet[ApiToken]:
     return tokens.select_related("user").annotate(by_sso=Exists(identities))
 
 
-def state_of(token: ApiToken, now: datetime) -> State:
+def state_of(token: ApiToken, now: datetime) -> TokenState:
     """Say whether a token, read with its owner (`with_owners`), is of use, and if not, why."""
     if token.revoked_at is not None:
-        return State.REVOKED
-    end = end_of(token)
+        return TokenState.REVOKED
+    end = expiry_of(token)
     if end is not None and end <= now:
-        return State.EXPIRED
+        return TokenState.EXPIRED
     if not token.user.is_active:
-        return State.OWNER_INACTIVE
-    return State.ASLEEP if _is_asleep(token, now) else State.VALID
+        return TokenState.OWNER_INACTIVE
+    return TokenState.ASLEEP if _is_asleep(token, now) else TokenState.VALID
 
 
-def end_of(token: ApiToken) -> datetime | None:
+def expiry_of(token: ApiToken) -> datetime | None:
     """Return when a token ends: at its own end, at the latest when TOKEN_MAX_DAYS says so. None: never."""
-    longest = longest_life()
+    longest = max_lifetime()
     if longest is None or token.is_from_settings:  # the setting that names it ends it
         return token.expires_at
     latest = token.created + longest
     return latest if token.expires_at is None else min(token.expires_at, latest)
 
 
-def longest_life() -> timedelta | None:
+def max_lifetime() -> timedelta | None:
     """Return how long a token may live; None: for good."""
     days: int | None = settings.ENVIRONMENT.token_max_days
     return None if days is None else timedelta(days=days)
@@ -111,9 +111,9 @@ def _is_asleep(token: ApiToken, now: datetime) -> bool:
     return last is None or last + timedelta(days=days) <= now
 
 
-def _note_use(token: ApiToken) -> None:
+def _record_use(token: ApiToken) -> None:
     now = timezone.now()
-    since = now - _USE_IS_NOTED_AFTER
+    since = now - _LAST_USE_RESOLUTION
     if token.last_used_at is not None and token.last_used_at > since:
         return
     stale = Q(last_used_at=None) | Q(last_used_at__lte=since)

@@ -2,8 +2,8 @@
 
 Everything here reads the tables, and changes only what people decide: overrides, accounts, grants and Pod Security
 levels. Each change goes through a service or is put on record by `audited_admin`; mirror, history and audit cannot be
-changed at all. Whoever may enter is decided by `permissions.may_administer`, what they may do by the same permissions as
-everywhere.
+changed at all. Whoever may enter is decided by `permissions.may_administer`, what they may do by the same permissions
+as everywhere.
 """
 
 from rollouts.admin import accounts, audit, clusters, grants, history, mirror, overrides, pod_security, tokens

@@ -22,25 +22,25 @@ from unfold.contrib.filters.admin import BooleanRadioFilter
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
-from rollouts.accounts.account_rights import Rights, find_missing, rights_of, rights_of_groups, rights_touched_by
+from rollouts.accounts.account_rights import Rights, find_missing, rights_affected_by, rights_of, rights_of_groups
 from rollouts.accounts.commands import Command
 from rollouts.accounts.errors import CommandRefused
-from rollouts.accounts.permissions import ANYWHERE, APPLY_PRIVILEGED, ROLES
-from rollouts.admin.audited_admin import RecordedTable, describe_grants
-from rollouts.admin.confirmation import Question, confirm
+from rollouts.accounts.permissions import APPLY_PRIVILEGED, COMMAND_ANYWHERE, ROLES
+from rollouts.admin.audited_admin import AuditedAdmin, describe_grants
+from rollouts.admin.confirmation import Confirmation, confirmation_page
 from rollouts.admin.filters import RelatedFilter
 from rollouts.admin.grants import GrantsOfGroup, GrantsOfUser
 from rollouts.admin.rendering import show_pill, show_time
 from rollouts.admin.site import site
 from rollouts.models import OidcIdentity, User
-from rollouts.services.audit import Via, caller_of
-from rollouts.services.passwords import end_everything, password_was_set, sessions_end
+from rollouts.services.audit import Source, caller_of
+from rollouts.services.passwords import password_set_by_admin, revoke_all_access, sessions_end
 
 Shown = str | SafeString
 
 # What groups are composed of: the commands, and seeing.
-_BESIDE_COMMANDS = (ANYWHERE, APPLY_PRIVILEGED)
-_CODENAMES = (*(command.value for command in Command), *(one.partition(".")[2] for one in _BESIDE_COMMANDS))
+_OTHER_PERMISSIONS = (COMMAND_ANYWHERE, APPLY_PRIVILEGED)
+_CODENAMES = (*(command.value for command in Command), *(one.partition(".")[2] for one in _OTHER_PERMISSIONS))
 
 
 class _Identities(TabularInline):
@@ -81,7 +81,7 @@ class _UserForm(UserChangeForm):
 
 
 @admin.register(User, site=site)
-class UserAdmin(DjangoUserAdmin, RecordedTable):  # type: ignore[type-arg, misc]
+class UserAdmin(DjangoUserAdmin, AuditedAdmin):  # type: ignore[type-arg, misc]
     """Accounts."""
 
     form = _UserForm
@@ -146,11 +146,11 @@ class UserAdmin(DjangoUserAdmin, RecordedTable):  # type: ignore[type-arg, misc]
 
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         """Leave those alone who have more."""
-        return super().has_change_permission(request, obj) and _is_in_reach(request, obj)
+        return super().has_change_permission(request, obj) and _may_change_user(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         """Leave those alone who have more, and nobody deletes themselves."""
-        return super().has_delete_permission(request, obj) and _is_in_reach(request, obj) and obj != request.user
+        return super().has_delete_permission(request, obj) and _may_change_user(request, obj) and obj != request.user
 
     def get_urls(self) -> list[URLPattern]:
         """Add the page that asks before it ends sessions and tokens."""
@@ -165,7 +165,7 @@ class UserAdmin(DjangoUserAdmin, RecordedTable):  # type: ignore[type-arg, misc]
         back = reverse("admin:rollouts_user_change", args=[pk])
         if request.method == "POST":
             try:
-                count = sessions_end(caller_of(request, Via.ADMIN), row)
+                count = sessions_end(caller_of(request, Source.ADMIN), row)
             except CommandRefused as refusal:
                 raise PermissionDenied(refusal.sentence) from refusal
             messages.success(request, f"All sessions of {row} are ended; tokens revoked: {count}.")
@@ -173,7 +173,7 @@ class UserAdmin(DjangoUserAdmin, RecordedTable):  # type: ignore[type-arg, misc]
         if not self.has_change_permission(request, row):
             raise PermissionDenied
         text = f"{row} has to sign in again, and programs that show a token of {row} are refused from then on."
-        return confirm(self, request, Question("End all sessions and tokens?", text, "End them", back))
+        return confirmation_page(self, request, Confirmation("End all sessions and tokens?", text, "End them", back))
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """Let tokens, grants and calls go with their account: by themselves they are kept, which is not in its way."""
@@ -184,14 +184,14 @@ class UserAdmin(DjangoUserAdmin, RecordedTable):  # type: ignore[type-arg, misc]
         """End what a person had open whose link to the identity provider is cut."""
         super().save_formset(request, form, formset, change)
         if formset.model is OidcIdentity and formset.deleted_objects:
-            end_everything(form.instance)
+            revoke_all_access(form.instance)
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002 (Django's name)
         """Set the password of an account, which ends their sessions and tokens, and put that on record."""
-        with self.refusals_on_record(request, id), transaction.atomic():
+        with self.audit_refusals(request, id), transaction.atomic():
             response = super().user_change_password(request, id, form_url)
             if request.method == "POST" and isinstance(response, HttpResponseRedirect):
-                password_was_set(caller_of(request, Via.ADMIN), User.objects.get(pk=id))
+                password_set_by_admin(caller_of(request, Source.ADMIN), User.objects.get(pk=id))
         return response
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
@@ -251,7 +251,7 @@ class _GroupForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 @admin.register(Group, site=site)
-class GroupAdmin(RecordedTable):
+class GroupAdmin(AuditedAdmin):
     """Groups, of which the roles are three."""
 
     list_display = ("name", "kind", "member_count")
@@ -290,12 +290,12 @@ class GroupAdmin(RecordedTable):
 
     def has_change_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
         """Leave groups alone that give more, or have members who have more."""
-        return super().has_change_permission(request, obj) and _is_group_in_reach(request, obj)
+        return super().has_change_permission(request, obj) and _may_change_group(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
         """Leave groups alone as for a change; a role would come back with the next migration."""
         may = super().has_delete_permission(request, obj) and not (obj and obj.name in ROLES)
-        return may and _is_group_in_reach(request, obj)
+        return may and _may_change_group(request, obj)
 
     def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         """Offer what means something here, as boxes to tick."""
@@ -319,9 +319,9 @@ class GroupAdmin(RecordedTable):
         return int(row.members)
 
 
-def _is_in_reach(request: HttpRequest, row: User | None) -> bool:
+def _may_change_user(request: HttpRequest, row: User | None) -> bool:
     return row is None or not find_missing(request.user, rights_of(row))  # type: ignore[arg-type]  # no strangers here
 
 
-def _is_group_in_reach(request: HttpRequest, row: Group | None) -> bool:
-    return row is None or not find_missing(request.user, rights_touched_by(row))  # type: ignore[arg-type]  # as above
+def _may_change_group(request: HttpRequest, row: Group | None) -> bool:
+    return row is None or not find_missing(request.user, rights_affected_by(row))  # type: ignore[arg-type]  # as above

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.urls import URLPattern, path
@@ -11,15 +11,15 @@ from django.utils.safestring import SafeString
 from unfold.contrib.filters.admin import FieldTextFilter
 
 from rollouts.accounts.commands import Command
-from rollouts.accounts.errors import NotAllowed
+from rollouts.accounts.errors import PermissionDenied
 from rollouts.admin.filters import ValueFilter
-from rollouts.admin.model_admin import ReadOnlyTable
+from rollouts.admin.model_admin import ReadOnlyAdmin
 from rollouts.admin.rendering import show_document, show_mono, show_pill, show_time
 from rollouts.admin.site import site
 from rollouts.admin.tags import place, show_result
 from rollouts.models import AuditEntry
 from rollouts.selectors.audit import audit_csv, mask_recorded
-from rollouts.services.audit import Via, caller_of, deed
+from rollouts.services.audit import Source, audited_command, caller_of
 
 Shown = str | SafeString
 
@@ -32,19 +32,19 @@ class _CommandFilter(ValueFilter):
     fixed = tuple(command.value for command in Command)
 
 
-class _DoorFilter(ValueFilter):
-    fixed = tuple(str(door) for door in Via)
+class _SourceFilter(ValueFilter):
+    fixed = tuple(str(door) for door in Source)
 
 
 @admin.register(AuditEntry, site=site)
-class AuditEntryAdmin(ReadOnlyTable):
+class AuditEntryAdmin(ReadOnlyAdmin):
     """Commands, one entry each."""
 
     left_out_of_lists = ("before", "after", "begun__before", "begun__after")
-    list_display = ("moment", "actor", "what", "where", "came_out", "detail", "door", "origin")
+    list_display = ("moment", "actor", "what", "where", "came_out", "detail", "source", "origin")
     list_select_related = ("begun",)
     list_filter = (
-        *(("result", _ResultFilter), ("command", _CommandFilter), ("via", _DoorFilter)),
+        *(("result", _ResultFilter), ("command", _CommandFilter), ("via", _SourceFilter)),
         *(("actor", FieldTextFilter), ("cluster", FieldTextFilter), ("namespace", FieldTextFilter)),
     )
     search_fields = ("actor", "name", "namespace", "request_id", "detail")
@@ -52,7 +52,7 @@ class AuditEntryAdmin(ReadOnlyTable):
     date_hierarchy = "at"
     change_list_template = "admin/audit_list.html"
     fieldsets = (
-        ("Who", {"fields": ("actor", "token", "door", "origin", "request_id")}),
+        ("Who", {"fields": ("actor", "token", "source", "origin", "request_id")}),
         ("What", {"fields": ("moment", "began", "what", "where", "came_out", "detail")}),
         ("Before and after", {"fields": ("was", "became")}),
     )
@@ -70,10 +70,10 @@ class AuditEntryAdmin(ReadOnlyTable):
         """Send what the list shows, all pages of it, as CSV."""
         found = self.get_changelist_instance(request)
         try:
-            with deed(caller_of(request, Via.ADMIN), Command.EXPORT_AUDIT) as it:
-                it.done(detail=f"Filtered by {request.GET.urlencode()}." if request.GET else "Everything.")
-        except NotAllowed as refusal:
-            raise PermissionDenied(refusal.sentence) from refusal
+            with audited_command(caller_of(request, Source.ADMIN), Command.EXPORT_AUDIT) as audited:
+                audited.done(detail=f"Filtered by {request.GET.urlencode()}." if request.GET else "Everything.")
+        except PermissionDenied as refusal:
+            raise DjangoPermissionDenied(refusal.sentence) from refusal
         headers = {"Content-Disposition": 'attachment; filename="grove-audit.csv"'}
         return StreamingHttpResponse(audit_csv(found.queryset.defer(None)), content_type="text/csv", headers=headers)
 
@@ -105,7 +105,7 @@ class AuditEntryAdmin(ReadOnlyTable):
         return show_result(row)
 
     @admin.display(description="Via", ordering="via")
-    def door(self, row: AuditEntry) -> str:
+    def source(self, row: AuditEntry) -> str:
         """The door it came by."""
         return row.via or "–"
 

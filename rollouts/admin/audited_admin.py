@@ -15,15 +15,15 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from rollouts.accounts import permissions
-from rollouts.accounts.commands import Command, Place
-from rollouts.admin.model_admin import Table
+from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.admin.model_admin import BaseAdmin
 from rollouts.models import NamespaceGrant
-from rollouts.services.audit import Result, Via, caller_of, deed, record
+from rollouts.services.audit import Result, Source, audited_command, caller_of, record
 
-_BEFORE: Final = "_recorded_before"
+_VALUE_BEFORE: Final = "_recorded_before"
 
 
-class RecordedTable(Table):
+class AuditedAdmin(BaseAdmin):
     """A table that needs a permission, that of accounts unless it names another; every change is on record."""
 
     actions = None  # what is deleted is looked at first
@@ -33,9 +33,9 @@ class RecordedTable(Table):
         """Return what an entry tells of a row."""
         raise NotImplementedError
 
-    def place_of(self, row: Any) -> Place:
+    def place_of(self, row: Any) -> WorkloadRef:
         """Return what an entry is about."""
-        return Place(name=str(row))
+        return WorkloadRef(name=str(row))
 
     def _may(self, request: HttpRequest) -> bool:
         return permissions.find_refusal(request.user, self.command) is None
@@ -64,16 +64,16 @@ class RecordedTable(Table):
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
     ) -> Any:
         """Show or save a row; what is refused is on record."""
-        with self.refusals_on_record(request, object_id):
+        with self.audit_refusals(request, object_id):
             return super().changeform_view(request, object_id, form_url, extra_context)
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
         """Delete a row; what is refused is on record."""
-        with self.refusals_on_record(request, object_id):
+        with self.audit_refusals(request, object_id):
             return super().delete_view(request, object_id, extra_context)
 
     @contextmanager
-    def refusals_on_record(self, request: HttpRequest, object_id: str | None) -> Iterator[None]:
+    def audit_refusals(self, request: HttpRequest, object_id: str | None) -> Iterator[None]:
         """Put a refused change on record. To look at a page is no attempt."""
         try:
             yield
@@ -81,23 +81,23 @@ class RecordedTable(Table):
             if request.method == "POST":
                 row = self.get_object(request, unquote(object_id)) if object_id else None
                 detail = f"May not change the {self.opts.verbose_name} {row or ''}".strip() + "."
-                place = self.place_of(row) if row else Place()
-                record(caller_of(request, Via.ADMIN), self.command, place, Result.REFUSED, detail=detail)
+                place = self.place_of(row) if row else WorkloadRef()
+                record(caller_of(request, Source.ADMIN), self.command, place, Result.REFUSED, detail=detail)
             raise
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Note what was before; what comes after is only known with the related rows."""
-        setattr(request, _BEFORE, self.describe_row(self._read(obj.pk)) if change else None)
+        setattr(request, _VALUE_BEFORE, self.describe_row(self._read(obj.pk)) if change else None)
         super().save_model(request, obj, form, change)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Sequence[Any], change: bool) -> None:
         """Save groups, permissions and grants, and put the change on record."""
         row = form.instance
-        with deed(caller_of(request, Via.ADMIN), self.command, self.place_of(row)) as it:
+        with audited_command(caller_of(request, Source.ADMIN), self.command, self.place_of(row)) as audited:
             super().save_related(request, form, formsets, change)
-            before, after = getattr(request, _BEFORE, None), self.describe_row(self._read(row.pk))
+            before, after = getattr(request, _VALUE_BEFORE, None), self.describe_row(self._read(row.pk))
             if before != after:
-                it.done(before=before, after=after, detail=self._detail("Changed" if change else "Created", row))
+                audited.done(before=before, after=after, detail=self._detail("Changed" if change else "Created", row))
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
         """Note who granted a namespace."""
@@ -111,10 +111,10 @@ class RecordedTable(Table):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete a row and put it on record."""
-        with deed(caller_of(request, Via.ADMIN), self.command, self.place_of(obj)) as it:
+        with audited_command(caller_of(request, Source.ADMIN), self.command, self.place_of(obj)) as audited:
             before = self.describe_row(obj)
             super().delete_model(request, obj)
-            it.done(before=before, detail=self._detail("Deleted", obj))
+            audited.done(before=before, detail=self._detail("Deleted", obj))
 
     def _read(self, pk: Any) -> Any:
         return self.model._default_manager.get(pk=pk)  # noqa: SLF001 (public in all but name)

@@ -13,19 +13,19 @@ from rollouts.accounts import permissions
 from rollouts.accounts.commands import Command
 from rollouts.accounts.errors import CommandRefused
 from rollouts.admin.filters import ValueFilter
-from rollouts.admin.model_admin import ReadOnlyTable
+from rollouts.admin.model_admin import ReadOnlyAdmin
 from rollouts.admin.rendering import show_mono, show_time
 from rollouts.admin.site import site
 from rollouts.admin.tags import show_cluster_state
 from rollouts.models import Cluster
-from rollouts.services.audit import Via, caller_of
+from rollouts.services.audit import Source, caller_of
 from rollouts.services.connection_test import cluster_test
 
 Shown = str | SafeString
 
 
 @admin.register(Cluster, site=site)
-class ClusterAdmin(ReadOnlyTable):
+class ClusterAdmin(ReadOnlyAdmin):
     """Clusters that were ever mirrored."""
 
     list_display = ("name", "state", "version", "source", "heard", "trouble")
@@ -59,7 +59,7 @@ class ClusterAdmin(ReadOnlyTable):
         if request.method != "POST":
             return HttpResponseRedirect(back)
         try:
-            found = cluster_test(caller_of(request, Via.ADMIN), row.name)
+            found = cluster_test(caller_of(request, Source.ADMIN), row.name)
         except CommandRefused as refusal:
             messages.error(request, refusal.sentence)
             return HttpResponseRedirect(back)

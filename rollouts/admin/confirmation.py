@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
-from rollouts.admin.model_admin import Table
+from rollouts.admin.model_admin import BaseAdmin
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Confirmation:
     """What is asked."""
 
     title: str
@@ -18,7 +18,7 @@ class Question:
     back: str  # where those go who do not
 
 
-def confirm(table: Table, request: HttpRequest, question: Question) -> TemplateResponse:
+def confirmation_page(table: BaseAdmin, request: HttpRequest, question: Confirmation) -> TemplateResponse:
     """Show the page that asks."""
     context = {**table.admin_site.each_context(request), "opts": table.opts, "title": question.title}
     return TemplateResponse(request, "admin/confirm.html", {**context, "question": question})

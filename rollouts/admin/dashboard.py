@@ -13,21 +13,23 @@ from rollouts.accounts import permissions
 from rollouts.models import Cluster, StrategyOverride
 from rollouts.selectors.audit import AuditFilters, audit_rows
 
-_SHOWN = 8
+_MAX_ROWS = 8
 
 
-def describe(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+def dashboard_callback(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Return the context of the first page."""
     context = {**context, "title": "Overview"}
-    if not permissions.may_see(request.user):
+    if not permissions.may_view(request.user):
         return context
     now = timezone.now()
     in_force = StrategyOverride.objects.filter(Q(expires_at=None) | Q(expires_at__gt=now)).select_related("author")
     soonest = in_force.order_by(F("expires_at").asc(nulls_last=True))
     return {
         **context,
-        "overrides": list(soonest[: _SHOWN + 1]),
+        "overrides": list(soonest[: _MAX_ROWS + 1]),
         "clusters": list(Cluster.objects.order_by("name")),
-        "entries": list(audit_rows(AuditFilters()).defer("before", "after", "begun__before", "begun__after")[:_SHOWN]),
-        "shown": _SHOWN,
+        "entries": list(
+            audit_rows(AuditFilters()).defer("before", "after", "begun__before", "begun__after")[:_MAX_ROWS]
+        ),
+        "shown": _MAX_ROWS,
     }

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from unfold.contrib.filters.admin import RelatedDropdownFilter
 from unfold.widgets import UnfoldAdminSelectWidget
 
-MOST_CHOICES = 200
+MAX_CHOICES = 200
 
 
 class PlainForm(forms.Form):
@@ -55,7 +55,7 @@ class ValueFilter(admin.FieldListFilter):
 
     def _find_values(self, rows: QuerySet[Any]) -> list[str]:
         values = rows.order_by(self.lookup_kwarg).values_list(self.lookup_kwarg, flat=True).distinct()
-        return [value for value in values[:MOST_CHOICES] if value]
+        return [value for value in values[:MAX_CHOICES] if value]
 
     def expected_parameters(self) -> list[str | None]:
         """The parameters of the address that belong to this filter."""

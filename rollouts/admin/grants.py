@@ -13,8 +13,8 @@ from unfold.admin import TabularInline
 from unfold.forms import PaginationInlineFormSet
 from unfold.widgets import UnfoldAdminSelectWidget
 
-from rollouts.accounts.account_rights import Rights, find_missing, rights_of, rights_touched_by
-from rollouts.admin.audited_admin import RecordedTable
+from rollouts.accounts.account_rights import Rights, find_missing, rights_affected_by, rights_of
+from rollouts.admin.audited_admin import AuditedAdmin
 from rollouts.admin.filters import RelatedFilter, ValueFilter
 from rollouts.admin.rendering import show_time
 from rollouts.admin.site import site
@@ -49,7 +49,7 @@ class _GrantForms(PaginationInlineFormSet):
         super().clean()
         for form in self.forms:
             data = getattr(form, "cleaned_data", {})
-            if form.has_changed() and data and (sentence := find_missing(self.actor, _rights_in(data))):
+            if form.has_changed() and data and (sentence := find_missing(self.actor, _rights_of_form(data))):
                 form.add_error("namespace", sentence)
         seen: set[tuple[str, str]] = set()
         for form in self.forms:
@@ -120,22 +120,22 @@ class _GrantForm(forms.ModelForm):  # type: ignore[type-arg]
         """Refuse a grant to an account that has more than who gives it, and one that they lack."""
         data: dict[str, Any] = super().clean() or {}
         whom = [rights_of(user)] if (user := data.get("user")) else []
-        whom += [rights_touched_by(group)] if (group := data.get("group")) else []
-        if sentence := find_missing(self.actor, _rights_in(data), *whom):
+        whom += [rights_affected_by(group)] if (group := data.get("group")) else []
+        if sentence := find_missing(self.actor, _rights_of_form(data), *whom):
             raise ValidationError(sentence)
         return data
 
 
-def _rights_in(data: Mapping[str, Any]) -> Rights:
+def _rights_of_form(data: Mapping[str, Any]) -> Rights:
     """Return what the grant of a form gives."""
     return Rights(grants=frozenset({(data.get("cluster") or "", data.get("namespace") or "")}))
 
 
 @admin.register(NamespaceGrant, site=site)
-class NamespaceGrantAdmin(RecordedTable):
+class NamespaceGrantAdmin(AuditedAdmin):
     """All grants."""
 
-    list_display = ("whom", "cluster_name", "namespace_name", "author", "since")
+    list_display = ("grantee", "cluster_name", "namespace_name", "author", "since")
     list_select_related = ("user", "group", "author")
     list_filter = (
         *(("cluster", ValueFilter), ("namespace", ValueFilter)),
@@ -164,11 +164,11 @@ class NamespaceGrantAdmin(RecordedTable):
 
     def has_change_permission(self, request: HttpRequest, obj: NamespaceGrant | None = None) -> bool:
         """Leave those alone who have more."""
-        return super().has_change_permission(request, obj) and _is_in_reach(request, obj)
+        return super().has_change_permission(request, obj) and _may_change_grant(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: NamespaceGrant | None = None) -> bool:
         """Leave those alone who have more."""
-        return super().has_delete_permission(request, obj) and _is_in_reach(request, obj)
+        return super().has_delete_permission(request, obj) and _may_change_grant(request, obj)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Note who granted it."""
@@ -183,7 +183,7 @@ class NamespaceGrantAdmin(RecordedTable):
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     @admin.display(description="Granted to")
-    def whom(self, row: NamespaceGrant) -> Shown:
+    def grantee(self, row: NamespaceGrant) -> Shown:
         """Who may."""
         return f"user {row.user}" if row.user else f"group {row.group}"
 
@@ -203,8 +203,8 @@ class NamespaceGrantAdmin(RecordedTable):
         return show_time(row.created)
 
 
-def _is_in_reach(request: HttpRequest, row: NamespaceGrant | None) -> bool:
+def _may_change_grant(request: HttpRequest, row: NamespaceGrant | None) -> bool:
     if row is None:
         return True
-    rights = rights_of(row.user) if row.user else rights_touched_by(row.group)  # type: ignore[arg-type]  # it has one
+    rights = rights_of(row.user) if row.user else rights_affected_by(row.group)  # type: ignore[arg-type]  # it has one
     return not find_missing(request.user, rights)  # type: ignore[arg-type]  # strangers do not come here

@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.utils.safestring import SafeString
 
 from rollouts.admin.filters import ValueFilter
-from rollouts.admin.model_admin import ReadOnlyTable
+from rollouts.admin.model_admin import ReadOnlyAdmin
 from rollouts.admin.rendering import show_document, show_link, show_list_link, show_mono, show_pill, show_time
 from rollouts.admin.site import site
 from rollouts.manifests.masking import mask_manifest
@@ -16,7 +16,7 @@ _PLACE_FILTERS = (("cluster", ValueFilter), ("namespace", ValueFilter))
 
 
 @admin.register(Revision, site=site)
-class RevisionAdmin(ReadOnlyTable):
+class RevisionAdmin(ReadOnlyAdmin):
     """Templates that workloads had."""
 
     left_out_of_lists = ("template",)
@@ -45,7 +45,7 @@ class RevisionAdmin(ReadOnlyTable):
 
 
 @admin.register(Rollout, site=site)
-class RolloutAdmin(ReadOnlyTable):
+class RolloutAdmin(ReadOnlyAdmin):
     """Changes of workloads from one template to another."""
 
     list_display = ("name", "namespace", "cluster", "strategy", "change", "came_out", "began", "took", "timeline")
@@ -97,7 +97,7 @@ class RolloutAdmin(ReadOnlyTable):
 
 
 @admin.register(Step, site=site)
-class StepAdmin(ReadOnlyTable):
+class StepAdmin(ReadOnlyAdmin):
     """Entries of the timelines of rollouts."""
 
     list_display = ("moment", "reason", "component", "text", "count", "of_rollout")

@@ -7,7 +7,7 @@ from django.utils.safestring import SafeString
 from unfold.contrib.filters.admin import BooleanRadioFilter
 
 from rollouts.admin.filters import RelatedFilter, ValueFilter
-from rollouts.admin.model_admin import ReadOnlyTable
+from rollouts.admin.model_admin import ReadOnlyAdmin
 from rollouts.admin.rendering import show_document, show_labels, show_list_link, show_mono, show_pill, show_time
 from rollouts.admin.site import site
 from rollouts.manifests.masking import mask_manifest, mask_text
@@ -16,7 +16,7 @@ from rollouts.models import Clique, Gang, Node, Pod, ScalingGroup, Service, Work
 Shown = str | SafeString
 
 
-class _Mirrored(ReadOnlyTable):
+class _MirrorAdmin(ReadOnlyAdmin):
     """Objects of a kind."""
 
     list_select_related = ("cluster",)
@@ -51,7 +51,7 @@ _PLACE_FILTERS = (("cluster", RelatedFilter), ("namespace", ValueFilter))
 
 
 @admin.register(Workload, site=site)
-class WorkloadAdmin(_Mirrored):
+class WorkloadAdmin(_MirrorAdmin):
     """PodCliqueSets."""
 
     left_out_of_lists = ("manifest", "in_doubt", "refused", "ready_times")
@@ -105,7 +105,7 @@ class WorkloadAdmin(_Mirrored):
 
 
 @admin.register(ScalingGroup, site=site)
-class ScalingGroupAdmin(_Mirrored):
+class ScalingGroupAdmin(_MirrorAdmin):
     """PodCliqueScalingGroups."""
 
     left_out_of_lists = ("status",)
@@ -126,7 +126,7 @@ class ScalingGroupAdmin(_Mirrored):
 
 
 @admin.register(Clique, site=site)
-class CliqueAdmin(_Mirrored):
+class CliqueAdmin(_MirrorAdmin):
     """PodCliques."""
 
     left_out_of_lists = ("status",)
@@ -156,7 +156,7 @@ class CliqueAdmin(_Mirrored):
 
 
 @admin.register(Pod, site=site)
-class PodAdmin(_Mirrored):
+class PodAdmin(_MirrorAdmin):
     """Pods of PodCliques."""
 
     list_display = ("name", "namespace", "cluster", "of_workload", "index", "state", "node", "hash", "restarts", "age")
@@ -189,7 +189,7 @@ class PodAdmin(_Mirrored):
 
 
 @admin.register(Gang, site=site)
-class GangAdmin(_Mirrored):
+class GangAdmin(_MirrorAdmin):
     """PodGangs."""
 
     left_out_of_lists = ("status", "pod_groups")
@@ -206,7 +206,7 @@ class GangAdmin(_Mirrored):
 
 
 @admin.register(Service, site=site)
-class ServiceAdmin(_Mirrored):
+class ServiceAdmin(_MirrorAdmin):
     """Headless services."""
 
     list_display = ("name", "namespace", "cluster", "of_workload", "replica", "leaves", "age")
@@ -216,7 +216,7 @@ class ServiceAdmin(_Mirrored):
 
 
 @admin.register(Node, site=site)
-class NodeAdmin(_Mirrored):
+class NodeAdmin(_MirrorAdmin):
     """Nodes."""
 
     left_out_of_lists = ("labels",)

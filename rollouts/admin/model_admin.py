@@ -14,7 +14,7 @@ from unfold.admin import ModelAdmin
 from rollouts.accounts import permissions
 
 
-class Table(ModelAdmin):
+class BaseAdmin(ModelAdmin):
     """A table of the admin site."""
 
     list_per_page = 50
@@ -64,14 +64,14 @@ class Table(ModelAdmin):
         """Leave it to the audit."""
 
 
-class ReadOnlyTable(Table):
+class ReadOnlyAdmin(BaseAdmin):
     """A table that nobody changes here."""
 
     actions: Any = None
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Whoever may see workloads."""
-        return permissions.may_see(request.user)
+        return permissions.may_view(request.user)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Whoever may see workloads."""

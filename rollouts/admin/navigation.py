@@ -50,7 +50,7 @@ _SECTIONS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
 )
 
 
-def sections(request: HttpRequest) -> list[dict[str, Any]]:
+def sidebar_sections(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the entries of the sidebar that somebody may open."""
     open_to = {
         model._meta.model_name: f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"  # noqa: SLF001

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rollouts.engine.manifest.findings import Finding
 from rollouts.engine.rollout.levels import Level, LevelKind
-from rollouts.services.override_preview import Hit, InForce, OverrideCheck
+from rollouts.services.override_preview import AffectedWorkload, OverrideCheck, ResolvedStrategy
 
 _KINDS = {
     LevelKind.SET: ("replica", "replicas"),
@@ -30,7 +30,7 @@ class LevelRow:
 
 
 @dataclass(frozen=True, slots=True)
-class HitRow:
+class AffectedRow:
     """A workload, before and after."""
 
     place: str
@@ -47,24 +47,24 @@ class CheckTable:
     """The whole table, and a sentence that says it all."""
 
     summary: str
-    rows: tuple[HitRow, ...]
+    rows: tuple[AffectedRow, ...]
     more: int  # workloads that are hit and not shown
     warnings: tuple[Finding, ...]
 
 
 def make_table(check: OverrideCheck) -> CheckTable:
     """Return what a check found as a table."""
-    rows = tuple(_row(hit) for hit in check.hits)
-    return CheckTable(_summarise(check, rows), rows, check.total - len(rows), check.warnings)
+    rows = tuple(_row(hit) for hit in check.affected)
+    return CheckTable(_summarize(check, rows), rows, check.total - len(rows), check.warnings)
 
 
 def list_components(check: OverrideCheck) -> list[str]:
     """Return the names of cliques and scaling groups that could be set."""
-    levels = (level for hit in check.hits if hit.before for level in hit.before.levels)
+    levels = (level for hit in check.affected if hit.before for level in hit.before.levels)
     return sorted({level.component for level in levels if level.component})
 
 
-def _summarise(check: OverrideCheck, rows: tuple[HitRow, ...]) -> str:
+def _summarize(check: OverrideCheck, rows: tuple[AffectedRow, ...]) -> str:
     if not check.total:
         return "It hits no workload."
     states = [row.state for row in rows]
@@ -82,26 +82,26 @@ def _summarise(check: OverrideCheck, rows: tuple[HitRow, ...]) -> str:
     return f"It hits {hit}: {', '.join(told)}." if told else f"It hits {hit}."
 
 
-def _row(hit: Hit) -> HitRow:
+def _row(hit: AffectedWorkload) -> AffectedRow:
     if hit.before is None:
-        return HitRow(str(hit.place), "", "", (), hit.findings, hit.warnings, "unreadable")
+        return AffectedRow(str(hit.place), "", "", (), hit.findings, hit.warnings, "unreadable")
     after = hit.after or hit.before
     levels = tuple(_levels(hit.before, after))
     state = "refused" if hit.findings else "changes" if hit.changes else "same" if hit.after else "unknown"
-    return HitRow(
+    return AffectedRow(
         str(hit.place), str(hit.before.strategy), str(after.strategy), levels, hit.findings, hit.warnings, state
     )
 
 
-def _levels(before: InForce, after: InForce) -> Iterator[LevelRow]:
+def _levels(before: ResolvedStrategy, after: ResolvedStrategy) -> Iterator[LevelRow]:
     for old, new in zip(before.levels, after.levels, strict=True):
         if old.budget == new.budget and not new.is_used:
             continue
         units = f"{old.replicas} {_KINDS[old.kind][old.replicas != 1]}"
-        yield LevelRow(old.component or "set", units, _words(old), _words(new))
+        yield LevelRow(old.component or "set", units, _render_level(old), _render_level(new))
 
 
-def _words(level: Level) -> str:
+def _render_level(level: Level) -> str:
     if level.budget is None:
         return "nothing by itself"
     return f"{level.budget.max_unavailable} unavailable, {level.budget.max_surge} surge"

@@ -1,7 +1,7 @@
 """The form of a strategy override: what somebody types made into a draft, and findings put beside the fields.
 
-It decides nothing: `services.override_preview` says what is wrong, in the same sentences as the API, and the service puts the
-draft in force. The same form answers the live check, so what is shown while typing is what saving would say.
+It decides nothing: `services.override_preview` says what is wrong, in the same sentences as the API, and the service
+puts the draft in force. The same form answers the live check, so what is shown while typing is what saving would say.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,18 +21,18 @@ from rollouts.engine.model.workload import IntOrPercent, Strategy
 from rollouts.models import StrategyOverride
 from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH
 from rollouts.services.override_preview import (
-    LONGEST_DAYS,
-    MOST_COMPONENTS,
-    MOST_REASON_CHARACTERS,
+    MAX_COMPONENTS,
+    MAX_DAYS,
+    MAX_REASON_CHARACTERS,
     OverrideCheck,
     OverrideDraft,
     override_check,
 )
 
-_SPARE_ROWS: Final = 2  # empty ones, so that the form is of use without scripts
+_EMPTY_ROWS: Final = 2  # empty ones, so that the form is of use without scripts
 _COLUMNS: Final = ("name", "max_unavailable", "max_surge")
 # The field of the form that a finding is about, by how its path begins; the first one that fits.
-_FIELDS: Final[tuple[tuple[str, str | None], ...]] = (
+_FIELD_BY_PATH: Final[tuple[tuple[str, str | None], ...]] = (
     ("strategy.maxUnavailable", "max_unavailable"),
     ("strategy.maxSurge", "max_surge"),
     ("strategy.components", "components"),
@@ -63,7 +63,7 @@ class ComponentsWidget(forms.Widget):
 
     def value_from_datadict(self, data: Mapping[str, Any], _files: Any, name: str) -> list[ComponentRow]:
         """Collect the rows that were sent."""
-        numbers = sorted(_row_numbers(data, name))[: MOST_COMPONENTS + 1]
+        numbers = sorted(_row_numbers(data, name))[: MAX_COMPONENTS + 1]
         rows = (_parse_row(data, f"{name}-{number}") for number in numbers)
         return [row for row in rows if not row.is_blank]
 
@@ -77,7 +77,7 @@ class ComponentsWidget(forms.Widget):
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         """Show the rows and some spare ones; by the project's templates, which the renderer of forms does not know."""
-        rows = [*(value or ()), *[ComponentRow()] * _SPARE_ROWS]
+        rows = [*(value or ()), *[ComponentRow()] * _EMPTY_ROWS]
         return render_to_string("admin/components_widget.html", {"rows": [*enumerate(rows)], "next": len(rows)})
 
 
@@ -147,7 +147,7 @@ class OverrideForm(forms.ModelForm):  # type: ignore[type-arg]
     components = ComponentsField(required=False)
     reason = forms.CharField(
         required=False,
-        max_length=MOST_REASON_CHARACTERS,
+        max_length=MAX_REASON_CHARACTERS,
         widget=forms.Textarea({"class": "grove-input", "rows": 3, "aria-required": "true"}),
         help_text="Others must be able to judge whether it still holds.",
     )
@@ -158,7 +158,7 @@ class OverrideForm(forms.ModelForm):  # type: ignore[type-arg]
         widget=forms.DateTimeInput(
             {"class": "grove-input", "type": "datetime-local", "aria-required": "true"}, format="%Y-%m-%dT%H:%M"
         ),
-        help_text=f"At most {LONGEST_DAYS} days from now; what is to last longer belongs into the manifest.",
+        help_text=f"At most {MAX_DAYS} days from now; what is to last longer belongs into the manifest.",
     )
     version = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -206,7 +206,7 @@ def group_findings(findings: Iterable[Finding]) -> dict[str | None, list[str]]:
     """Return the sentences of findings by the field of the form that they are about; None: about the whole."""
     grouped: dict[str | None, list[str]] = {}
     for finding in findings:
-        field = next((field for start, field in _FIELDS if finding.field.startswith(start)), None)
+        field = next((field for start, field in _FIELD_BY_PATH if finding.field.startswith(start)), None)
         sentence = f"{finding.message[:1].upper()}{finding.message[1:]}."
         if field == "components":
             where = finding.field.removeprefix("strategy.components").strip(".")

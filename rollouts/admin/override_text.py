@@ -6,12 +6,12 @@ from typing import Any
 from rollouts.models import StrategyOverride
 
 
-def render_whom(row: StrategyOverride) -> str:
+def render_target(row: StrategyOverride) -> str:
     """Say whom an override hits.
 
-    >>> render_whom(StrategyOverride(namespace="web", selector={"team": "search"}))
+    >>> render_target(StrategyOverride(namespace="web", selector={"team": "search"}))
     'namespace web, team=search'
-    >>> render_whom(StrategyOverride())
+    >>> render_target(StrategyOverride())
     'every workload'
     """
     parts = [
@@ -23,10 +23,10 @@ def render_whom(row: StrategyOverride) -> str:
     return ", ".join([*parts, *labels]) or "every workload"
 
 
-def render_sets(row: StrategyOverride) -> str:
+def render_settings(row: StrategyOverride) -> str:
     """Say what an override sets.
 
-    >>> render_sets(StrategyOverride(strategy="OnDelete", components={"decode": {"maxSurge": 1}, "router": None}))
+    >>> render_settings(StrategyOverride(strategy="OnDelete", components={"decode": {"maxSurge": 1}, "router": None}))
     'OnDelete; decode: surge 1; router: as by default'
     """
     return "; ".join(_parts(row)) or "nothing"

@@ -13,18 +13,18 @@ from unfold.contrib.filters.admin import DropdownFilter
 
 from rollouts.accounts import permissions
 from rollouts.accounts.commands import Command
-from rollouts.accounts.errors import CommandRefused, NotAllowed
-from rollouts.admin.confirmation import Question, confirm
+from rollouts.accounts.errors import CommandRefused, PermissionDenied
+from rollouts.admin.confirmation import Confirmation, confirmation_page
 from rollouts.admin.filters import PlainForm, RelatedFilter, ValueFilter
-from rollouts.admin.model_admin import Table
+from rollouts.admin.model_admin import BaseAdmin
 from rollouts.admin.override_check import list_components, make_table
 from rollouts.admin.override_form import OverrideForm
-from rollouts.admin.override_text import render_sets, render_whom
+from rollouts.admin.override_text import render_settings, render_target
 from rollouts.admin.rendering import show_pill, show_time
 from rollouts.admin.site import site
 from rollouts.models import StrategyOverride
 from rollouts.selectors.audit import audit_of_override
-from rollouts.services.audit import Via, caller_of, require
+from rollouts.services.audit import Source, caller_of, require
 from rollouts.services.overrides import override_change, override_create, override_end
 
 Shown = str | SafeString
@@ -47,12 +47,12 @@ class _StateFilter(DropdownFilter):
 
 
 @admin.register(StrategyOverride, site=site)
-class StrategyOverrideAdmin(Table):
+class StrategyOverrideAdmin(BaseAdmin):
     """Overrides, those that have ended as history."""
 
     form = OverrideForm
     actions = ("end",)
-    list_display = ("whom", "sets", "why", "author", "state", "ends", "since")
+    list_display = ("target", "sets", "why", "author", "state", "ends", "since")
     list_select_related = ("author",)
     list_filter = (
         *(_StateFilter, ("cluster", ValueFilter), ("namespace", ValueFilter)),
@@ -66,7 +66,7 @@ class StrategyOverrideAdmin(Table):
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Whoever may see strategies may see what overrides them."""
-        return permissions.may_see(request.user)
+        return permissions.may_view(request.user)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Whoever may see strategies may see what overrides them."""
@@ -103,7 +103,9 @@ class StrategyOverrideAdmin(Table):
         """Of one that cannot be changed, say what it says."""
         editable = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)
         fields = (
-            tuple(OverrideForm.base_fields) if editable else ("whom", "sets", "why", "author", "state", "ends", "since")
+            tuple(OverrideForm.base_fields)
+            if editable
+            else ("target", "sets", "why", "author", "state", "ends", "since")
         )
         return ((None, {"fields": fields}),)
 
@@ -136,7 +138,7 @@ class StrategyOverrideAdmin(Table):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Put the draft in force."""
-        caller = caller_of(request, Via.ADMIN)
+        caller = caller_of(request, Source.ADMIN)
         if change:
             seen = form.cleaned_data.get("version")
             result = override_change(caller, obj.pk, form.draft, f'"{seen}"' if seen else None)
@@ -180,9 +182,12 @@ class StrategyOverrideAdmin(Table):
         if request.method == "POST":
             self._end(request, [row])
             return HttpResponseRedirect(back)
-        text = f"{render_sets(row)} for {render_whom(row)}: workloads are updated as they say themselves from then on."
+        text = (
+            f"{render_settings(row)} for {render_target(row)}. "
+            "From then on these workloads use the strategy in their manifests."
+        )
         back = reverse("admin:rollouts_strategyoverride_change", args=[pk])
-        return confirm(self, request, Question(f"End override {pk} now?", text, "End it", back))
+        return confirmation_page(self, request, Confirmation(f"End override {pk} now?", text, "End it", back))
 
     @admin.action(description="End the chosen overrides now", permissions=["end"])
     def end(self, request: HttpRequest, queryset: QuerySet[StrategyOverride]) -> None:
@@ -192,7 +197,7 @@ class StrategyOverrideAdmin(Table):
     def _end(self, request: HttpRequest, rows: Any) -> None:
         for row in rows:
             try:
-                override_end(caller_of(request, Via.ADMIN), row.pk)
+                override_end(caller_of(request, Source.ADMIN), row.pk)
             except CommandRefused as refusal:
                 messages.error(request, refusal.sentence)
             else:
@@ -201,14 +206,14 @@ class StrategyOverrideAdmin(Table):
     # ---- columns
 
     @admin.display(description="Whom")
-    def whom(self, row: StrategyOverride) -> str:
+    def target(self, row: StrategyOverride) -> str:
         """Whom it hits."""
-        return render_whom(row)
+        return render_target(row)
 
     @admin.display(description="Sets")
     def sets(self, row: StrategyOverride) -> str:
         """What it sets."""
-        return render_sets(row)
+        return render_settings(row)
 
     @admin.display(description="Why", ordering="reason")
     def why(self, row: StrategyOverride) -> str:
@@ -239,12 +244,12 @@ def _may(request: HttpRequest, command: Command, row: StrategyOverride | None = 
     """Say whether somebody may, here or, of no one in particular, somewhere."""
     cluster, namespace = (row.cluster, row.namespace) if row else ("", "")
     refusal = permissions.find_refusal(request.user, command, cluster, namespace)
-    return refusal is None or (row is None and refusal.reason is permissions.Reason.GRANT_MISSING)
+    return refusal is None or (row is None and refusal.reason is permissions.RefusalReason.GRANT_MISSING)
 
 
 def _find_refusal(request: HttpRequest, command: Command, form: OverrideForm) -> list[str]:
     try:
-        require(caller_of(request, Via.ADMIN), command, form.draft.place)
-    except NotAllowed as refusal:
+        require(caller_of(request, Source.ADMIN), command, form.draft.place)
+    except PermissionDenied as refusal:
         return [refusal.sentence]
     return []

@@ -9,8 +9,8 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget
 
-from rollouts.accounts.commands import Command, Place
-from rollouts.admin.audited_admin import RecordedTable
+from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.admin.audited_admin import AuditedAdmin
 from rollouts.admin.filters import ValueFilter
 from rollouts.admin.grants import list_clusters
 from rollouts.admin.rendering import show_time
@@ -21,7 +21,7 @@ Shown = str | SafeString
 
 
 @admin.register(NamespacePodSecurity, site=site)
-class NamespacePodSecurityAdmin(RecordedTable):
+class NamespacePodSecurityAdmin(AuditedAdmin):
     """All levels that are not the installation's."""
 
     command = Command.CHANGE_POD_SECURITY
@@ -36,9 +36,9 @@ class NamespacePodSecurityAdmin(RecordedTable):
         """Return what an entry tells of a level."""
         return {"cluster": row.cluster, "namespace": row.namespace, "level": row.level}
 
-    def place_of(self, row: NamespacePodSecurity) -> Place:
+    def place_of(self, row: NamespacePodSecurity) -> WorkloadRef:
         """Return the namespace."""
-        return Place(row.cluster, row.namespace)
+        return WorkloadRef(row.cluster, row.namespace)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Note who set it."""

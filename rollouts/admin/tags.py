@@ -8,7 +8,7 @@ from django.db.models import Model
 from rollouts.admin import rendering
 from rollouts.admin.override_check import CheckTable, make_table
 from rollouts.admin.override_form import OverrideForm
-from rollouts.admin.override_text import render_sets, render_whom
+from rollouts.admin.override_text import render_settings, render_target
 from rollouts.models import AuditEntry, Cluster, StrategyOverride
 
 register = template.Library()
@@ -20,14 +20,14 @@ register.simple_tag(rendering.show_time, name="moment")
 def row_link(row: Model, text: object = None) -> str:
     """Link to the page of a row."""
     if text is None and isinstance(row, StrategyOverride):
-        text = render_whom(row)
+        text = render_target(row)
     return rendering.show_link(row, text)
 
 
 @register.simple_tag
 def override_sets(row: StrategyOverride) -> str:
     """Say what an override sets."""
-    return render_sets(row)
+    return render_settings(row)
 
 
 @register.simple_tag

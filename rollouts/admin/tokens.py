@@ -14,21 +14,21 @@ from rollouts.accounts import permissions
 from rollouts.accounts.commands import Command
 from rollouts.accounts.errors import CommandRefused
 from rollouts.accounts.token_scopes import describe_scope, scope_of
-from rollouts.accounts.tokens import State, end_of, state_of, with_owners
-from rollouts.admin.confirmation import Question, confirm
+from rollouts.accounts.tokens import TokenState, expiry_of, state_of, with_owners
+from rollouts.admin.confirmation import Confirmation, confirmation_page
 from rollouts.admin.filters import RelatedFilter
-from rollouts.admin.model_admin import ReadOnlyTable
+from rollouts.admin.model_admin import ReadOnlyAdmin
 from rollouts.admin.rendering import show_mono, show_pill, show_time
 from rollouts.admin.site import site
 from rollouts.models import ApiToken
 from rollouts.services.accounts import token_revoke
-from rollouts.services.audit import Via, caller_of
+from rollouts.services.audit import Source, caller_of
 
 Shown = str | SafeString
 
 
 @admin.register(ApiToken, site=site)
-class ApiTokenAdmin(ReadOnlyTable):
+class ApiTokenAdmin(ReadOnlyAdmin):
     """Tokens of everybody."""
 
     actions = ("revoke",)
@@ -67,7 +67,7 @@ class ApiTokenAdmin(ReadOnlyTable):
             self._revoke(request, [row])
             return HttpResponseRedirect(back)
         text = f"Programs that show the token {row} of {row.user} are refused from then on. This cannot be undone."
-        return confirm(self, request, Question("Revoke this token?", text, "Revoke", back))
+        return confirmation_page(self, request, Confirmation("Revoke this token?", text, "Revoke", back))
 
     @admin.action(description="Revoke the chosen tokens")
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
@@ -77,7 +77,7 @@ class ApiTokenAdmin(ReadOnlyTable):
     def _revoke(self, request: HttpRequest, rows: Any) -> None:
         for row in rows:
             try:
-                token_revoke(caller_of(request, Via.ADMIN), row.pk)
+                token_revoke(caller_of(request, Source.ADMIN), row.pk)
             except CommandRefused as refusal:
                 messages.error(request, refusal.sentence)
             else:
@@ -97,7 +97,7 @@ class ApiTokenAdmin(ReadOnlyTable):
     def state(self, row: ApiToken) -> Shown:
         """Whether it opens anything."""
         state = state_of(row, timezone.now())
-        return show_pill(state, {State.VALID: "good", State.ASLEEP: "warn"}.get(state, "plain"))
+        return show_pill(state, {TokenState.VALID: "good", TokenState.ASLEEP: "warn"}.get(state, "plain"))
 
     @admin.display(description="May", ordering="read_only")
     def power(self, row: ApiToken) -> str:
@@ -117,7 +117,7 @@ class ApiTokenAdmin(ReadOnlyTable):
     @admin.display(description="Expires", ordering="expires_at")
     def ends(self, row: ApiToken) -> Shown:
         """Until when it is valid."""
-        return show_time(end_of(row)) if end_of(row) else "never"
+        return show_time(expiry_of(row)) if expiry_of(row) else "never"
 
     @admin.display(description="Created", ordering="created")
     def since(self, row: ApiToken) -> Shown:

@@ -13,14 +13,14 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from rollouts.accounts import permissions as permissions_module
-from rollouts.accounts.commands import Command, Place
-from rollouts.accounts.token_scopes import MOST_NAMESPACES, SCOPE_COMMANDS, ScopeWish
-from rollouts.accounts.tokens import State, end_of, state_of, tokens_with_owners
-from rollouts.api.permissions import SignedIn
-from rollouts.api.serializers import Body, Flag, Text
+from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.accounts.token_scopes import MAX_NAMESPACES, SCOPE_COMMANDS, RequestedScope
+from rollouts.accounts.tokens import TokenState, expiry_of, state_of, tokens_with_owners
+from rollouts.api.permissions import IsSignedIn
+from rollouts.api.serializers import StrictBooleanField, StrictCharField, StrictSerializer
 from rollouts.models import ApiToken
-from rollouts.services.accounts import DAYS_TO_LIVE, token_create, token_revoke, usual_end
-from rollouts.services.audit import Via, caller_of, require_one_of
+from rollouts.services.accounts import DEFAULT_TOKEN_DAYS, default_expiry, token_create, token_revoke
+from rollouts.services.audit import Source, caller_of, require_one_of
 
 _NAMESPACES: Final = "The only namespaces that the token may command in. Null: wherever its owner may."
 _COMMANDS: Final = "The only commands that the token may give. Null: all that its owner may."
@@ -69,7 +69,7 @@ class TokenAnswer(serializers.Serializer[Any]):
     namespaces = GrantAnswer(many=True, allow_null=True, help_text=_NAMESPACES)
     commands = _commands_field()
     state = serializers.ChoiceField(
-        [state.value for state in State],
+        [state.value for state in TokenState],
         help_text="Only a valid token opens anything. Asleep: its owner must sign in first (OIDC_TOKEN_DAYS).",
     )
     created = serializers.DateTimeField()
@@ -86,25 +86,25 @@ class NewTokenAnswer(TokenAnswer):
     token = serializers.CharField(help_text="Send it as Authorization: Bearer …; it is shown this once.")
 
 
-class NamespaceBody(Body):
+class NamespaceBody(StrictSerializer):
     """Where a token may command."""
 
-    cluster = Text(required=False, default="", allow_blank=True, max_length=253, help_text="Empty: any.")
-    namespace = Text(required=False, default="", allow_blank=True, max_length=63, help_text="Empty: any.")
+    cluster = StrictCharField(required=False, default="", allow_blank=True, max_length=253, help_text="Empty: any.")
+    namespace = StrictCharField(required=False, default="", allow_blank=True, max_length=63, help_text="Empty: any.")
 
 
-class TokenBody(Body):
+class TokenBody(StrictSerializer):
     """What a new token is to be."""
 
-    name = Text(max_length=100, help_text="What it is for.")
+    name = StrictCharField(max_length=100, help_text="What it is for.")
     expires_at = serializers.DateTimeField(
         required=False,
         allow_null=True,
-        help_text=f"Null: never, where TOKEN_MAX_DAYS is off. Left out: in {DAYS_TO_LIVE} days, or earlier.",
+        help_text=f"Null: never, where TOKEN_MAX_DAYS is off. Left out: in {DEFAULT_TOKEN_DAYS} days, or earlier.",
     )
-    read_only = Flag(default=False, help_text="Whether it only reads.")  # type: ignore[assignment]
+    read_only = StrictBooleanField(default=False, help_text="Whether it only reads.")  # type: ignore[assignment]
     namespaces = serializers.ListField(
-        child=NamespaceBody(), required=False, allow_null=True, max_length=MOST_NAMESPACES, help_text=_NAMESPACES
+        child=NamespaceBody(), required=False, allow_null=True, max_length=MAX_NAMESPACES, help_text=_NAMESPACES
     )
     commands = _commands_field(required=False, max_length=len(SCOPE_COMMANDS))
 
@@ -112,25 +112,25 @@ class TokenBody(Body):
 class MeView(APIView):
     """Who you are."""
 
-    permission_classes = (SignedIn,)
+    permission_classes = (IsSignedIn,)
 
     @extend_schema(operation_id="me", summary="Who you are and what you may", tags=["accounts"], responses=MeAnswer)
     def get(self, request: Request) -> Response:
         """Tell the account that a token or session belongs to, its roles, permissions and grants."""
-        return Response(MeAnswer(_describe(request)).data)
+        return Response(MeAnswer(_render_account(request)).data)
 
 
 class TokensView(APIView):
     """All your tokens."""
 
-    permission_classes = (SignedIn,)
+    permission_classes = (IsSignedIn,)
 
     @extend_schema(
         operation_id="tokens_list", summary="Your tokens", tags=["accounts"], responses=TokenAnswer(many=True)
     )
     def get(self, request: Request) -> Response:
         """List your tokens, the newest first, also those that have expired or were revoked."""
-        return Response(TokenAnswer([_describe_token(one) for one in _own_tokens(request)[:500]], many=True).data)
+        return Response(TokenAnswer([_render_token(one) for one in _own_tokens(request)[:500]], many=True).data)
 
     @extend_schema(
         operation_id="tokens_create",
@@ -145,27 +145,27 @@ class TokensView(APIView):
         A token that is made with another one ends with that, at the latest, and has its limits or narrower ones; one
         that only reads makes none.
         """
-        caller = caller_of(request, Via.API)
-        require_one_of(caller, [Command.CREATE_TOKEN], Place(name=caller.name))
+        caller = caller_of(request, Source.API)
+        require_one_of(caller, [Command.CREATE_TOKEN], WorkloadRef(name=caller.name))
         wish = TokenBody(data=request.data)
         wish.is_valid(raise_exception=True)
         values = wish.validated_data
         made = token_create(
             caller,
             values["name"],
-            values.get("expires_at", usual_end()),
-            wish=ScopeWish(values["read_only"], values.get("namespaces"), values.get("commands")),
+            values.get("expires_at", default_expiry()),
+            wish=RequestedScope(values["read_only"], values.get("namespaces"), values.get("commands")),
             made_with=request.auth if isinstance(request.auth, ApiToken) else None,
         )
         row = tokens_with_owners().get(pk=made.token.pk)
-        answer = {**TokenAnswer(_describe_token(row)).data, "token": made.text}
+        answer = {**TokenAnswer(_render_token(row)).data, "token": made.text}
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
 
 
 class TokenView(APIView):
     """One token."""
 
-    permission_classes = (SignedIn,)
+    permission_classes = (IsSignedIn,)
 
     @extend_schema(
         operation_id="tokens_revoke",
@@ -179,7 +179,7 @@ class TokenView(APIView):
 
         They stay in the list; revoking one again does nothing.
         """
-        token_revoke(caller_of(request, Via.API), number)
+        token_revoke(caller_of(request, Source.API), number)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -190,15 +190,15 @@ urlpatterns = [
 ]
 
 
-def _describe(request: Request) -> dict[str, Any]:
+def _render_account(request: Request) -> dict[str, Any]:
     user, token = request.user, request.auth
     held = user.get_all_permissions()
     return {
         "username": user.get_username(),
         "roles": sorted(user.groups.values_list("name", flat=True)),
-        "permissions": [command.value for command in Command if _holds(command, held)],
-        "may_see": permissions_module.may_see(user),
-        "needs_grants": permissions_module.ANYWHERE not in held,
+        "permissions": [command.value for command in Command if _is_permitted(command, held)],
+        "may_see": permissions_module.may_view(user),
+        "needs_grants": permissions_module.COMMAND_ANYWHERE not in held,
         "grants": [{"cluster": one, "namespace": other} for one, other in sorted(permissions_module.grants_of(user))],
         "read_only": settings.ENVIRONMENT.read_only,
         "observe": settings.ENVIRONMENT.observe,
@@ -209,14 +209,14 @@ def _describe(request: Request) -> dict[str, Any]:
     }
 
 
-def _describe_token(token: ApiToken) -> dict[str, Any]:
+def _render_token(token: ApiToken) -> dict[str, Any]:
     columns = ("id", "name", "prefix", "read_only", "namespaces", "commands", "created", "last_used_at", "revoked_at")
     described = {name: getattr(token, name) for name in columns}
-    return {**described, "expires_at": end_of(token), "state": state_of(token, timezone.now())}
+    return {**described, "expires_at": expiry_of(token), "state": state_of(token, timezone.now())}
 
 
-def _holds(command: Command, held: set[str]) -> bool:
-    return command in permissions_module.OWN_COMMANDS or permissions_module.permission_of(command) in held
+def _is_permitted(command: Command, held: set[str]) -> bool:
+    return command in permissions_module.SELF_COMMANDS or permissions_module.permission_of(command) in held
 
 
 def _own_tokens(request: Request) -> QuerySet[ApiToken]:

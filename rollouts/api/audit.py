@@ -10,38 +10,38 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.api.paths import CLUSTER, WORKLOAD
-from rollouts.api.permissions import SignedIn
-from rollouts.api.problems import BadQuery, Flaw
-from rollouts.api.query_params import Query, no_parameters, render_page
-from rollouts.api.rendering import answer
-from rollouts.api.response_serializers import page_of, shape_of
-from rollouts.api.schema import PAGING, parameter
+from rollouts.api.permissions import IsSignedIn
+from rollouts.api.problems import BadParameter, RequestFinding
+from rollouts.api.query_params import QueryParams, reject_parameters, render_page
+from rollouts.api.rendering import cacheable_response
+from rollouts.api.response_serializers import page_serializer, response_serializer
+from rollouts.api.schema import PAGING, query_parameter
 from rollouts.models import AuditEntry
 from rollouts.selectors.audit import AuditFilters, AuditItem, audit_csv, audit_list, audit_rows, place_filters
-from rollouts.services.audit import Via, caller_of, deed
+from rollouts.services.audit import Source, audited_command, caller_of
 from rollouts.services.connection_test import ClusterTest, cluster_test
 
 _COMMANDS: Final = tuple(command.value for command in Command)
 _RESULTS: Final = tuple(AuditEntry.Result.values)
 
 
-def _moment_parameter(name: str, words: str) -> OpenApiParameter:
+def _timestamp_parameter(name: str, words: str) -> OpenApiParameter:
     return OpenApiParameter(name, OpenApiTypes.DATETIME, OpenApiParameter.QUERY, description=words)
 
 
 _FILTERS: Final = [
-    parameter("actor", "Only what this account commanded."),
-    parameter("command", "Only this command.", among=_COMMANDS),
-    parameter("result", "Only what came out so.", among=_RESULTS),
-    parameter("cluster", "Only what concerned this cluster."),
-    parameter("namespace", "Only what concerned this namespace."),
-    parameter("name", "Only what concerned the workload or account of this name."),
-    _moment_parameter("since", "From this moment on, as 2026-01-31T12:00:00Z."),
-    _moment_parameter("until", "Before this moment."),
+    query_parameter("actor", "Only what this account commanded."),
+    query_parameter("command", "Only this command.", among=_COMMANDS),
+    query_parameter("result", "Only what came out so.", among=_RESULTS),
+    query_parameter("cluster", "Only what concerned this cluster."),
+    query_parameter("namespace", "Only what concerned this namespace."),
+    query_parameter("name", "Only what concerned the workload or account of this name."),
+    _timestamp_parameter("since", "From this moment on, as 2026-01-31T12:00:00Z."),
+    _timestamp_parameter("until", "Before this moment."),
 ]
-_PAGE: Final = page_of(shape_of(AuditItem), "AuditPage")
+_PAGE: Final = page_serializer(response_serializer(AuditItem), "AuditPage")
 
 
 class AuditView(APIView):
@@ -59,16 +59,16 @@ class AuditView(APIView):
 
         The result Begun means that the process ended before the outcome was noted: only the cluster knows it.
         """
-        query = Query(request)
+        query = QueryParams(request)
         filters, window = _read_filters(request, query), query.window()
-        query.done()
-        return answer(render_page(request, audit_list(filters, window)))
+        query.raise_if_invalid()
+        return cacheable_response(render_page(request, audit_list(filters, window)))
 
 
 class AuditExportView(APIView):
     """The audit as a file. That somebody may not have it is put on record, so the service is asked and not the view."""
 
-    permission_classes = (SignedIn,)
+    permission_classes = (IsSignedIn,)
 
     @extend_schema(
         operation_id="audit_export",
@@ -79,12 +79,12 @@ class AuditExportView(APIView):
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         """Send all commands that match as a table, the latest first."""
-        query = Query(request)
+        query = QueryParams(request)
         filters = _read_filters(request, query)
-        query.done()
-        with deed(caller_of(request, Via.API), Command.EXPORT_AUDIT) as it:
+        query.raise_if_invalid()
+        with audited_command(caller_of(request, Source.API), Command.EXPORT_AUDIT) as audited:
             told = ", ".join(f"{name}={value}" for name, value in request.query_params.items())
-            it.done(detail=f"Filtered by {told}." if told else "Everything.")
+            audited.done(detail=f"Filtered by {told}." if told else "Everything.")
         headers = {"Content-Disposition": 'attachment; filename="grove-audit.csv"', "Cache-Control": "no-store"}
         return StreamingHttpResponse(audit_csv(audit_rows(filters)), content_type="text/csv", headers=headers)
 
@@ -101,10 +101,12 @@ class WorkloadAuditView(APIView):
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """List commands to a workload, the latest first; also those to one that is gone."""
-        query = Query(request)
+        query = QueryParams(request)
         window = query.window()
-        query.done()
-        return answer(render_page(request, audit_list(place_filters(Place(cluster, namespace, name)), window)))
+        query.raise_if_invalid()
+        return cacheable_response(
+            render_page(request, audit_list(place_filters(WorkloadRef(cluster, namespace, name)), window))
+        )
 
 
 class ClusterTestView(APIView):
@@ -115,13 +117,13 @@ class ClusterTestView(APIView):
         summary="Test the connection to a cluster",
         tags=["clusters"],
         request=None,
-        responses=shape_of(ClusterTest),
+        responses=response_serializer(ClusterTest),
     )
     def post(self, request: Request, cluster: str) -> HttpResponse:
         """Ask a cluster whether we can work with it; each line is one question with its answer in words."""
-        no_parameters(request)
-        found = cluster_test(caller_of(request, Via.API), cluster)
-        return answer({"cluster": found.cluster, "ok": found.ok, "lines": found.lines})
+        reject_parameters(request)
+        found = cluster_test(caller_of(request, Source.API), cluster)
+        return cacheable_response({"cluster": found.cluster, "ok": found.ok, "lines": found.lines})
 
 
 urlpatterns = [
@@ -132,14 +134,14 @@ urlpatterns = [
 ]
 
 
-def _read_filters(request: Request, query: Query) -> AuditFilters:
+def _read_filters(request: Request, query: QueryParams) -> AuditFilters:
     texts: dict[str, Any] = {name: query.text(name) for name in ("actor", "cluster", "namespace", "name")}
-    command, result = query.words("command", _COMMANDS)[:1], query.words("result", _RESULTS)[:1]
-    since, until = _read_moment(request, query, "since"), _read_moment(request, query, "until")
+    command, result = query.text_choices("command", _COMMANDS)[:1], query.text_choices("result", _RESULTS)[:1]
+    since, until = _read_timestamp(request, query, "since"), _read_timestamp(request, query, "until")
     return AuditFilters(**texts, command="".join(command), result="".join(result), since=since, until=until)
 
 
-def _read_moment(request: Request, query: Query, name: str) -> datetime | None:
+def _read_timestamp(request: Request, query: QueryParams, name: str) -> datetime | None:
     text = query.text(name)
     if name not in request.query_params:
         return None
@@ -149,5 +151,5 @@ def _read_moment(request: Request, query: Query, name: str) -> datetime | None:
     except (ValueError, OverflowError):
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise BadQuery(Flaw(name, "WrongType", f"{name} must be a moment like 2026-01-31T12:00:00Z."))
+        raise BadParameter(RequestFinding(name, "WrongType", f"{name} must be a moment like 2026-01-31T12:00:00Z."))
     return moment

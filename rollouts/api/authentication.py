@@ -11,11 +11,11 @@ from rest_framework import authentication, exceptions
 from rest_framework.request import Request
 
 from rollouts.accounts.tokens import find_token
-from rollouts.api.throttling import count_stranger
+from rollouts.api.throttling import throttle_anonymous
 from rollouts.models import ApiToken, User
 
 SCHEME: Final = "Bearer"
-_NO_USE: Final = (
+_CREDENTIAL_REJECTED: Final = (
     "This token is not known, has expired, was revoked, or sleeps until its owner signs in again; use another one."
 )
 
@@ -30,8 +30,8 @@ class TokenAuthentication(authentication.BaseAuthentication):
             return None
         token = find_token(text.strip())
         if token is None:
-            count_stranger(request)
-            raise exceptions.AuthenticationFailed(_NO_USE)
+            throttle_anonymous(request)
+            raise exceptions.AuthenticationFailed(_CREDENTIAL_REJECTED)
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

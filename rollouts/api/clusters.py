@@ -7,10 +7,10 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from rollouts.api.paths import CLUSTER
-from rollouts.api.query_params import Query, no_parameters, render_page
-from rollouts.api.rendering import answer
-from rollouts.api.response_serializers import page_of, shape_of
-from rollouts.api.schema import PAGING, parameter
+from rollouts.api.query_params import QueryParams, reject_parameters, render_page
+from rollouts.api.rendering import cacheable_response
+from rollouts.api.response_serializers import page_serializer, response_serializer
+from rollouts.api.schema import PAGING, query_parameter
 from rollouts.selectors.clusters import ClusterDetail, NodeDetail, cluster_detail, cluster_list, node_list
 
 
@@ -21,25 +21,28 @@ class ClustersView(APIView):
         operation_id="clusters_list",
         summary="The clusters",
         tags=["clusters"],
-        responses=page_of(shape_of(ClusterDetail), "ClusterPage"),
+        responses=page_serializer(response_serializer(ClusterDetail), "ClusterPage"),
     )
     def get(self, request: Request) -> HttpResponse:
         """List the configured clusters, with how we stand with each and what it holds. They fit on one page."""
-        no_parameters(request)
+        reject_parameters(request)
         clusters = cluster_list()
-        return answer({"count": len(clusters), "next": None, "previous": None, "results": clusters})
+        return cacheable_response({"count": len(clusters), "next": None, "previous": None, "results": clusters})
 
 
 class ClusterView(APIView):
     """One cluster."""
 
     @extend_schema(
-        operation_id="clusters_detail", summary="One cluster", tags=["clusters"], responses=shape_of(ClusterDetail)
+        operation_id="clusters_detail",
+        summary="One cluster",
+        tags=["clusters"],
+        responses=response_serializer(ClusterDetail),
     )
     def get(self, request: Request, cluster: str) -> HttpResponse:
         """Tell how we stand with a cluster and what it holds."""
-        no_parameters(request)
-        return answer(cluster_detail(cluster))
+        reject_parameters(request)
+        return cacheable_response(cluster_detail(cluster))
 
 
 class NodesView(APIView):
@@ -49,15 +52,15 @@ class NodesView(APIView):
         operation_id="nodes_list",
         summary="The nodes of a cluster",
         tags=["clusters"],
-        parameters=[parameter("search", "Words that the name contains."), *PAGING],
-        responses=page_of(shape_of(NodeDetail), "NodePage"),
+        parameters=[query_parameter("search", "Words that the name contains."), *PAGING],
+        responses=page_serializer(response_serializer(NodeDetail), "NodePage"),
     )
     def get(self, request: Request, cluster: str) -> HttpResponse:
         """List nodes by name, each with the pods on it by workload and template."""
-        query = Query(request)
+        query = QueryParams(request)
         search, window = query.text("search"), query.window()
-        query.done()
-        return answer(render_page(request, node_list(cluster, search, window)))
+        query.raise_if_invalid()
+        return cacheable_response(render_page(request, node_list(cluster, search, window)))
 
 
 urlpatterns = [

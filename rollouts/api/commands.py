@@ -19,7 +19,7 @@ from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.api.etags import read_expected, read_must_be_new, render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.parsers import (
@@ -30,24 +30,24 @@ from rollouts.api.parsers import (
     YAMLParser,
 )
 from rollouts.api.paths import CLUSTER, WORKLOAD
-from rollouts.api.problems import BadQuery, Flaw
+from rollouts.api.problems import BadParameter, RequestFinding
 from rollouts.api.rendering import CONTENT_TYPE, render_json
 from rollouts.api.serializers import (
-    Body,
     ChangedAnswer,
     ClusterTakenOverAnswer,
     ImagesBody,
     RestartBody,
     RollBackBody,
     ScaleBody,
+    StrictSerializer,
     TakeOverBody,
 )
-from rollouts.engine.manifest.edits import Image
+from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.engine.manifest.findings import Finding
 from rollouts.services import workloads
 from rollouts.services.apply import workload_apply
-from rollouts.services.audit import Caller, Via, caller_of, require_one_of
-from rollouts.services.edit import Changed
+from rollouts.services.audit import Caller, Source, caller_of, require_one_of
+from rollouts.services.edit import EditResult
 from rollouts.services.takeover import cluster_take_over, workload_take_over
 
 
@@ -93,7 +93,7 @@ class CommandView(APIView):
     # What a body may turn out to ask for.
     commands: tuple[Command, ...]
     # It changes nothing, so that not even a refusal is on record.
-    is_question = False
+    is_read_only = False
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse who may not, and what nobody knows, before the body is parsed."""
@@ -102,12 +102,12 @@ class CommandView(APIView):
         super().initial(request, *args, **kwargs)
         if request.method not in SAFE_METHODS:
             self._require_known_parameters(request)
-            place = Place(**kwargs) if "cluster" in kwargs else None
+            place = WorkloadRef(**kwargs) if "cluster" in kwargs else None
             require_one_of(
-                caller_of(request, Via.API),
+                caller_of(request, Source.API),
                 self.commands_of(request),
                 place,
-                dry_run=self.is_question or ("dry_run" in self.flags and self.flag("dry_run")),
+                dry_run=self.is_read_only or ("dry_run" in self.flags and self.flag("dry_run")),
             )
 
     def commands_of(self, request: Request) -> tuple[Command, ...]:
@@ -117,9 +117,11 @@ class CommandView(APIView):
     def _require_known_parameters(self, request: Request) -> None:
         unknown = [name for name in request.query_params if name not in self.flags]
         if unknown:
-            raise BadQuery(*(Flaw(name[:100], "UnknownValue", "There is no such parameter here.") for name in unknown))
+            raise BadParameter(
+                *(RequestFinding(name[:100], "UnknownValue", "There is no such parameter here.") for name in unknown)
+            )
 
-    def read(self, shape: type[Body]) -> dict[str, Any]:
+    def read_body(self, shape: type[StrictSerializer]) -> dict[str, Any]:
         """Return the body as its shape has it."""
         body = shape(data=self.request.data)
         body.is_valid(raise_exception=True)
@@ -130,22 +132,22 @@ class CommandView(APIView):
         """Return whether a flag is set in the address."""
         text = self.request.query_params.get(name, "false").lower()
         if text not in _FLAGS:
-            raise BadQuery(Flaw(name, "WrongType", f"{name} must be true or false."))
+            raise BadParameter(RequestFinding(name, "WrongType", f"{name} must be true or false."))
         return _FLAGS[text]
 
-    def command(self, carry_out: Callable[[Caller, dict[str, Any]], Changed]) -> HttpResponse:
+    def run_command(self, carry_out: Callable[[Caller, dict[str, Any]], EditResult]) -> HttpResponse:
         """Carry a command out once, and answer."""
-        return self.timed_command(lambda _, caller, terms: carry_out(caller, terms))
+        return self.run_timed_command(lambda _, caller, terms: carry_out(caller, terms))
 
-    def timed_command(self, carry_out: Callable[[datetime, Caller, dict[str, Any]], Changed]) -> HttpResponse:
+    def run_timed_command(self, carry_out: Callable[[datetime, Caller, dict[str, Any]], EditResult]) -> HttpResponse:
         """Do the same for a command to which it matters when it was first asked for."""
-        request, (caller, terms) = self.request, self.read_terms()
-        return answer_once(request, lambda since: changed_response(request, carry_out(since, caller, terms)))
+        request, (caller, terms) = self.request, self.read_preconditions()
+        return answer_once(request, lambda since: edit_response(request, carry_out(since, caller, terms)))
 
-    def read_terms(self) -> tuple[Caller, dict[str, Any]]:
+    def read_preconditions(self) -> tuple[Caller, dict[str, Any]]:
         """Return who asks, and what holds for every command: the state that they saw, and whether it is a dry run."""
         terms = {"expected": read_expected(self.request), "dry_run": self.flag("dry_run")}
-        return caller_of(self.request, Via.API), terms
+        return caller_of(self.request, Source.API), terms
 
 
 class ImagesView(CommandView):
@@ -156,9 +158,11 @@ class ImagesView(CommandView):
     @describe_command(ImagesBody, ChangedAnswer, operation_id="workload_set_images", summary="Change images")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Give containers other images; that is a new template, which the strategy brings to the pods."""
-        place = Place(cluster, namespace, name)
-        images = [Image(one["clique"], one["image"], one["container"]) for one in self.read(ImagesBody)["images"]]
-        return self.command(lambda caller, terms: workloads.workload_set_images(caller, place, images, **terms))
+        place = WorkloadRef(cluster, namespace, name)
+        images = [
+            ImageEdit(one["clique"], one["image"], one["container"]) for one in self.read_body(ImagesBody)["images"]
+        ]
+        return self.run_command(lambda caller, terms: workloads.workload_set_images(caller, place, images, **terms))
 
 
 class ApplyView(CommandView):
@@ -192,9 +196,9 @@ class ApplyView(CommandView):
         What was applied here before and is left out now is removed; what others wrote stays (server-side apply). A
         manifest as it was shown here can be sent back: what is hidden in it is put back.
         """
-        place, manifest = Place(cluster, namespace, name), request.data
+        place, manifest = WorkloadRef(cluster, namespace, name), request.data
         force, must_be_new = self.flag("force"), read_must_be_new(request)
-        return self.command(
+        return self.run_command(
             lambda caller, terms: workload_apply(caller, place, manifest, force=force, must_be_new=must_be_new, **terms)
         )
 
@@ -207,8 +211,8 @@ class ScaleView(CommandView):
     @describe_command(ScaleBody, ChangedAnswer, operation_id="workload_scale", summary="Scale")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Set replicas: of the set; with `component` in the template; with `replica` too, of the live component."""
-        place, body = Place(cluster, namespace, name), self.read(ScaleBody)
-        return self.command(lambda caller, terms: workloads.workload_scale(caller, place, **body, **terms))
+        place, body = WorkloadRef(cluster, namespace, name), self.read_body(ScaleBody)
+        return self.run_command(lambda caller, terms: workloads.workload_scale(caller, place, **body, **terms))
 
 
 class RestartView(CommandView):
@@ -219,8 +223,8 @@ class RestartView(CommandView):
     @describe_command(RestartBody, ChangedAnswer, operation_id="workload_restart", summary="Restart")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Have pods replaced by new ones of the same kind, as the strategy says."""
-        place, body = Place(cluster, namespace, name), self.read(RestartBody)
-        return self.timed_command(
+        place, body = WorkloadRef(cluster, namespace, name), self.read_body(RestartBody)
+        return self.run_timed_command(
             lambda since, caller, terms: workloads.workload_restart(
                 caller, place, body["components"], at=since.timestamp(), **terms
             )
@@ -235,8 +239,8 @@ class RollBackView(CommandView):
     @describe_command(RollBackBody, ChangedAnswer, operation_id="workload_roll_back", summary="Roll back")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Make the pods again what they were under a revision; replicas and strategies stay as they are."""
-        place, body = Place(cluster, namespace, name), self.read(RollBackBody)
-        return self.command(lambda caller, terms: workloads.workload_roll_back(caller, place, **body, **terms))
+        place, body = WorkloadRef(cluster, namespace, name), self.read_body(RollBackBody)
+        return self.run_command(lambda caller, terms: workloads.workload_roll_back(caller, place, **body, **terms))
 
 
 class TakeOverView(CommandView):
@@ -251,9 +255,9 @@ class TakeOverView(CommandView):
         `changed` has the fields of all objects, each with the kind and name of its object. Refused while Grove's
         operator runs. A takeover that was cut off is finished by another one.
         """
-        place = Place(cluster, namespace, name)
-        self.read(TakeOverBody)
-        return self.command(lambda caller, terms: workload_take_over(caller, place, **terms).changed)
+        place = WorkloadRef(cluster, namespace, name)
+        self.read_body(TakeOverBody)
+        return self.run_command(lambda caller, terms: workload_take_over(caller, place, **terms).changed)
 
 
 class TakeOverClusterView(CommandView):
@@ -274,8 +278,8 @@ class TakeOverClusterView(CommandView):
 
         What is in the way of one workload does not keep the others. Needs a grant for all namespaces of the cluster.
         """
-        self.read(TakeOverBody)
-        caller, terms = self.read_terms()
+        self.read_body(TakeOverBody)
+        caller, terms = self.read_preconditions()
 
         def carry_out(_: datetime) -> HttpResponse:
             taken = cluster_take_over(caller, cluster, dry_run=terms["dry_run"])
@@ -301,7 +305,7 @@ class TakeOverClusterView(CommandView):
         return answer_once(request, carry_out)
 
 
-def changed_response(request: Request, changed: Changed) -> HttpResponse:
+def edit_response(request: Request, changed: EditResult) -> HttpResponse:
     """Render what a command changed."""
     body = {
         "workload": render_place(changed.place),
@@ -324,7 +328,7 @@ def json_response(body: Any) -> HttpResponse:
     return HttpResponse(render_json(body), content_type=CONTENT_TYPE, headers={"Cache-Control": "no-store"})
 
 
-def render_place(place: Place) -> dict[str, str]:
+def render_place(place: WorkloadRef) -> dict[str, str]:
     """Render the name of a workload."""
     return {"cluster": place.cluster, "namespace": place.namespace, "name": place.name}
 

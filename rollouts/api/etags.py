@@ -8,9 +8,9 @@ from typing import Final
 
 from rest_framework.request import Request
 
-from rollouts.api.problems import BadQuery, Flaw
+from rollouts.api.problems import BadParameter, RequestFinding
 
-_MOST_CHARACTERS: Final = 1000
+_MAX_CHARACTERS: Final = 1000
 
 
 def render_etag(version: str) -> str:
@@ -25,8 +25,10 @@ def render_etag(version: str) -> str:
 def read_expected(request: Request) -> str | None:
     """Return what the sender saw, as If-Match tells it; None when they do not say."""
     header: str | None = request.headers.get("If-Match")
-    if header is not None and len(header) > _MOST_CHARACTERS:
-        raise BadQuery(Flaw("If-Match", "TooLong", f"If-Match may have at most {_MOST_CHARACTERS} characters."))
+    if header is not None and len(header) > _MAX_CHARACTERS:
+        raise BadParameter(
+            RequestFinding("If-Match", "TooLong", f"If-Match may have at most {_MAX_CHARACTERS} characters.")
+        )
     return header
 
 
@@ -36,5 +38,7 @@ def read_must_be_new(request: Request) -> bool:
     if header is None:
         return False
     if header.strip() != "*":
-        raise BadQuery(Flaw("If-None-Match", "UnknownValue", "If-None-Match can only be * here: it must be new."))
+        raise BadParameter(
+            RequestFinding("If-None-Match", "UnknownValue", "If-None-Match can only be * here: it must be new.")
+        )
     return True

@@ -18,20 +18,20 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from rollouts.api.problems import Problem, problem_response
-from rollouts.api.query_params import Query
+from rollouts.api.query_params import QueryParams
 from rollouts.api.rendering import render_json
-from rollouts.api.schema import parameter
+from rollouts.api.schema import query_parameter
 from rollouts.live.change_feed import Change
-from rollouts.live.hub import Batch, Viewer
+from rollouts.live.hub import FeedBatch, FeedSubscriber
 from rollouts.live.sse import (
     CONTENT_TYPE,
+    RETRY_AFTER_SECONDS,
     RETRY_MS,
-    SECONDS_TO_RETRY,
-    Guest,
+    StreamViewer,
     TooManyStreams,
-    joined,
-    keep_open,
-    news_for,
+    iterate_messages,
+    sse_response,
+    subscribed_to_feed,
 )
 from rollouts.models import ApiToken
 
@@ -49,14 +49,14 @@ class EventStreamRenderer(BaseRenderer):
 
 
 @dataclass(frozen=True, slots=True)
-class Interest:
+class FeedFilter:
     """What somebody wants to know of; what is empty wants everything."""
 
     clusters: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()  # keys: cluster/namespace/name
 
-    def covers(self, change: Change) -> bool:
+    def matches(self, change: Change) -> bool:
         """Whether a change is of interest; of a cluster's own trouble everybody is told who looks into it."""
         if self.clusters and change.cluster not in ("", *self.clusters):
             return False
@@ -79,9 +79,9 @@ class FeedView(APIView):
         summary="What changes, as it changes",
         tags=["feed"],
         parameters=[
-            parameter("cluster", "Only of these clusters.", many=True),
-            parameter("namespace", "Only workloads in these namespaces.", many=True),
-            parameter("workload", "Only these workloads, each as `cluster/namespace/name`.", many=True),
+            query_parameter("cluster", "Only of these clusters.", many=True),
+            query_parameter("namespace", "Only workloads in these namespaces.", many=True),
+            query_parameter("workload", "Only these workloads, each as `cluster/namespace/name`.", many=True),
             OpenApiParameter(
                 "Last-Event-ID",
                 OpenApiTypes.STR,
@@ -113,13 +113,13 @@ class FeedView(APIView):
         `Last-Event-ID`, as browsers do by themselves. It ends when your token or session does. An account may have
         only so many feeds and live pages open at once: 429, with `Retry-After`.
         """
-        query = Query(request)
-        interest = Interest(query.texts("cluster"), query.texts("namespace"), query.texts("workload"))
-        query.done()
+        query = QueryParams(request)
+        interest = FeedFilter(query.texts("cluster"), query.texts("namespace"), query.texts("workload"))
+        query.raise_if_invalid()
         after_id = request.headers.get("Last-Event-ID", "").strip()
-        guest = _guest_of(request)
+        guest = _stream_viewer_of(request)
         try:
-            return keep_open(_stream(interest, guest, after_id), guest)
+            return sse_response(_stream(interest, guest, after_id), guest)
         except TooManyStreams as refusal:
             return problem_response(request, _too_many(refusal))
 
@@ -128,22 +128,22 @@ urlpatterns = [path("feed/", FeedView.as_view(), name="api-feed")]
 
 
 def _too_many(refusal: TooManyStreams) -> Problem:
-    headers = {"Retry-After": str(SECONDS_TO_RETRY)}
+    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
     return Problem("throttled", HTTPStatus.TOO_MANY_REQUESTS, "Too many requests", refusal.sentence, headers=headers)
 
 
-def _guest_of(request: Request) -> Guest:
+def _stream_viewer_of(request: Request) -> StreamViewer:
     if isinstance(request.auth, ApiToken):
-        return Guest(request.headers["Authorization"].partition(" ")[2].strip(), "", request.user.pk or 0)
-    return Guest("", request.session.session_key or "", request.user.pk or 0)
+        return StreamViewer(request.headers["Authorization"].partition(" ")[2].strip(), "", request.user.pk or 0)
+    return StreamViewer("", request.session.session_key or "", request.user.pk or 0)
 
 
-async def _stream(interest: Interest, guest: Guest, after_id: str) -> AsyncGenerator[bytes, None]:
+async def _stream(interest: FeedFilter, guest: StreamViewer, after_id: str) -> AsyncGenerator[bytes, None]:
     """Write events until the viewer leaves, is sent away, or may not see any more."""
-    viewer = Viewer(interest.covers)
-    async with joined(viewer, after_id):
+    viewer = FeedSubscriber(interest.matches)
+    async with subscribed_to_feed(viewer, after_id):
         yield _render_start(viewer.last_id)
-        async for batch in news_for(viewer, guest):
+        async for batch in iterate_messages(viewer, guest):
             yield _render_heartbeat(viewer.last_id) if batch is None else _render(batch)
 
 
@@ -158,7 +158,7 @@ def _render_heartbeat(last_id: str) -> bytes:
     return f"{where}event: heartbeat\ndata: {{}}\n\n".encode()
 
 
-def _render(batch: Batch) -> bytes:
+def _render(batch: FeedBatch) -> bytes:
     """Render what is to be sent; the id comes with the last event, so whoever breaks off before it gets all again."""
     events: list[tuple[bytes, bytes]] = []
     if batch.is_stale:
@@ -178,7 +178,7 @@ def _render_change(change: Change) -> bytes:
             "kind": change.kind,
             "cluster": change.cluster,
             "key": change.key,
-            "what": change.what,
+            "what": change.parts,
             "deleted": change.deleted,
         }
     )

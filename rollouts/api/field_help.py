@@ -1,8 +1,8 @@
 """What fields of answers mean, for readers of the description who could not guess it.
 
-`response_serializers` puts these sentences beside the fields that it makes from dataclasses; a class that extends another one takes
-over its sentences. What a name says already is left out. A test holds each of them against the description, so none
-outlives its field.
+`response_serializers` puts these sentences beside the fields that it makes from dataclasses; a class that extends
+another one takes over its sentences. What a name says already is left out. A test holds each of them against the
+description, so none outlives its field.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ _GENERATION_HASH: Final = "Of all pod templates together."
 _FLOOR: Final = "Fewer may not be available because of the update."
 _UPDATED: Final = "Of the desired pods those that are available on the current template; surge is none of them."
 
-_MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
+_FIELD_HELP: Final[Mapping[str, Mapping[str, str]]] = {
     # ---- workloads
     "WorkloadSummary": {
         "version": _VERSION,
@@ -205,7 +205,7 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "former": "The same without the change, where a strategy is judged.",
         "end": "Stuck: nothing moves any more, and the waits say why. Unfinished: time was up.",
         "seconds": "Of the cluster's time.",
-        "assumptions": "What the numbers rest on; `cluster` of the request changes it.",
+        "assumptions": "What the numbers rest on; `behaviour` of the request changes it.",
         "replaced": "How many of the pods that were there before go, by clique of the template.",
         "rounds": "Moments at which something was created or deleted.",
         "steps_left_out": "In the middle.",
@@ -237,14 +237,14 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
-def meanings_of(value: type[Any]) -> dict[str, str]:
+def field_help_of(value: type[Any]) -> dict[str, str]:
     """Return the sentences for the fields of a dataclass, its own before those of what it extends."""
     found: dict[str, str] = {}
     for one in reversed(value.__mro__):
-        found |= _MEANINGS.get(one.__name__, {})
+        found |= _FIELD_HELP.get(one.__name__, {})
     return found
 
 
-def all_meanings() -> Iterator[tuple[str, str, str]]:
+def all_field_help() -> Iterator[tuple[str, str, str]]:
     """Return every sentence with its class and field."""
-    return ((name, field, words) for name, fields in _MEANINGS.items() for field, words in fields.items())
+    return ((name, field, words) for name, fields in _FIELD_HELP.items() for field, words in fields.items())

@@ -7,12 +7,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.api.paths import WORKLOAD
-from rollouts.api.query_params import Query, no_parameters, render_page
-from rollouts.api.rendering import answer
-from rollouts.api.response_serializers import page_of, shape_of
-from rollouts.api.schema import PAGING, parameter
+from rollouts.api.query_params import QueryParams, reject_parameters, render_page
+from rollouts.api.rendering import cacheable_response
+from rollouts.api.response_serializers import page_serializer, response_serializer
+from rollouts.api.schema import PAGING, query_parameter
 from rollouts.models import Rollout
 from rollouts.selectors.events import EventItem, event_list
 from rollouts.selectors.paging import Page
@@ -34,11 +34,11 @@ from rollouts.selectors.rollouts import (
     workload_rollouts,
     workload_timeline,
 )
-from rollouts.services.audit import Via, caller_of, reader_for
+from rollouts.services.audit import Source, caller_of, reader_for
 
 _OUTCOMES = (UNDER_WAY, *Rollout.Outcome.values)
-_LARGEST_NUMBER = 999_999_999
-_TIMELINE = page_of(shape_of(TimelineEntry), "TimelinePage")
+_MAX_NUMBER = 999_999_999
+_TIMELINE = page_serializer(response_serializer(TimelineEntry), "TimelinePage")
 
 
 class RolloutsView(APIView):
@@ -48,27 +48,32 @@ class RolloutsView(APIView):
         operation_id="rollouts_list",
         summary="The rollouts of a workload",
         tags=["history"],
-        parameters=[parameter("outcome", "Only those that ended so.", many=True, among=_OUTCOMES), *PAGING],
-        responses=page_of(shape_of(RolloutSummary), "RolloutPage"),
+        parameters=[query_parameter("outcome", "Only those that ended so.", many=True, among=_OUTCOMES), *PAGING],
+        responses=page_serializer(response_serializer(RolloutSummary), "RolloutPage"),
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """List rollouts, the newest first; also those of a workload that is gone."""
-        query = Query(request)
-        outcomes, window = query.words("outcome", _OUTCOMES), query.window()
-        query.done()
-        return answer(render_page(request, workload_rollouts(Place(cluster, namespace, name), outcomes, window)))
+        query = QueryParams(request)
+        outcomes, window = query.text_choices("outcome", _OUTCOMES), query.window()
+        query.raise_if_invalid()
+        return cacheable_response(
+            render_page(request, workload_rollouts(WorkloadRef(cluster, namespace, name), outcomes, window))
+        )
 
 
 class RolloutView(APIView):
     """One rollout."""
 
     @extend_schema(
-        operation_id="rollouts_detail", summary="One rollout", tags=["history"], responses=shape_of(RolloutDetail)
+        operation_id="rollouts_detail",
+        summary="One rollout",
+        tags=["history"],
+        responses=response_serializer(RolloutDetail),
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str, rollout: int) -> HttpResponse:
         """Tell how a rollout went, with the counts of pods over time."""
-        no_parameters(request)
-        return answer(rollout_detail(Place(cluster, namespace, name), rollout))
+        reject_parameters(request)
+        return cacheable_response(rollout_detail(WorkloadRef(cluster, namespace, name), rollout))
 
 
 class WorkloadTimelineView(APIView):
@@ -83,10 +88,12 @@ class WorkloadTimelineView(APIView):
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """List what happened in all rollouts of a workload, the newest first."""
-        query = Query(request)
+        query = QueryParams(request)
         window = query.window()
-        query.done()
-        return answer(render_page(request, workload_timeline(Place(cluster, namespace, name), window)))
+        query.raise_if_invalid()
+        return cacheable_response(
+            render_page(request, workload_timeline(WorkloadRef(cluster, namespace, name), window))
+        )
 
 
 class TimelineView(APIView):
@@ -101,10 +108,12 @@ class TimelineView(APIView):
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str, rollout: int) -> HttpResponse:
         """List what happened in a rollout, in its order."""
-        query = Query(request)
+        query = QueryParams(request)
         window = query.window()
-        query.done()
-        return answer(render_page(request, rollout_timeline(Place(cluster, namespace, name), rollout, window)))
+        query.raise_if_invalid()
+        return cacheable_response(
+            render_page(request, rollout_timeline(WorkloadRef(cluster, namespace, name), rollout, window))
+        )
 
 
 class RevisionsView(APIView):
@@ -114,20 +123,23 @@ class RevisionsView(APIView):
         operation_id="revisions_list",
         summary="The revisions of a workload",
         tags=["history"],
-        responses=page_of(shape_of(RevisionSummary), "RevisionPage"),
+        responses=page_serializer(response_serializer(RevisionSummary), "RevisionPage"),
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """List the templates that a workload had, the newest first; the last ones are kept, on one page."""
-        no_parameters(request)
-        found = revision_list(Place(cluster, namespace, name))
-        return answer({"count": len(found), "next": None, "previous": None, "results": found})
+        reject_parameters(request)
+        found = revision_list(WorkloadRef(cluster, namespace, name))
+        return cacheable_response({"count": len(found), "next": None, "previous": None, "results": found})
 
 
 class RevisionView(APIView):
     """One revision."""
 
     @extend_schema(
-        operation_id="revisions_detail", summary="One revision", tags=["history"], responses=shape_of(RevisionDetail)
+        operation_id="revisions_detail",
+        summary="One revision",
+        tags=["history"],
+        responses=response_serializer(RevisionDetail),
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str, revision: int) -> HttpResponse:
         """Return a template that a workload had, with what may be secret hidden.
@@ -135,9 +147,9 @@ class RevisionView(APIView):
         Commands, arguments and values of environment variables are hidden from accounts that may not apply a manifest
         there.
         """
-        no_parameters(request)
-        place = Place(cluster, namespace, name)
-        return answer(revision_detail(place, revision, reader_for(caller_of(request, Via.API), place)))
+        reject_parameters(request)
+        place = WorkloadRef(cluster, namespace, name)
+        return cacheable_response(revision_detail(place, revision, reader_for(caller_of(request, Source.API), place)))
 
 
 class DiffView(APIView):
@@ -148,14 +160,14 @@ class DiffView(APIView):
         summary="What differs between two revisions",
         tags=["history"],
         parameters=[
-            parameter(
+            query_parameter(
                 "against",
                 "The number of the revision to start from. Left out: for the newest revision the one before it, for"
                 " all others the newest, which shows what rolling back would change.",
-                number=_LARGEST_NUMBER,
+                number=_MAX_NUMBER,
             )
         ],
-        responses=shape_of(RevisionDiff),
+        responses=response_serializer(RevisionDiff),
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str, revision: int) -> HttpResponse:
         """Tell what differs from another revision to this one: whose pods are replaced, and a diff of both templates.
@@ -163,12 +175,12 @@ class DiffView(APIView):
         What may be secret is hidden; that it changed is still seen by accounts that may apply a manifest there. For
         others, `is_hidden` says that all of what differs is hidden.
         """
-        query = Query(request)
-        against = query.number("against", 0, most=_LARGEST_NUMBER)
-        query.done()
-        place = Place(cluster, namespace, name)
-        reader = reader_for(caller_of(request, Via.API), place)
-        return answer(revision_diff(place, against or None, revision, reader))
+        query = QueryParams(request)
+        against = query.number("against", 0, most=_MAX_NUMBER)
+        query.raise_if_invalid()
+        place = WorkloadRef(cluster, namespace, name)
+        reader = reader_for(caller_of(request, Source.API), place)
+        return cacheable_response(revision_diff(place, against or None, revision, reader))
 
 
 class EventsView(APIView):
@@ -179,8 +191,8 @@ class EventsView(APIView):
         summary="Kubernetes Events about a workload",
         tags=["history"],
         parameters=PAGING,
-        responses=page_of(
-            shape_of(EventItem),
+        responses=page_serializer(
+            response_serializer(EventItem),
             "EventPage",
             is_partial=serializers.BooleanField(help_text="The namespace has more Events than were looked at."),
             problem=serializers.CharField(
@@ -193,12 +205,14 @@ class EventsView(APIView):
 
         Read from the cluster at that moment, which forgets them after an hour or so. What may be secret is hidden.
         """
-        query = Query(request)
+        query = QueryParams(request)
         window = query.window()
-        query.done()
-        found = event_list(Place(cluster, namespace, name), window.span.stop)
+        query.raise_if_invalid()
+        found = event_list(WorkloadRef(cluster, namespace, name), window.span.stop)
         page = Page(found.items[window.span], found.count, window)
-        return answer({**render_page(request, page), "is_partial": found.is_partial, "problem": found.problem})
+        return cacheable_response(
+            {**render_page(request, page), "is_partial": found.is_partial, "problem": found.problem}
+        )
 
 
 urlpatterns = [

@@ -28,25 +28,25 @@ from django.utils import timezone
 from rest_framework import exceptions
 from rest_framework.request import Request
 
-from rollouts.accounts.commands import COMMANDS, Place
-from rollouts.accounts.errors import ClusterAway, Contradiction, NotAllowed
-from rollouts.api.problems import BadQuery, Flaw
+from rollouts.accounts.commands import COMMANDS, WorkloadRef
+from rollouts.accounts.errors import ClusterUnavailable, InvalidState, PermissionDenied
+from rollouts.api.problems import BadParameter, RequestFinding
 from rollouts.models import Call, User
-from rollouts.services.audit import Need, Result, Via, caller_of, needs_noted, record, require
+from rollouts.services.audit import RequiredPermission, Result, Source, caller_of, record, recorded_permissions, require
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotent-Replayed"
 
 # Longer than any command takes, so that nobody takes over from one that is still at work.
-TAKEN_OVER_AFTER: Final = timedelta(seconds=120)
-KEPT_FOR: Final = timedelta(hours=24)
+RECLAIM_AFTER: Final = timedelta(seconds=120)
+RETENTION: Final = timedelta(hours=24)
 # A client that never repeats itself must not fill the database with answers.
-_DROPPED_AT_ONCE: Final = 100
+_DELETE_BATCH: Final = 100
 _KEY: Final = re.compile(r"[!-~]{1,255}")
-_KEPT_HEADERS: Final = ("ETag", "Location")
+_STORED_HEADERS: Final = ("ETag", "Location")
 
 
-class InFlight(Contradiction):
+class InFlight(InvalidState):
     """The first call with this key is still at work."""
 
 
@@ -55,24 +55,24 @@ def answer_once(request: Request, carry_out: Callable[[datetime], HttpResponse])
     key = _read_key(request)
     if key is None:
         return carry_out(timezone.now())
-    call = _take(request, key)
+    call = _claim_key(request, key)
     if call.finished is not None:
-        _require_still(request, call)
+        _require_still_allowed(request, call)
         return _replay(call)
     try:
-        with needs_noted() as needs:
+        with recorded_permissions() as needs:
             response = carry_out(call.started)
-    except (ClusterAway, DatabaseError):
-        _attempt(call).update(tried=None)
+    except (ClusterUnavailable, DatabaseError):
+        _current_attempt(call).update(tried=None)
         raise
     except Exception:
-        _attempt(call).delete()
+        _current_attempt(call).delete()
         raise
-    _keep(call, response, needs)
+    _store_response(call, response, needs)
     return response
 
 
-def _attempt(call: Call) -> QuerySet[Call]:
+def _current_attempt(call: Call) -> QuerySet[Call]:
     """Return the row, as long as nobody else has taken it over."""
     return Call.objects.filter(pk=call.pk, tried=call.tried, finished=None)
 
@@ -81,15 +81,15 @@ def _read_key(request: Request) -> str | None:
     key: str | None = request.headers.get(HEADER)
     if key is not None and not _KEY.fullmatch(key):
         sentence = f"{HEADER} must have 1 to 255 printable ASCII characters without spaces."
-        raise BadQuery(Flaw(HEADER, "InvalidName", sentence))
+        raise BadParameter(RequestFinding(HEADER, "InvalidName", sentence))
     return key
 
 
-def _take(request: Request, key: str) -> Call:
+def _claim_key(request: Request, key: str) -> Call:
     """Take a key, or return the call that has it and is finished."""
     user, fingerprint = request.user, compute_fingerprint(request)
     assert isinstance(user, User), "commands are for accounts"  # noqa: S101 (the permission class has seen to it)
-    _drop_old()
+    _delete_expired()
     try:
         with transaction.atomic():
             return Call.objects.create(user=user, key=key, fingerprint=fingerprint, tried=timezone.now())
@@ -101,34 +101,34 @@ def _take(request: Request, key: str) -> Call:
         sentence = f"this {HEADER} was used for another command; use a new key for each command"
         raise exceptions.ValidationError({HEADER: [exceptions.ErrorDetail(sentence, code="key_reused")]})
     if call.finished is None:
-        _take_over(call)
+        _reclaim_key(call)
     return call
 
 
-def _take_over(call: Call) -> None:
+def _reclaim_key(call: Call) -> None:
     """Take the key of a call of which nobody knows what came; raises InFlight while it may still be at work."""
     now = timezone.now()
-    is_free = call.tried is None or call.tried < now - TAKEN_OVER_AFTER
-    if not is_free or not _attempt(call).update(tried=now):
+    is_free = call.tried is None or call.tried < now - RECLAIM_AFTER
+    if not is_free or not _current_attempt(call).update(tried=now):
         raise InFlight(f"The first call with this {HEADER} is still at work; send it again in a while.")
     call.tried = now
 
 
-def _require_still(request: Request, call: Call) -> None:
+def _require_still_allowed(request: Request, call: Call) -> None:
     """Refuse to repeat an answer when the caller may not give the command any more; that is on record, as always."""
-    caller = caller_of(request, Via.API)
+    caller = caller_of(request, Source.API)
     for name, cluster, namespace in call.needs:
-        command, place = COMMANDS[name], Place(cluster, namespace)
+        command, place = COMMANDS[name], WorkloadRef(cluster, namespace)
         try:
             require(caller, command, place)
-        except NotAllowed as refusal:
+        except PermissionDenied as refusal:
             record(caller, command, place, Result.REFUSED, detail=refusal.sentence)
             raise
 
 
-def _keep(call: Call, response: HttpResponse, needs: Sequence[Need]) -> None:
-    kept = {name: response[name] for name in _KEPT_HEADERS if response.has_header(name)}
-    _attempt(call).update(
+def _store_response(call: Call, response: HttpResponse, needs: Sequence[RequiredPermission]) -> None:
+    kept = {name: response[name] for name in _STORED_HEADERS if response.has_header(name)}
+    _current_attempt(call).update(
         finished=timezone.now(),
         status=response.status_code,
         headers=kept,
@@ -144,9 +144,9 @@ def _replay(call: Call) -> HttpResponse:
     return response
 
 
-def _drop_old() -> None:
-    old = Call.objects.filter(started__lt=timezone.now() - KEPT_FOR).order_by("started").values("pk")
-    Call.objects.filter(pk__in=[row["pk"] for row in old[:_DROPPED_AT_ONCE]]).delete()
+def _delete_expired() -> None:
+    old = Call.objects.filter(started__lt=timezone.now() - RETENTION).order_by("started").values("pk")
+    Call.objects.filter(pk__in=[row["pk"] for row in old[:_DELETE_BATCH]]).delete()
 
 
 def compute_fingerprint(request: Request) -> str:

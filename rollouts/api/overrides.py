@@ -12,16 +12,23 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.api.commands import COMMAND_HEADERS, CommandView
 from rollouts.api.etags import read_expected, render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
-from rollouts.api.query_params import Query, no_parameters, render_page
-from rollouts.api.rendering import CACHE, CONTENT_TYPE, answer, answer_version, render_json
-from rollouts.api.response_serializers import page_of, shape_of
-from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED, PAGING, parameter
-from rollouts.api.serializers import Body, Budget, BudgetBody, FindingAnswer, StrategyBody, Text
+from rollouts.api.query_params import QueryParams, reject_parameters, render_page
+from rollouts.api.rendering import CACHE_HEADERS, CONTENT_TYPE, cacheable_response, render_json, versioned_response
+from rollouts.api.response_serializers import page_serializer, response_serializer
+from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED, PAGING, query_parameter
+from rollouts.api.serializers import (
+    BudgetBody,
+    BudgetField,
+    FindingAnswer,
+    StrategyBody,
+    StrictCharField,
+    StrictSerializer,
+)
 from rollouts.engine.manifest.findings import Finding
 from rollouts.engine.model.workload import Strategy
 from rollouts.engine.rollout.levels import LevelKind
@@ -33,37 +40,39 @@ from rollouts.selectors.overrides import (
     workload_overrides,
 )
 from rollouts.services import overrides
-from rollouts.services.audit import Via, caller_of
+from rollouts.services.audit import Source, caller_of
 from rollouts.services.override_preview import (
-    LONGEST_DAYS,
-    MOST_REASON_CHARACTERS,
-    Hit,
-    InForce,
+    MAX_DAYS,
+    MAX_REASON_CHARACTERS,
+    AffectedWorkload,
     OverrideCheck,
     OverrideDraft,
+    ResolvedStrategy,
 )
 
-_ONE: Final = "overrides/<number:id>/"
+_OVERRIDE_PATH: Final = "overrides/<number:id>/"
 
 
 # ---- what goes in
 
 
-class OverrideBody(Body):
+class OverrideBody(StrictSerializer):
     """An override: whom it hits, what it sets, why and until when."""
 
-    cluster = Text(required=False, default="", allow_blank=True, max_length=253, help_text="Empty: any.")
-    namespace = Text(required=False, default="", allow_blank=True, max_length=63, help_text="Empty: any.")
-    name = Text(required=False, default="", allow_blank=True, max_length=253, help_text="Of a workload; empty: any.")
+    cluster = StrictCharField(required=False, default="", allow_blank=True, max_length=253, help_text="Empty: any.")
+    namespace = StrictCharField(required=False, default="", allow_blank=True, max_length=63, help_text="Empty: any.")
+    name = StrictCharField(
+        required=False, default="", allow_blank=True, max_length=253, help_text="Of a workload; empty: any."
+    )
     labels = serializers.DictField(
-        child=Text(allow_blank=True, max_length=63),
+        child=StrictCharField(allow_blank=True, max_length=63),
         required=False,
         default=dict,
         help_text="Labels of the workload, all of which must match.",
     )
     strategy = StrategyBody(help_text="What counts instead of what the workload says; what is left out stays.")
-    reason = Text(max_length=MOST_REASON_CHARACTERS, help_text="Why.")
-    expires_at = serializers.DateTimeField(help_text=f"Until when; at most {LONGEST_DAYS} days from now.")
+    reason = StrictCharField(max_length=MAX_REASON_CHARACTERS, help_text="Why.")
+    expires_at = serializers.DateTimeField(help_text=f"Until when; at most {MAX_DAYS} days from now.")
 
 
 # ---- what comes out
@@ -73,8 +82,8 @@ class OverrideStrategyAnswer(serializers.Serializer[Any]):
     """What an override sets; what it leaves alone is left out."""
 
     type = serializers.ChoiceField(choices=[str(one) for one in Strategy], required=False)
-    maxUnavailable = Budget(required=False)  # noqa: N815 (as manifests have it)
-    maxSurge = Budget(required=False)  # noqa: N815
+    maxUnavailable = BudgetField(required=False)  # noqa: N815 (as manifests have it)
+    maxSurge = BudgetField(required=False)  # noqa: N815
     components = serializers.DictField(child=BudgetBody(allow_null=True), required=False)
 
 
@@ -176,23 +185,25 @@ class OverridesView(CommandView):
         summary="The overrides on record",
         tags=["overrides"],
         parameters=[
-            parameter("cluster", "Only those that name this cluster."),
-            parameter("namespace", "Only those that name this namespace."),
-            parameter("name", "Only those that name this workload."),
-            parameter("active", "Only those that count now, or only those that have ended.", among=("true", "false")),
+            query_parameter("cluster", "Only those that name this cluster."),
+            query_parameter("namespace", "Only those that name this namespace."),
+            query_parameter("name", "Only those that name this workload."),
+            query_parameter(
+                "active", "Only those that count now, or only those that have ended.", among=("true", "false")
+            ),
             *PAGING,
         ],
-        responses=page_of(OverrideAnswer, "OverridePage"),
+        responses=page_serializer(OverrideAnswer, "OverridePage"),
     )
     def get(self, request: Request) -> HttpResponse:
         """List overrides, the newest first; those that have ended are their history."""
-        query = Query(request)
+        query = QueryParams(request)
         places = {name: query.text(name) for name in ("cluster", "namespace", "name")}
-        active = query.words("active", ("true", "false"))[:1]
+        active = query.text_choices("active", ("true", "false"))[:1]
         filters = OverrideFilters(**places, active=active[0] == "true" if active else None)
         window = query.window()
-        query.done()
-        return answer(render_page(request, override_list(filters, window)))
+        query.raise_if_invalid()
+        return cacheable_response(render_page(request, override_list(filters, window)))
 
     @extend_schema(
         operation_id="override_create",
@@ -204,11 +215,11 @@ class OverridesView(CommandView):
     )
     def post(self, request: Request) -> HttpResponse:
         """Put an override in force: parts of the strategy count instead of what workloads say, until it ends."""
-        draft = _draft(self.read(OverrideBody))
+        draft = _read_draft(self.read_body(OverrideBody))
 
         def carry_out(_: datetime) -> HttpResponse:
-            made = overrides.override_create(caller_of(request, Via.API), draft)
-            return _changed(request, made, HTTPStatus.CREATED)
+            made = overrides.override_create(caller_of(request, Source.API), draft)
+            return _override_response(request, made, HTTPStatus.CREATED)
 
         return answer_once(request, carry_out)
 
@@ -231,9 +242,9 @@ class OverrideView(CommandView):
     )
     def get(self, request: Request, id: int) -> HttpResponse:  # noqa: A002 (as the path calls it)
         """Tell what an override says, also one that has ended."""
-        no_parameters(request)
+        reject_parameters(request)
         item = override_detail(id)
-        return answer_version(request, item, item.version)
+        return versioned_response(request, item, item.version)
 
     @extend_schema(
         operation_id="override_change",
@@ -245,10 +256,12 @@ class OverrideView(CommandView):
     )
     def put(self, request: Request, id: int) -> HttpResponse:  # noqa: A002
         """Have an override that is in force say this from now on; what is left out is as if it had never been."""
-        draft, expected = _draft(self.read(OverrideBody)), read_expected(request)
+        draft, expected = _read_draft(self.read_body(OverrideBody)), read_expected(request)
 
         def carry_out(_: datetime) -> HttpResponse:
-            return _changed(request, overrides.override_change(caller_of(request, Via.API), id, draft, expected))
+            return _override_response(
+                request, overrides.override_change(caller_of(request, Source.API), id, draft, expected)
+            )
 
         return answer_once(request, carry_out)
 
@@ -265,8 +278,8 @@ class OverrideView(CommandView):
         expected = read_expected(request)
 
         def carry_out(_: datetime) -> HttpResponse:
-            row = overrides.override_end(caller_of(request, Via.API), id, expected)
-            return _json(make_item(row), headers={"ETag": render_etag(row.version)})
+            row = overrides.override_end(caller_of(request, Source.API), id, expected)
+            return _json_response(make_item(row), headers={"ETag": render_etag(row.version)})
 
         return answer_once(request, carry_out)
 
@@ -275,7 +288,7 @@ class OverrideCheckView(CommandView):
     """The check of an override."""
 
     commands = (Command.CREATE_OVERRIDE, Command.CHANGE_OVERRIDE)
-    is_question = True
+    is_read_only = True
     flags = ()
 
     @extend_schema(
@@ -283,12 +296,12 @@ class OverrideCheckView(CommandView):
         summary="What an override would do",
         tags=["overrides"],
         request=OverrideBody,
-        responses={200: shape_of(CheckedOverride)},
+        responses={200: response_serializer(CheckedOverride)},
     )
     def post(self, request: Request) -> HttpResponse:
         """Say which workloads an override would hit, what would be in force for each, and what is wrong with it."""
-        found = overrides.override_try(caller_of(request, Via.API), _draft(self.read(OverrideBody)))
-        return answer(_render_check(found))
+        found = overrides.override_dry_run(caller_of(request, Source.API), _read_draft(self.read_body(OverrideBody)))
+        return cacheable_response(_render_check(found))
 
 
 class WorkloadOverridesView(APIView):
@@ -302,14 +315,14 @@ class WorkloadOverridesView(APIView):
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """List the overrides in force that hit a workload, the one that wins first."""
-        no_parameters(request)
-        return answer({"results": workload_overrides(Place(cluster, namespace, name))})
+        reject_parameters(request)
+        return cacheable_response({"results": workload_overrides(WorkloadRef(cluster, namespace, name))})
 
 
 urlpatterns = [
     path("overrides/", OverridesView.as_view(), name="overrides"),
     path("overrides/check/", OverrideCheckView.as_view(), name="override-check"),
-    path(_ONE, OverrideView.as_view(), name="override"),
+    path(_OVERRIDE_PATH, OverrideView.as_view(), name="override"),
     path(f"{WORKLOAD}overrides/", WorkloadOverridesView.as_view(), name="workload-overrides"),
 ]
 
@@ -317,7 +330,7 @@ urlpatterns = [
 # ---- in between
 
 
-def _draft(body: dict[str, Any]) -> OverrideDraft:
+def _read_draft(body: dict[str, Any]) -> OverrideDraft:
     strategy = body["strategy"]
     return OverrideDraft(
         **{name: body[name] for name in ("cluster", "namespace", "name", "labels", "reason", "expires_at")},
@@ -328,7 +341,9 @@ def _draft(body: dict[str, Any]) -> OverrideDraft:
     )
 
 
-def _changed(request: Request, result: overrides.OverrideResult, status: HTTPStatus = HTTPStatus.OK) -> HttpResponse:
+def _override_response(
+    request: Request, result: overrides.OverrideResult, status: HTTPStatus = HTTPStatus.OK
+) -> HttpResponse:
     row = result.override
     body = {
         "override": make_item(row),
@@ -339,12 +354,14 @@ def _changed(request: Request, result: overrides.OverrideResult, status: HTTPSta
     headers = {"ETag": render_etag(row.version)}
     if status is HTTPStatus.CREATED:
         headers["Location"] = reverse("override", args=[row.pk])
-    return _json(body, status, headers)
+    return _json_response(body, status, headers)
 
 
-def _json(body: Any, status: HTTPStatus = HTTPStatus.OK, headers: dict[str, str] | None = None) -> HttpResponse:
+def _json_response(
+    body: Any, status: HTTPStatus = HTTPStatus.OK, headers: dict[str, str] | None = None
+) -> HttpResponse:
     return HttpResponse(
-        render_json(body), status=status, content_type=CONTENT_TYPE, headers={**CACHE, **(headers or {})}
+        render_json(body), status=status, content_type=CONTENT_TYPE, headers={**CACHE_HEADERS, **(headers or {})}
     )
 
 
@@ -352,13 +369,13 @@ def _render_check(found: OverrideCheck) -> CheckedOverride:
     return CheckedOverride(
         acceptable=not found.findings,
         total=found.total,
-        hits=tuple(_render_hit(hit) for hit in found.hits),
+        hits=tuple(_render_affected(hit) for hit in found.affected),
         findings=found.findings,
         warnings=found.warnings,
     )
 
 
-def _render_hit(hit: Hit) -> CheckedWorkload:
+def _render_affected(hit: AffectedWorkload) -> CheckedWorkload:
     return CheckedWorkload(
         **asdict(hit.place),
         changes=hit.changes,
@@ -369,7 +386,7 @@ def _render_hit(hit: Hit) -> CheckedWorkload:
     )
 
 
-def _render_strategy(in_force: InForce | None) -> CheckedStrategy | None:
+def _render_strategy(in_force: ResolvedStrategy | None) -> CheckedStrategy | None:
     if in_force is None:
         return None
     levels = (

@@ -1,7 +1,7 @@
 """Bodies of commands: JSON, and YAML where a manifest is sent, within a size.
 
-Between Django REST framework and `rollouts.manifests.strict_yaml`, which reads them: what cannot be read becomes the framework's
-own refusal here.
+Between Django REST framework and `rollouts.manifests.strict_yaml`, which reads them: what cannot be read becomes the
+framework's own refusal here.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,14 +10,14 @@ from typing import IO, Any
 from rest_framework import exceptions
 from rest_framework.parsers import BaseParser
 
-from rollouts.manifests.strict_yaml import MOST_BYTES, UnreadableDocument, parse_json, parse_yaml
+from rollouts.manifests.strict_yaml import MAX_BODY_BYTES, UnreadableDocument, parse_json, parse_yaml
 
 
 class TooLarge(exceptions.APIException):
     """More than we read."""
 
     status_code = 413
-    default_detail = f"The body is larger than {MOST_BYTES // 1024} KiB."
+    default_detail = f"The body is larger than {MAX_BODY_BYTES // 1024} KiB."
     default_code = "too_large"
 
 
@@ -65,8 +65,8 @@ class TextYAMLParser(YAMLParser):
 
 def _read(stream: IO[bytes], parse: Callable[[bytes], Any]) -> Any:
     """Read a body that is not too large."""
-    body = stream.read(MOST_BYTES + 1)
-    if len(body) > MOST_BYTES:
+    body = stream.read(MAX_BODY_BYTES + 1)
+    if len(body) > MAX_BODY_BYTES:
         raise TooLarge
     try:
         return parse(body)
@@ -76,6 +76,6 @@ def _read(stream: IO[bytes], parse: Callable[[bytes], Any]) -> Any:
 
 def _refuse(error: UnreadableDocument) -> exceptions.APIException:
     if not error.is_value:
-        return exceptions.ParseError(f"The body cannot be read: {error.why}.")
-    detail = [exceptions.ErrorDetail(error.why, code="invalid")]
+        return exceptions.ParseError(f"The body cannot be read: {error.reason}.")
+    detail = [exceptions.ErrorDetail(error.reason, code="invalid")]
     return exceptions.ValidationError({error.field: detail} if error.field else detail)

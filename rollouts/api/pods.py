@@ -12,21 +12,35 @@ from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.request import Request
 
-from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.api.commands import CommandView, describe_command, json_response, render_place
 from rollouts.api.etags import render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
-from rollouts.api.serializers import Body, Flag, PlaceAnswer, Text, replica_index
+from rollouts.api.serializers import (
+    PlaceAnswer,
+    StrictBooleanField,
+    StrictCharField,
+    StrictSerializer,
+    replica_index_field,
+)
 from rollouts.services.audit import Caller
-from rollouts.services.pods import MOST_PODS, Fate, NamedPod, PodsDeleted, Selection, pods_delete, pods_let_go
+from rollouts.services.pods import (
+    MAX_PODS,
+    DeletionResult,
+    PodRef,
+    PodsDeleted,
+    Selection,
+    pods_delete,
+    pods_delete_stuck,
+)
 
 
-class PodBody(Body):
+class PodBody(StrictSerializer):
     """A pod."""
 
-    name = Text(max_length=253)
-    uid = Text(
+    name = StrictCharField(max_length=253)
+    uid = StrictCharField(
         required=False,
         default="",
         max_length=64,
@@ -34,19 +48,23 @@ class PodBody(Body):
     )
 
 
-class SelectionBody(Body):
+class SelectionBody(StrictSerializer):
     """Pods by where they are; of several conditions all must hold."""
 
-    replica = replica_index("The index of a replica of the set.")
-    clique = Text(
+    replica = replica_index_field("The index of a replica of the set.")
+    clique = StrictCharField(
         required=False,
         default="",
         allow_blank=True,
         max_length=253,
         help_text="A clique or scaling group, or the name of a PodClique.",
     )
-    node = Text(required=False, default="", allow_blank=True, max_length=253, help_text="The name of a node.")
-    all = Flag(required=False, default=False, help_text="All of them; must be said where nothing else is.")
+    node = StrictCharField(
+        required=False, default="", allow_blank=True, max_length=253, help_text="The name of a node."
+    )
+    all = StrictBooleanField(
+        required=False, default=False, help_text="All of them; must be said where nothing else is."
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Refuse an empty selection: whoever means all says so."""
@@ -55,12 +73,12 @@ class SelectionBody(Body):
         return attrs
 
 
-class DeletePodsBody(Body):
+class DeletePodsBody(StrictSerializer):
     """Which pods: by name, or by a selection."""
 
-    pods = serializers.ListField(child=PodBody(), required=False, allow_empty=False, max_length=MOST_PODS)
+    pods = serializers.ListField(child=PodBody(), required=False, allow_empty=False, max_length=MAX_PODS)
     selection = SelectionBody(required=False)
-    force = Flag(
+    force = StrictBooleanField(
         required=False,
         default=False,
         help_text="Delete also pods of the current template, under any strategy, past disruption budgets.",
@@ -73,10 +91,10 @@ class DeletePodsBody(Body):
         return attrs
 
 
-class LetGoBody(Body):
+class LetGoBody(StrictSerializer):
     """Pods that were deleted and do not go."""
 
-    pods = serializers.ListField(child=PodBody(), allow_empty=False, max_length=MOST_PODS)
+    pods = serializers.ListField(child=PodBody(), allow_empty=False, max_length=MAX_PODS)
 
 
 class PodOutcomeAnswer(serializers.Serializer[Any]):
@@ -85,7 +103,7 @@ class PodOutcomeAnswer(serializers.Serializer[Any]):
     name = serializers.CharField(help_text="Of a pod; of surge that is gone or had no pods, its own.")
     uid = serializers.CharField(allow_blank=True, help_text="Empty for what has none, or is not there to have one.")
     outcome = serializers.ChoiceField(
-        choices=[str(fate) for fate in Fate],
+        choices=[str(fate) for fate in DeletionResult],
         help_text="Refused: by a disruption budget or by the cluster. Leaving: somebody has deleted it already."
         " Gone: it is not there any more. NotThere: the workload has no such pod. Unknown: no answer came."
         " NotSent: it was not tried.",
@@ -104,16 +122,16 @@ class DeletedPodsAnswer(serializers.Serializer[Any]):
     request_id = serializers.CharField(help_text="By which logs and audit know it.")
 
 
-class DeletionView(CommandView):
+class PodDeletionView(CommandView):
     """A command that deletes pods."""
 
-    def deletion(self, carry_out: Callable[[Caller, dict[str, Any]], PodsDeleted]) -> HttpResponse:
+    def run_deletion(self, carry_out: Callable[[Caller, dict[str, Any]], PodsDeleted]) -> HttpResponse:
         """Carry a deletion out once, and answer with what became of each pod."""
-        request, (caller, terms) = self.request, self.read_terms()
+        request, (caller, terms) = self.request, self.read_preconditions()
         return answer_once(request, lambda _: _deleted_response(request, carry_out(caller, terms)))
 
 
-class DeletePodsView(DeletionView):
+class DeletePodsView(PodDeletionView):
     """Deletion of pods."""
 
     commands = (Command.DELETE_OUTDATED_PODS, Command.DELETE_ANY_PODS)
@@ -124,12 +142,12 @@ class DeletePodsView(DeletionView):
 
         Disruption budgets are honoured, and what became of each pod is told. Everything else is deleted only by force.
         """
-        place, body = Place(cluster, namespace, name), self.read(DeletePodsBody)
-        chosen, force = _read_choice(body), body["force"]
-        return self.deletion(lambda caller, terms: pods_delete(caller, place, chosen, force=force, **terms))
+        place, body = WorkloadRef(cluster, namespace, name), self.read_body(DeletePodsBody)
+        chosen, force = _read_targets(body), body["force"]
+        return self.run_deletion(lambda caller, terms: pods_delete(caller, place, chosen, force=force, **terms))
 
 
-class LetGoView(DeletionView):
+class DeleteStuckPodsView(PodDeletionView):
     """Pods that do not go."""
 
     commands = (Command.DELETE_ANY_PODS,)
@@ -141,20 +159,20 @@ class LetGoView(DeletionView):
         Their places are taken anew at once. If the node is still there, their containers go on, unseen. A pod that
         nobody has deleted is refused.
         """
-        place, body = Place(cluster, namespace, name), self.read(LetGoBody)
+        place, body = WorkloadRef(cluster, namespace, name), self.read_body(LetGoBody)
         chosen = _read_pods(body["pods"])
-        return self.deletion(lambda caller, terms: pods_let_go(caller, place, chosen, **terms))
+        return self.run_deletion(lambda caller, terms: pods_delete_stuck(caller, place, chosen, **terms))
 
 
-def _read_choice(body: dict[str, Any]) -> list[NamedPod] | Selection:
+def _read_targets(body: dict[str, Any]) -> list[PodRef] | Selection:
     if "pods" in body:
         return _read_pods(body["pods"])
     selection = body["selection"]
     return Selection(selection["replica"], selection["clique"], selection["node"])
 
 
-def _read_pods(pods: list[dict[str, str]]) -> list[NamedPod]:
-    return [NamedPod(pod["name"], pod["uid"]) for pod in pods]
+def _read_pods(pods: list[dict[str, str]]) -> list[PodRef]:
+    return [PodRef(pod["name"], pod["uid"]) for pod in pods]
 
 
 def _deleted_response(request: Request, deleted: PodsDeleted) -> HttpResponse:
@@ -178,5 +196,5 @@ def _deleted_response(request: Request, deleted: PodsDeleted) -> HttpResponse:
 
 urlpatterns = [
     path(f"{WORKLOAD}pods/delete/", DeletePodsView.as_view(), name="workload-pods-delete"),
-    path(f"{WORKLOAD}pods/let-go/", LetGoView.as_view(), name="workload-pods-let-go"),
+    path(f"{WORKLOAD}pods/let-go/", DeleteStuckPodsView.as_view(), name="workload-pods-let-go"),
 ]

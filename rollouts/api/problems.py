@@ -1,9 +1,10 @@
 """Every error of the API, as problem+json (RFC 9457) with the sentences that are shown everywhere.
 
-Views raise: what services refuse (`rollouts.accounts.errors`), what the REST framework refuses (no login, a body that cannot
-be read, ...), and `BadQuery` for parameters of the address. `handle` makes the answer. What fails outside of views (a
-path that is not there, a host that is not ours) comes by `problem_middleware`. The invariant: below /api/ there is no
-other kind of error answer, and none tells more than its sentence: what we did not expect is logged with the request id.
+Views raise: what services refuse (`rollouts.accounts.errors`), what the REST framework refuses (no login, a body that
+cannot be read, ...), and `BadParameter` for parameters of the address. `exception_handler` makes the answer. What fails
+outside of views (a path that is not there, a host that is not ours) comes by `problem_middleware`. The invariant: below
+/api/ there is no other kind of error answer, and none tells more than its sentence: what we did not expect is logged
+with the request id.
 """
 
 import logging
@@ -22,7 +23,7 @@ from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions
 
 from rollouts.accounts import errors
-from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.findings import Finding, FindingCode
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ _SECONDS_UNTIL_A_CLUSTER_IS_BACK: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Flaw:
+class RequestFinding:
     """One thing that is wrong with a request, in the shape of the engine's findings."""
 
     field: str  # a parameter, or the path of a field in the body; empty: the whole body
@@ -47,20 +48,20 @@ class Problem:
     status: int
     title: str  # the same for all problems of a kind
     detail: str  # what happened this time, as a sentence
-    findings: Sequence[Finding | Flaw] = ()
+    findings: Sequence[Finding | RequestFinding] = ()
     changed: Sequence[str] | None = None  # paths of fields, when a race was lost
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class BadQuery(Exception):  # noqa: N818 (it reads as what happened)
+class BadParameter(Exception):  # noqa: N818 (it reads as what happened)
     """Parameters of the address that cannot be used: 400, each with a finding."""
 
-    def __init__(self, *flaws: Flaw) -> None:
+    def __init__(self, *flaws: RequestFinding) -> None:
         super().__init__(" ".join(flaw.message for flaw in flaws))
-        self.flaws = flaws
+        self.findings = flaws
 
 
-def handle(error: Exception, context: Mapping[str, Any]) -> HttpResponse:
+def exception_handler(error: Exception, context: Mapping[str, Any]) -> HttpResponse:
     """Answer what a view raised; the REST framework calls it."""
     request = context["request"]
     problem = _find_problem(error, request)
@@ -101,40 +102,40 @@ def render_problem(problem: Problem, path: str, request_id: str) -> bytes:
 
 def _find_problem(error: Exception, request: HttpRequest) -> Problem | None:
     if isinstance(error, errors.CommandRefused):
-        return _refused(error, request)
-    if isinstance(error, BadQuery):
+        return _command_problem(error, request)
+    if isinstance(error, BadParameter):
         return Problem(
-            "bad-parameter", HTTPStatus.BAD_REQUEST, "A parameter cannot be used", str(error), findings=error.flaws
+            "bad-parameter", HTTPStatus.BAD_REQUEST, "A parameter cannot be used", str(error), findings=error.findings
         )
     if isinstance(error, exceptions.APIException):
-        return _framework_problem(error)
+        return _drf_problem(error)
     status = next((status for kind, status in _STATUS_OF if isinstance(error, kind)), None)
-    return _worded(status) if status else None
+    return _problem_of_status(status) if status else None
 
 
-def _refused(error: errors.CommandRefused, request: HttpRequest) -> Problem:
+def _command_problem(error: errors.CommandRefused, request: HttpRequest) -> Problem:
     match error:
-        case errors.NotAllowed():
-            return _of(error, "not-allowed", HTTPStatus.FORBIDDEN, "Not allowed")
-        case errors.NotThere():
-            return _of(error, "not-found", HTTPStatus.NOT_FOUND, "Not found")
-        case errors.Invalid():
-            return _of(error, "invalid", HTTPStatus.UNPROCESSABLE_ENTITY, "A rule is broken")
-        case errors.RaceLost():
+        case errors.PermissionDenied():
+            return _make_problem(error, "not-allowed", HTTPStatus.FORBIDDEN, "Not allowed")
+        case errors.NotFound():
+            return _make_problem(error, "not-found", HTTPStatus.NOT_FOUND, "Not found")
+        case errors.ValidationFailed():
+            return _make_problem(error, "invalid", HTTPStatus.UNPROCESSABLE_ENTITY, "A rule is broken")
+        case errors.VersionConflict():
             has_asked = "If-Match" in request.headers or "If-None-Match" in request.headers
             status = HTTPStatus.PRECONDITION_FAILED if has_asked else HTTPStatus.CONFLICT
-            return _of(error, "race-lost", status, "Somebody else changed it", changed=error.changed)
-        case errors.ClusterAway():
+            return _make_problem(error, "race-lost", status, "Somebody else changed it", changed=error.changed)
+        case errors.ClusterUnavailable():
             seconds = ceil(error.retry_after or _SECONDS_UNTIL_A_CLUSTER_IS_BACK)
             headers = {"Retry-After": str(seconds)}
-            return _of(
+            return _make_problem(
                 error, "cluster-away", HTTPStatus.SERVICE_UNAVAILABLE, "The cluster does not answer", headers=headers
             )
         case _:
-            return _of(error, "conflict", HTTPStatus.CONFLICT, "It does not fit what is there")
+            return _make_problem(error, "conflict", HTTPStatus.CONFLICT, "It does not fit what is there")
 
 
-def _of(error: errors.CommandRefused, kind: str, status: int, title: str, **more: Any) -> Problem:
+def _make_problem(error: errors.CommandRefused, kind: str, status: int, title: str, **more: Any) -> Problem:
     return Problem(kind, status, title, error.sentence, findings=error.findings, **more)
 
 
@@ -167,27 +168,27 @@ _STATUS_OF: Final[Sequence[tuple[type[Exception], int]]] = (
     (BadRequest, 400),
     (UnreadablePostError, 400),
 )
-_CODES: Final[Mapping[str, Code]] = {
-    "required": Code.FIELD_MISSING,
-    "null": Code.FIELD_MISSING,
-    "blank": Code.FIELD_MISSING,
-    "empty": Code.TOO_FEW,
-    "invalid": Code.WRONG_TYPE,
-    "not_a_list": Code.WRONG_TYPE,
-    "not_a_dict": Code.WRONG_TYPE,
-    "invalid_choice": Code.UNKNOWN_VALUE,
-    "does_not_exist": Code.UNKNOWN_VALUE,
-    "max_length": Code.TOO_LONG,
-    "max_string_length": Code.TOO_LONG,
-    "min_length": Code.TOO_FEW,
-    "max_value": Code.OUT_OF_RANGE,
-    "min_value": Code.OUT_OF_RANGE,
+_CODES: Final[Mapping[str, FindingCode]] = {
+    "required": FindingCode.FIELD_MISSING,
+    "null": FindingCode.FIELD_MISSING,
+    "blank": FindingCode.FIELD_MISSING,
+    "empty": FindingCode.TOO_FEW,
+    "invalid": FindingCode.WRONG_TYPE,
+    "not_a_list": FindingCode.WRONG_TYPE,
+    "not_a_dict": FindingCode.WRONG_TYPE,
+    "invalid_choice": FindingCode.UNKNOWN_VALUE,
+    "does_not_exist": FindingCode.UNKNOWN_VALUE,
+    "max_length": FindingCode.TOO_LONG,
+    "max_string_length": FindingCode.TOO_LONG,
+    "min_length": FindingCode.TOO_FEW,
+    "max_value": FindingCode.OUT_OF_RANGE,
+    "min_value": FindingCode.OUT_OF_RANGE,
 }
 
 
-def _framework_problem(error: exceptions.APIException) -> Problem:
+def _drf_problem(error: exceptions.APIException) -> Problem:
     if isinstance(error, exceptions.ValidationError):
-        flaws = tuple(_flaws(error.detail, ""))
+        flaws = tuple(_flatten_errors(error.detail, ""))
         detail = " ".join(flaw.message for flaw in flaws[:3])
         return Problem("invalid", HTTPStatus.UNPROCESSABLE_ENTITY, "A rule is broken", detail, findings=flaws)
     status = error.status_code
@@ -212,20 +213,22 @@ def _seconds_to_wait(error: exceptions.Throttled) -> int:
     return max(1, ceil(seconds or 0))
 
 
-def _flaws(detail: Any, path: str) -> Iterator[Flaw]:
+def _flatten_errors(detail: Any, path: str) -> Iterator[RequestFinding]:
     """Flatten what serializers found: {"pods": {1: {"name": ["…"]}}} is about pods[1].name."""
     if isinstance(detail, Mapping):
         for name, part in detail.items():
-            yield from _flaws(part, _path(path, name))
+            yield from _flatten_errors(part, _join_path(path, name))
     elif isinstance(detail, (list, tuple)):
         for index, part in enumerate(detail):
-            yield from _flaws(part, path if isinstance(part, exceptions.ErrorDetail) else _path(path, index))
+            yield from _flatten_errors(
+                part, path if isinstance(part, exceptions.ErrorDetail) else _join_path(path, index)
+            )
     else:
         code = str(getattr(detail, "code", "invalid"))
-        yield Flaw(path, _CODES.get(code, _camel(code)), str(detail))
+        yield RequestFinding(path, _CODES.get(code, _camel(code)), str(detail))
 
 
-def _path(path: str, name: str | int) -> str:
+def _join_path(path: str, name: str | int) -> str:
     if isinstance(name, int):
         return f"{path}[{name}]"
     return path if name == "non_field_errors" else f"{path}.{name}".removeprefix(".")
@@ -255,14 +258,14 @@ def problem_middleware(get_response: Callable[[HttpRequest], HttpResponse]) -> C
         response = get_response(request)
         if response.status_code < HTTPStatus.BAD_REQUEST or not request.path_info.startswith("/api/"):
             return response
-        return response if response["Content-Type"] == CONTENT_TYPE else _reworded(request, response)
+        return response if response["Content-Type"] == CONTENT_TYPE else _as_problem_response(request, response)
 
     return middleware
 
 
-def _reworded(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+def _as_problem_response(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     status = response.status_code
-    problem = _UNEXPECTED if status >= HTTPStatus.INTERNAL_SERVER_ERROR else _worded(status)
+    problem = _UNEXPECTED if status >= HTTPStatus.INTERNAL_SERVER_ERROR else _problem_of_status(status)
     reworded = problem_response(request, problem)
     for name, value in response.headers.items():
         if not name.lower().startswith("content-") or name.lower() == "content-security-policy":
@@ -270,7 +273,7 @@ def _reworded(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     return reworded
 
 
-def _worded(status: int) -> Problem:
+def _problem_of_status(status: int) -> Problem:
     """Say what a status says, where nobody had a sentence of their own."""
     kind, title = _BY_STATUS.get(status, ("refused", "Refused"))
     return Problem(kind, status, title, f"{title}.")

@@ -11,33 +11,33 @@ from typing import Any, Final, TypeVar
 from django.http import HttpRequest
 from rest_framework.request import Request
 
-from rollouts.api.problems import BadQuery, Flaw
-from rollouts.engine.manifest.findings import Code
-from rollouts.selectors.paging import LARGEST_PAGE, PAGE_SIZE, Page, Window
+from rollouts.api.problems import BadParameter, RequestFinding
+from rollouts.engine.manifest.findings import FindingCode
+from rollouts.selectors.paging import MAX_PAGE_SIZE, PAGE_SIZE, Page, Window
 
 _E = TypeVar("_E", bound=StrEnum)
 
-_LONGEST: Final = 500  # characters of a value
-_MOST_VALUES: Final = 50  # of one parameter
-_LAST_PAGE: Final = 1_000_000
-_MOST_DIGITS: Final = 10
+_MAX_VALUE_CHARACTERS: Final = 500  # characters of a value
+_MAX_VALUES: Final = 50  # of one parameter
+_MAX_PAGE: Final = 1_000_000
+_MAX_DIGITS: Final = 10
 
 
-class Query:
+class QueryParams:
     """The parameters of one request."""
 
     def __init__(self, request: Request) -> None:
         """Nothing is known yet."""
         self._given = request.query_params
         self._read: set[str] = set()
-        self._flaws: list[Flaw] = []
+        self._flaws: list[RequestFinding] = []
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return all values of a parameter that may be repeated."""
         self._read.add(name)
         values = self._given.getlist(name)
-        if len(values) > _MOST_VALUES:
-            self._flaw(name, Code.TOO_MANY, f"{name} may be given {_MOST_VALUES} times at most.")
+        if len(values) > _MAX_VALUES:
+            self._add_finding(name, FindingCode.TOO_MANY, f"{name} may be given {_MAX_VALUES} times at most.")
             return ()
         return tuple(value for value in values if value and self._is_text(name, value))
 
@@ -45,22 +45,22 @@ class Query:
         """Return the value of a parameter that is given once; empty when it is not."""
         values = self.texts(name)
         if len(values) > 1:
-            self._flaw(name, Code.TOO_MANY, f"{name} may be given once.")
+            self._add_finding(name, FindingCode.TOO_MANY, f"{name} may be given once.")
         return values[0] if values else ""
 
     def choices(self, name: str, among: type[_E]) -> tuple[_E, ...]:
         """Return the values of a parameter that names some of a few things."""
         known = {str(one): one for one in among}
-        return tuple(known[word] for word in self.words(name, known))
+        return tuple(known[word] for word in self.text_choices(name, known))
 
-    def words(self, name: str, among: Iterable[str]) -> tuple[str, ...]:
+    def text_choices(self, name: str, among: Iterable[str]) -> tuple[str, ...]:
         """Return the values of a parameter that are among these words."""
         allowed = list(among)
         found = self.texts(name)
         for value in found:
             if value not in allowed:
                 sentence = f"{name} cannot be {value!r}; it can be {', '.join(allowed)}."
-                self._flaw(name, Code.UNKNOWN_VALUE, sentence)
+                self._add_finding(name, FindingCode.UNKNOWN_VALUE, sentence)
         return tuple(value for value in found if value in allowed)
 
     def number(self, name: str, default: int, *, most: int) -> int:
@@ -68,8 +68,8 @@ class Query:
         text = self.text(name)
         if not text:
             return default
-        if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and 1 <= int(text) <= most):
-            self._flaw(name, Code.OUT_OF_RANGE, f"{name} must be a whole number from 1 to {most}.")
+        if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS and 1 <= int(text) <= most):
+            self._add_finding(name, FindingCode.OUT_OF_RANGE, f"{name} must be a whole number from 1 to {most}.")
             return default
         return int(text)
 
@@ -79,7 +79,7 @@ class Query:
         for value in self.texts(name):
             key, sign, rest = value.partition("=")
             if not sign or not key or '"' in value or "\\" in value:
-                self._flaw(name, Code.WRONG_TYPE, f"{name} must read key=value, as in {name}=tier=gold.")
+                self._add_finding(name, FindingCode.WRONG_TYPE, f"{name} must read key=value, as in {name}=tier=gold.")
             else:
                 pairs.append((key, rest))
         return tuple(pairs)
@@ -93,43 +93,45 @@ class Query:
                 sentence = (
                     f"ordering cannot be by {word!r}; it can be by {', '.join(allowed)}, each with a minus before it."
                 )
-                self._flaw("ordering", Code.UNKNOWN_VALUE, sentence)
+                self._add_finding("ordering", FindingCode.UNKNOWN_VALUE, sentence)
         return tuple(word for word in words if word.removeprefix("-") in allowed)
 
     def window(self) -> Window:
         """Return which page is asked for."""
-        number = self.number("page", 1, most=_LAST_PAGE)
-        return Window(number, self.number("page_size", PAGE_SIZE, most=LARGEST_PAGE))
+        number = self.number("page", 1, most=_MAX_PAGE)
+        return Window(number, self.number("page_size", PAGE_SIZE, most=MAX_PAGE_SIZE))
 
-    def done(self) -> None:
+    def raise_if_invalid(self) -> None:
         """Raise BadQuery for everything that cannot be used."""
         for name in self._given:
             if name not in self._read:
                 known = ", ".join(sorted(self._read)) or "none"
-                self._flaw(
-                    name[:_LONGEST],
-                    Code.UNKNOWN_VALUE,
+                self._add_finding(
+                    name[:_MAX_VALUE_CHARACTERS],
+                    FindingCode.UNKNOWN_VALUE,
                     f"There is no parameter {name[:40]!r} here; there are: {known}.",
                 )
         if self._flaws:
-            raise BadQuery(*self._flaws)
+            raise BadParameter(*self._flaws)
 
     def _is_text(self, name: str, value: str) -> bool:
-        if len(value) > _LONGEST:
-            self._flaw(name, Code.TOO_LONG, f"{name} may have {_LONGEST} characters at most.")
+        if len(value) > _MAX_VALUE_CHARACTERS:
+            self._add_finding(
+                name, FindingCode.TOO_LONG, f"{name} may have {_MAX_VALUE_CHARACTERS} characters at most."
+            )
             return False
         if "\0" in value:
-            self._flaw(name, Code.WRONG_TYPE, f"{name} holds a NUL, which cannot be in a text.")
+            self._add_finding(name, FindingCode.WRONG_TYPE, f"{name} holds a NUL, which cannot be in a text.")
             return False
         return True
 
-    def _flaw(self, name: str, code: Code, message: str) -> None:
-        self._flaws.append(Flaw(name, code, message))
+    def _add_finding(self, name: str, code: FindingCode, message: str) -> None:
+        self._flaws.append(RequestFinding(name, code, message))
 
 
-def no_parameters(request: Request) -> None:
+def reject_parameters(request: Request) -> None:
     """Raise BadQuery if there are any parameters."""
-    Query(request).done()
+    QueryParams(request).raise_if_invalid()
 
 
 def render_page(request: HttpRequest | Request, page: Page[Any], items: Sequence[Any] | None = None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from rest_framework.request import Request
 
 CONTENT_TYPE: Final = "application/json"
 # Whoever has it may keep it, but asks each time whether it still holds; nothing in between may keep it.
-CACHE: Final = {"Cache-Control": "private, no-cache"}
+CACHE_HEADERS: Final = {"Cache-Control": "private, no-cache"}
 
 _OPTIONS: Final = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC
 
@@ -39,21 +39,21 @@ def render_json(value: Any) -> bytes:
     return orjson.dumps(value, default=str, option=_OPTIONS)
 
 
-def answer(value: Any) -> HttpResponse:
+def cacheable_response(value: Any) -> HttpResponse:
     """Answer with a value."""
-    return HttpResponse(render_json(value), content_type=CONTENT_TYPE, headers=CACHE)
+    return HttpResponse(render_json(value), content_type=CONTENT_TYPE, headers=CACHE_HEADERS)
 
 
-def answer_version(request: Request, value: Any, version: str) -> HttpResponse:
+def versioned_response(request: Request, value: Any, version: str) -> HttpResponse:
     """Answer with a value that can be edited, under its version; with nothing but 304 to who has it already."""
     body = render_json(value)
     etag = f'"{version}.{blake2b(body, digest_size=6).hexdigest()}"'
-    headers = {**CACHE, "ETag": etag}
-    if _has_it(request.headers.get("If-None-Match", ""), etag):
+    headers = {**CACHE_HEADERS, "ETag": etag}
+    if _etag_matches(request.headers.get("If-None-Match", ""), etag):
         return HttpResponse(status=304, headers=headers)
     return HttpResponse(body, content_type=CONTENT_TYPE, headers=headers)
 
 
-def _has_it(header: str, etag: str) -> bool:
+def _etag_matches(header: str, etag: str) -> bool:
     tags = [tag.strip().removeprefix("W/") for tag in header.split(",")]
     return etag in tags or "*" in tags

@@ -16,40 +16,40 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
-from rollouts.api.field_help import meanings_of
-from rollouts.engine.manifest.findings import Code
+from rollouts.api.field_help import field_help_of
+from rollouts.engine.manifest.findings import FindingCode
 from rollouts.selectors.workload_state import State
 
-Shape = type[serializers.Serializer[Any]]
+SerializerClass = type[serializers.Serializer[Any]]
 Field = serializers.Field[Any, Any, Any, Any]
 
 
 @extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
-class _NumberOrText(serializers.Field[Any, Any, Any, Any]):
+class _IntOrPercentField(serializers.Field[Any, Any, Any, Any]):
     """A budget: 2, or "25%"."""
 
 
 @extend_schema_field(OpenApiTypes.ANY)
-class _Anything(serializers.JSONField):
+class _AnyValueField(serializers.JSONField):
     """Whatever a manifest holds."""
 
 
-_PLAIN: Final[Mapping[Any, type[Any]]] = {
+_PLAIN_FIELDS: Final[Mapping[Any, type[Any]]] = {
     bool: serializers.BooleanField,
     int: serializers.IntegerField,
     float: serializers.FloatField,
     datetime: serializers.DateTimeField,
-    Any: _Anything,
+    Any: _AnyValueField,
 }
 
 
 @cache
-def shape_of(value: type[Any]) -> Shape:
+def response_serializer(value: type[Any]) -> SerializerClass:
     """Return the shape of a dataclass."""
-    return _make(value.__name__, value.__doc__ or "", _fields_of(value))
+    return _make(value.__name__, value.__doc__ or "", _build_fields(value))
 
 
-def page_of(item: Shape, name: str, **more: Field) -> Shape:
+def page_serializer(item: SerializerClass, name: str, **more: Field) -> SerializerClass:
     """Return the shape of a page of a list."""
     fields: dict[str, Field] = {
         "count": serializers.IntegerField(help_text="Of the whole list."),
@@ -62,44 +62,45 @@ def page_of(item: Shape, name: str, **more: Field) -> Shape:
 
 
 @extend_schema_serializer(component_name="Manifest")
-class ManifestShape(serializers.Serializer[Any]):
+class ManifestSerializer(serializers.Serializer[Any]):
     """A PodCliqueSet as Kubernetes has it."""
 
     apiVersion = serializers.CharField()  # noqa: N815 (as manifests have it)
     kind = serializers.CharField()
-    metadata = serializers.DictField(child=_Anything(allow_null=True))
-    spec = serializers.DictField(child=_Anything(allow_null=True))
-    status = serializers.DictField(child=_Anything(allow_null=True), required=False)
+    metadata = serializers.DictField(child=_AnyValueField(allow_null=True))
+    spec = serializers.DictField(child=_AnyValueField(allow_null=True))
+    status = serializers.DictField(child=_AnyValueField(allow_null=True), required=False)
 
 
-def counts_by_state() -> Field:
+def counts_by_state_field() -> Field:
     """Return the shape of a number for each state."""
     return _mapping((State, int), {})
 
 
-def _make(name: str, words: str, fields: dict[str, Field]) -> Shape:
-    made: Shape = type(name, (serializers.Serializer,), {**fields, "__doc__": words})
+def _make(name: str, words: str, fields: dict[str, Field]) -> SerializerClass:
+    made: SerializerClass = type(name, (serializers.Serializer,), {**fields, "__doc__": words})
     return made
 
 
-def _fields_of(value: type[Any]) -> dict[str, Field]:
-    hints, meanings = get_type_hints(value), meanings_of(value)
+def _build_fields(value: type[Any]) -> dict[str, Field]:
+    hints, meanings = get_type_hints(value), field_help_of(value)
     return {
-        field.name: _field(hints[field.name], help_text=meanings.get(field.name)) for field in dataclasses.fields(value)
+        field.name: _build_field(hints[field.name], help_text=meanings.get(field.name))
+        for field in dataclasses.fields(value)
     }
 
 
-def _field(hint: Any, **options: Any) -> Field:
+def _build_field(hint: Any, **options: Any) -> Field:
     """Return the field of a type: what it is composed of, a class of its own, or something plain."""
-    compose = _COMPOSED.get(get_origin(hint))
+    compose = _FIELD_BUILDERS.get(get_origin(hint))
     if compose is not None:
         return compose(get_args(hint), options)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return shape_of(hint)(**options)
-    if isinstance(hint, type) and issubclass(hint, Enum) and hint is not Code:
+        return response_serializer(hint)(**options)
+    if isinstance(hint, type) and issubclass(hint, Enum) and hint is not FindingCode:
         return serializers.ChoiceField(choices=[str(one.value) for one in hint], **options)
-    if hint in _PLAIN:
-        made: Field = _PLAIN[hint](**options)
+    if hint in _PLAIN_FIELDS:
+        made: Field = _PLAIN_FIELDS[hint](**options)
         return made
     return serializers.CharField(allow_blank=True, **options)
 
@@ -111,26 +112,26 @@ Options = Mapping[str, Any]
 def _union(inner: tuple[Any, ...], options: Options) -> Field:
     rest = [hint for hint in inner if hint is not type(None)]
     nullable = {**options, "allow_null": len(rest) < len(inner)}
-    return _field(rest[0], **nullable) if len(rest) == 1 else _NumberOrText(**nullable)
+    return _build_field(rest[0], **nullable) if len(rest) == 1 else _IntOrPercentField(**nullable)
 
 
 def _list(inner: tuple[Any, ...], options: Options) -> Field:
     item = inner[0]
     if isinstance(item, type) and dataclasses.is_dataclass(item):
-        return shape_of(item)(many=True, **options)
-    return serializers.ListField(child=_field(item), **options)
+        return response_serializer(item)(many=True, **options)
+    return serializers.ListField(child=_build_field(item), **options)
 
 
 def _mapping(inner: tuple[Any, ...], options: Options) -> Field:
     key, value = inner
     if isinstance(key, type) and issubclass(key, Enum):
-        return _by_words(key, value)(**options)
-    return serializers.DictField(child=_field(value), **options)
+        return _by_enum(key, value)(**options)
+    return serializers.DictField(child=_build_field(value), **options)
 
 
 @cache
-def _by_words(key: type[Enum], value: Any) -> Shape:
-    fields = {str(one.value): _field(value) for one in key}
+def _by_enum(key: type[Enum], value: Any) -> SerializerClass:
+    fields = {str(one.value): _build_field(value) for one in key}
     return _make(f"By{key.__name__}", f"For each {key.__name__.lower()}.", fields)
 
 
@@ -138,7 +139,7 @@ def _choice(inner: tuple[Any, ...], options: Options) -> Field:
     return serializers.ChoiceField(choices=list(inner), **options)
 
 
-_COMPOSED: Final[Mapping[Any, Callable[[tuple[Any, ...], Options], Field]]] = {
+_FIELD_BUILDERS: Final[Mapping[Any, Callable[[tuple[Any, ...], Options], Field]]] = {
     Union: _union,
     types.UnionType: _union,
     tuple: _list,

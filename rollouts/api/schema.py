@@ -25,14 +25,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from rollouts.api.permissions import SignedIn
+from rollouts.api.permissions import IsSignedIn
 from rollouts.api.problems import CONTENT_TYPE
-from rollouts.selectors.paging import LARGEST_PAGE, PAGE_SIZE
+from rollouts.selectors.paging import MAX_PAGE_SIZE, PAGE_SIZE
 
 # ---- what views describe themselves with
 
 
-def parameter(
+def query_parameter(
     name: str,
     words: str,
     *,
@@ -54,8 +54,8 @@ def parameter(
 
 
 PAGING: Final = [
-    parameter("page", "Which page; the first is 1. One after the last is empty.", number=1_000_000),
-    parameter("page_size", f"How many on a page; {PAGE_SIZE} when left out.", number=LARGEST_PAGE),
+    query_parameter("page", "Which page; the first is 1. One after the last is empty.", number=1_000_000),
+    query_parameter("page_size", f"How many on a page; {PAGE_SIZE} when left out.", number=MAX_PAGE_SIZE),
 ]
 CONDITIONAL: Final = [
     OpenApiParameter(
@@ -131,15 +131,15 @@ _PROBLEM: Final = {
         "findings": [],
     },
 }
-_READING: Final = {
+_READ_PROBLEMS: Final = {
     "400": "The request cannot be read, or a parameter cannot be used.",
     "401": "Nobody is signed in, or the token is of no use.",
     "403": "You may not do that; the sentence says what is missing.",
     "406": "Not to be had in that form.",
     "429": "Too many requests; Retry-After says when to come again.",
 }
-_NAMING: Final = {"404": "There is no such thing."}
-_WRITING: Final = {
+_PATH_PROBLEMS: Final = {"404": "There is no such thing."}
+_WRITE_PROBLEMS: Final = {
     "409": "It does not fit what is there, or somebody was quicker.",
     "412": "It is no longer what If-Match says.",
     "413": "The body is too large.",
@@ -162,7 +162,11 @@ def complete_schema(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     schemas = result.setdefault("components", {}).setdefault("schemas", {})
     schemas |= {"Problem": _PROBLEM, "ProblemFinding": _FINDING}
     for method, operation in _operations(result):
-        problems = {**_READING, **(_WRITING if method != "get" else {}), **(_NAMING if _names(operation) else {})}
+        problems = {
+            **_READ_PROBLEMS,
+            **(_WRITE_PROBLEMS if method != "get" else {}),
+            **(_PATH_PROBLEMS if _has_path_parameters(operation) else {}),
+        }
         for status, words in problems.items():
             operation["responses"].setdefault(status, _problem_response(words))
         operation["responses"] = dict(sorted(operation["responses"].items()))
@@ -179,7 +183,7 @@ def _operations(result: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield method, operation
 
 
-def _names(operation: dict[str, Any]) -> bool:
+def _has_path_parameters(operation: dict[str, Any]) -> bool:
     return any(one["in"] == "path" for one in operation.get("parameters", ()))
 
 
@@ -200,7 +204,7 @@ def make_schema() -> dict[str, Any]:
 class SchemaView(APIView):
     """The description itself."""
 
-    permission_classes = (SignedIn,)
+    permission_classes = (IsSignedIn,)
     renderer_classes = (OpenApiJsonRenderer, OpenApiJsonRenderer2, OpenApiYamlRenderer, OpenApiYamlRenderer2)
 
     @extend_schema(exclude=True)
@@ -212,7 +216,7 @@ class SchemaView(APIView):
 class DocsView(APIView):
     """The page to read and try it."""
 
-    permission_classes = (SignedIn,)
+    permission_classes = (IsSignedIn,)
     renderer_classes = (TemplateHTMLRenderer,)
 
     @extend_schema(exclude=True)

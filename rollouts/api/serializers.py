@@ -12,16 +12,16 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail, ValidationError
 
-from rollouts.engine.manifest.schema import MOST_INT32
+from rollouts.engine.manifest.schema import MAX_INT32
 from rollouts.engine.model.workload import Strategy
 
-MOST_ENTRIES: Final = 1000
-_NAME: Final = 253
+MAX_ENTRIES: Final = 1000
+_MAX_NAME_LENGTH: Final = 253
 _MAX_UNAVAILABLE: Final = "How many may be missing because of an update: a number, or a percentage of the replicas."
 _MAX_SURGE: Final = "How many an update may add beyond the replicas: a number, or a percentage of them."
 
 
-class Text(serializers.CharField):
+class StrictCharField(serializers.CharField):
     """A text; a number is none."""
 
     def __init__(self, **options: Any) -> None:
@@ -34,7 +34,7 @@ class Text(serializers.CharField):
         return str(super().to_internal_value(data))
 
 
-class Whole(serializers.IntegerField):
+class StrictIntegerField(serializers.IntegerField):
     """A whole number; neither a text nor true is one."""
 
     def to_internal_value(self, data: Any) -> int:
@@ -44,12 +44,14 @@ class Whole(serializers.IntegerField):
         return int(super().to_internal_value(data))
 
 
-def replica_index(words: str) -> Whole:
+def replica_index_field(words: str) -> StrictIntegerField:
     """Return a field that may name a replica of the set; the words say what for."""
-    return Whole(required=False, allow_null=True, default=None, min_value=0, max_value=MOST_INT32, help_text=words)
+    return StrictIntegerField(
+        required=False, allow_null=True, default=None, min_value=0, max_value=MAX_INT32, help_text=words
+    )
 
 
-class Number(serializers.FloatField):
+class StrictFloatField(serializers.FloatField):
     """A number; neither a text nor true is one."""
 
     def to_internal_value(self, data: Any) -> float:
@@ -59,7 +61,7 @@ class Number(serializers.FloatField):
         return float(super().to_internal_value(data))
 
 
-class Flag(serializers.BooleanField):
+class StrictBooleanField(serializers.BooleanField):
     """True or false, and nothing that might be meant so."""
 
     def to_internal_value(self, data: Any) -> bool:
@@ -70,7 +72,7 @@ class Flag(serializers.BooleanField):
 
 
 @extend_schema_field({"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]{1,4}%$"}]})
-class Budget(serializers.Field[Any, Any, Any, Any]):
+class BudgetField(serializers.Field[Any, Any, Any, Any]):
     """A number of units or a percentage of them; the engine says which may be meant."""
 
     def to_internal_value(self, data: Any) -> int | str:
@@ -85,7 +87,7 @@ class Budget(serializers.Field[Any, Any, Any, Any]):
         return value
 
 
-class Body(serializers.Serializer[Any]):
+class StrictSerializer(serializers.Serializer[Any]):
     """The body of a command."""
 
     def to_internal_value(self, data: Any) -> Any:
@@ -95,7 +97,7 @@ class Body(serializers.Serializer[Any]):
             if unknown:
                 raise ValidationError(
                     {
-                        name[:_NAME]: [ErrorDetail("there is no such field here", code="unknown_field")]
+                        name[:_MAX_NAME_LENGTH]: [ErrorDetail("there is no such field here", code="unknown_field")]
                         for name in unknown
                     }
                 )
@@ -105,76 +107,78 @@ class Body(serializers.Serializer[Any]):
 # ---- what commands take
 
 
-class ImageBody(Body):
+class ImageBody(StrictSerializer):
     """Another image for a container."""
 
-    clique = Text(max_length=_NAME, help_text="By its name in the template.")
-    container = Text(
+    clique = StrictCharField(max_length=_MAX_NAME_LENGTH, help_text="By its name in the template.")
+    container = StrictCharField(
         required=False,
         default="",
         allow_blank=True,
-        max_length=_NAME,
+        max_length=_MAX_NAME_LENGTH,
         help_text="Which one; may be left out where there is only one.",
     )
-    image = Text(max_length=1024)
+    image = StrictCharField(max_length=1024)
 
 
-class ImagesBody(Body):
+class ImagesBody(StrictSerializer):
     """Other images for containers."""
 
-    images = serializers.ListField(child=ImageBody(), allow_empty=False, max_length=MOST_ENTRIES)
+    images = serializers.ListField(child=ImageBody(), allow_empty=False, max_length=MAX_ENTRIES)
 
 
-class ScaleBody(Body):
+class ScaleBody(StrictSerializer):
     """How many replicas: of the set, of a component in the template, or of a live component of one replica."""
 
-    replicas = Whole(min_value=0, max_value=MOST_INT32)
-    component = Text(
+    replicas = StrictIntegerField(min_value=0, max_value=MAX_INT32)
+    component = StrictCharField(
         required=False,
         default="",
-        max_length=_NAME,
+        max_length=_MAX_NAME_LENGTH,
         help_text="A clique or scaling group; left out, the set is scaled.",
     )
-    replica = replica_index("Index of a replica of the set: its live component is scaled, and the template left alone.")
+    replica = replica_index_field(
+        "Index of a replica of the set: its live component is scaled, and the template left alone."
+    )
 
 
-class BudgetBody(Body):
+class BudgetBody(StrictSerializer):
     """maxUnavailable and maxSurge of a component; null takes one out, so that its default counts."""
 
-    maxUnavailable = Budget(required=False, allow_null=True, help_text=_MAX_UNAVAILABLE)  # noqa: N815 (as manifests)
-    maxSurge = Budget(required=False, allow_null=True, help_text=_MAX_SURGE)  # noqa: N815
+    maxUnavailable = BudgetField(required=False, allow_null=True, help_text=_MAX_UNAVAILABLE)  # noqa: N815 (as manifests)
+    maxSurge = BudgetField(required=False, allow_null=True, help_text=_MAX_SURGE)  # noqa: N815
 
 
-class StrategyBody(Body):
+class StrategyBody(StrictSerializer):
     """Parts of the update strategy; what is left out stays, null takes something out."""
 
     type = serializers.ChoiceField(choices=[str(one) for one in Strategy], required=False, allow_null=True)
-    maxUnavailable = Budget(required=False, allow_null=True, help_text=_MAX_UNAVAILABLE)  # noqa: N815
-    maxSurge = Budget(required=False, allow_null=True, help_text=_MAX_SURGE)  # noqa: N815
+    maxUnavailable = BudgetField(required=False, allow_null=True, help_text=_MAX_UNAVAILABLE)  # noqa: N815
+    maxSurge = BudgetField(required=False, allow_null=True, help_text=_MAX_SURGE)  # noqa: N815
     components = serializers.DictField(
         child=BudgetBody(allow_null=True), required=False, help_text="By the name of a clique or scaling group."
     )
 
 
-class RestartBody(Body):
+class RestartBody(StrictSerializer):
     """What is restarted."""
 
     components = serializers.ListField(
-        child=Text(max_length=_NAME),
+        child=StrictCharField(max_length=_MAX_NAME_LENGTH),
         required=False,
         default=list,
-        max_length=MOST_ENTRIES,
+        max_length=MAX_ENTRIES,
         help_text="Cliques and scaling groups; left out, everything is.",
     )
 
 
-class RollBackBody(Body):
+class RollBackBody(StrictSerializer):
     """Where to go back to."""
 
-    revision = Whole(min_value=1, max_value=MOST_INT32, help_text="Its number, as `revisions/` lists it.")
+    revision = StrictIntegerField(min_value=1, max_value=MAX_INT32, help_text="Its number, as `revisions/` lists it.")
 
 
-class TakeOverBody(Body):
+class TakeOverBody(StrictSerializer):
     """Nothing has to be said."""
 
 
@@ -198,7 +202,7 @@ class FindingAnswer(serializers.Serializer[Any]):
 
 
 @extend_schema_field(OpenApiTypes.ANY)
-class Anything(serializers.JSONField):
+class AnyValueField(serializers.JSONField):
     """Any value of a manifest."""
 
 
@@ -206,8 +210,8 @@ class ChangeAnswer(serializers.Serializer[Any]):
     """A field that was changed; what is secret about it is hidden."""
 
     field = serializers.CharField(help_text="Its path in the manifest.")
-    before = Anything(allow_null=True, help_text="Null: it was not there.")
-    after = Anything(allow_null=True, help_text="Null: it was taken out.")
+    before = AnyValueField(allow_null=True, help_text="Null: it was not there.")
+    after = AnyValueField(allow_null=True, help_text="Null: it was taken out.")
 
 
 class ChangedAnswer(serializers.Serializer[Any]):

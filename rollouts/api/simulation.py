@@ -13,27 +13,27 @@ from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.request import Request
 
-from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.api.commands import IF_MATCH, CommandView, json_response
 from rollouts.api.etags import read_expected
 from rollouts.api.paths import WORKLOAD
-from rollouts.api.response_serializers import shape_of
+from rollouts.api.response_serializers import response_serializer
 from rollouts.api.serializers import (
-    Body,
-    Flag,
     ImagesBody,
-    Number,
     RestartBody,
     RollBackBody,
     ScaleBody,
     StrategyBody,
-    Text,
+    StrictBooleanField,
+    StrictCharField,
+    StrictFloatField,
+    StrictSerializer,
 )
 from rollouts.engine.manifest import edits
-from rollouts.engine.manifest.edits import Image
+from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.engine.model.times import render_time
-from rollouts.selectors.forecast import Belief
-from rollouts.services.audit import Via, caller_of
+from rollouts.selectors.forecast import Assumptions
+from rollouts.services.audit import Source, caller_of
 from rollouts.services.scaling import LiveScale, scale_observed
 from rollouts.services.simulation import Proposal, workload_simulate
 from rollouts.services.simulation_report import Simulated
@@ -73,7 +73,7 @@ class RollBackChange(RollBackBody):
 
 
 @extend_schema_field(OpenApiTypes.OBJECT)
-class _Manifest(serializers.Field[Any, Any, Any, Any]):
+class _ManifestField(serializers.Field[Any, Any, Any, Any]):
     """Whatever is sent as a manifest; the service says what is wrong with it."""
 
     def to_internal_value(self, data: Any) -> Any:
@@ -81,14 +81,14 @@ class _Manifest(serializers.Field[Any, Any, Any, Any]):
         return data
 
 
-class ApplyChange(Body):
+class ApplyChange(StrictSerializer):
     """A manifest that is applied."""
 
     kind = serializers.ChoiceField(["apply"])
-    manifest = _Manifest()
+    manifest = _ManifestField()
 
 
-_CHANGES: Final[Mapping[str, type[Body]]] = {
+_CHANGES: Final[Mapping[str, type[StrictSerializer]]] = {
     "apply": ApplyChange,
     "images": ImagesChange,
     "scale": ScaleChange,
@@ -103,7 +103,7 @@ _CHANGES: Final[Mapping[str, type[Body]]] = {
         component_name="ProposedChange", serializers=dict(_CHANGES), resource_type_field_name="kind", many=False
     )
 )
-class Change(serializers.Field[Any, Any, Any, Any]):
+class ChangeField(serializers.Field[Any, Any, Any, Any]):
     """A command that is considered, by its kind."""
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
@@ -121,30 +121,34 @@ class Change(serializers.Field[Any, Any, Any, Any]):
         return values
 
 
-class BehaviourBody(Body):
+class BehaviourBody(StrictSerializer):
     """How the cluster is believed to behave."""
 
-    seconds_to_ready = Number(
+    seconds_to_ready = StrictFloatField(
         required=False,
         min_value=0,
         max_value=86_400,
         help_text="From a pod's node to Ready. As measured by clique and image when left out, and 30 where none was.",
     )
-    seconds_to_go = Number(
+    seconds_to_go = StrictFloatField(
         required=False,
         min_value=0,
         max_value=86_400,
         help_text="From a pod's deletion to its end. As measured when left out, and 5 where none was.",
     )
     never_ready = serializers.ListField(
-        child=Text(max_length=253),
+        child=StrictCharField(max_length=253),
         required=False,
         max_length=64,
         help_text="Cliques whose pods of the new template never become Ready, besides those that fail now.",
     )
-    all_ready = Flag(required=False, help_text="Pods become Ready though others of their template fail now.")
-    full = Flag(required=False, help_text="There is room for the pods that run now, and no more.")
-    unlimited = Flag(required=False, help_text="There is room for every pod. Left out, the nodes of the cluster count.")
+    all_ready = StrictBooleanField(
+        required=False, help_text="Pods become Ready though others of their template fail now."
+    )
+    full = StrictBooleanField(required=False, help_text="There is room for the pods that run now, and no more.")
+    unlimited = StrictBooleanField(
+        required=False, help_text="There is room for every pod. Left out, the nodes of the cluster count."
+    )
 
     def validate(self, attrs: Any) -> Any:
         """Refuse two answers to one question."""
@@ -154,10 +158,10 @@ class BehaviourBody(Body):
         return attrs
 
 
-class SimulationBody(Body):
+class SimulationBody(StrictSerializer):
     """What is considered."""
 
-    change = Change()
+    change = ChangeField()
     behaviour = BehaviourBody(required=False)
 
 
@@ -168,7 +172,7 @@ class SimulationView(CommandView):
         *(Command.APPLY_WORKLOAD, Command.SET_IMAGES, Command.SCALE_WORKLOAD, Command.EDIT_STRATEGY),
         *(Command.RESTART_WORKLOAD, Command.ROLL_BACK_WORKLOAD),
     )
-    is_question = True
+    is_read_only = True
     flags = ()
 
     @extend_schema(
@@ -177,60 +181,60 @@ class SimulationView(CommandView):
         tags=["commands"],
         parameters=[IF_MATCH],
         request=SimulationBody,
-        responses={200: shape_of(Simulated)},
+        responses={200: response_serializer(Simulated)},
     )
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Tell step by step what a change would do, without doing it; needs the permission for the command itself.
 
         The controller's own plan is run to its end on the nodes of the cluster as they are now, at the pace of the pods
-        that run; `assumptions` says what the numbers rest on, and `cluster` changes it. A large workload is followed
+        that run; `assumptions` says what the numbers rest on, and `behaviour` changes it. A large workload is followed
         for two seconds: the end is Unfinished then, and what is told is right as far as it goes.
         """
-        place, body = Place(cluster, namespace, name), self.read(SimulationBody)
+        place, body = WorkloadRef(cluster, namespace, name), self.read_body(SimulationBody)
         proposal = make_proposal(place, body["change"])
-        belief = _read_belief(body.get("behaviour") or {})
-        caller = caller_of(request, Via.API)
-        return json_response(workload_simulate(caller, place, proposal, belief, expected=read_expected(request)))
+        assumptions = _read_assumptions(body.get("behaviour") or {})
+        caller = caller_of(request, Source.API)
+        return json_response(workload_simulate(caller, place, proposal, assumptions, expected=read_expected(request)))
 
 
-def make_proposal(place: Place, change: Values) -> Proposal:
+def make_proposal(place: WorkloadRef, change: Values) -> Proposal:
     """Return what a change of a body proposes."""
     values = {name: value for name, value in change.items() if name != "kind"}
     return _PROPOSALS[change["kind"]](place, values)
 
 
-def _images(_: Place, values: Values) -> Proposal:
-    images = [Image(one["clique"], one["image"], one["container"]) for one in values["images"]]
+def _images(_: WorkloadRef, values: Values) -> Proposal:
+    images = [ImageEdit(one["clique"], one["image"], one["container"]) for one in values["images"]]
     return Proposal(Command.SET_IMAGES, partial(edits.set_images, images=images))
 
 
-def _scale(_: Place, values: Values) -> Proposal:
+def _scale(_: WorkloadRef, values: Values) -> Proposal:
     if values["replica"] is None:
         edit = partial(edits.scale, replicas=values["replicas"], component=values["component"])
         return Proposal(Command.SCALE_WORKLOAD, edit)
     wanted = LiveScale(values["component"], values["replica"], values["replicas"])
     observe = partial(scale_observed, wanted=wanted)
-    return Proposal(Command.SCALE_WORKLOAD, edits.keep, observe=observe)
+    return Proposal(Command.SCALE_WORKLOAD, edits.keep_manifest, change_observed=observe)
 
 
-def _strategy(_: Place, values: Values) -> Proposal:
+def _strategy(_: WorkloadRef, values: Values) -> Proposal:
     return Proposal(Command.EDIT_STRATEGY, partial(edits.edit_strategy, changes=values))
 
 
-def _restart(_: Place, values: Values) -> Proposal:
+def _restart(_: WorkloadRef, values: Values) -> Proposal:
     at = render_time(timezone.now().timestamp())
     return Proposal(Command.RESTART_WORKLOAD, partial(edits.restart, at=at, components=values["components"]))
 
 
-def _roll_back(place: Place, values: Values) -> Proposal:
+def _roll_back(place: WorkloadRef, values: Values) -> Proposal:
     return Proposal(Command.ROLL_BACK_WORKLOAD, partial(roll_back_to, place=place, revision=values["revision"]))
 
 
-def _apply(_: Place, values: Values) -> Proposal:
+def _apply(_: WorkloadRef, values: Values) -> Proposal:
     return Proposal(Command.APPLY_WORKLOAD, manifest=values["manifest"])
 
 
-_PROPOSALS: Final[Mapping[str, Callable[[Place, Values], Proposal]]] = {
+_PROPOSALS: Final[Mapping[str, Callable[[WorkloadRef, Values], Proposal]]] = {
     "apply": _apply,
     "images": _images,
     "scale": _scale,
@@ -240,10 +244,10 @@ _PROPOSALS: Final[Mapping[str, Callable[[Place, Values], Proposal]]] = {
 }
 
 
-def _read_belief(behaviour: Values) -> Belief:
-    return Belief(
+def _read_assumptions(behaviour: Values) -> Assumptions:
+    return Assumptions(
         seconds_to_ready=behaviour.get("seconds_to_ready"),
-        seconds_to_go=behaviour.get("seconds_to_go"),
+        seconds_to_terminate=behaviour.get("seconds_to_go"),
         never_ready=tuple(behaviour.get("never_ready", ())),
         all_ready=behaviour.get("all_ready", False),
         is_full=behaviour.get("full", False),

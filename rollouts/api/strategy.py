@@ -5,12 +5,12 @@ from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 
-from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.api.commands import CommandView, describe_command
 from rollouts.api.paths import WORKLOAD
-from rollouts.api.query_params import no_parameters
-from rollouts.api.rendering import answer_version
-from rollouts.api.response_serializers import shape_of
+from rollouts.api.query_params import reject_parameters
+from rollouts.api.rendering import versioned_response
+from rollouts.api.response_serializers import response_serializer
 from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED
 from rollouts.api.serializers import ChangedAnswer, StrategyBody
 from rollouts.selectors.strategy_detail import StrategyDetail, strategy_detail
@@ -27,13 +27,13 @@ class StrategyView(CommandView):
         summary="The strategy in force",
         tags=["workloads"],
         parameters=CONDITIONAL,
-        responses={200: shape_of(StrategyDetail), **NOT_MODIFIED},
+        responses={200: response_serializer(StrategyDetail), **NOT_MODIFIED},
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Tell the strategy that counts, with the source of each part and the numbers it comes to."""
-        no_parameters(request)
-        detail = strategy_detail(Place(cluster, namespace, name))
-        return answer_version(request, detail, detail.version)
+        reject_parameters(request)
+        detail = strategy_detail(WorkloadRef(cluster, namespace, name))
+        return versioned_response(request, detail, detail.version)
 
     @describe_command(StrategyBody, ChangedAnswer, operation_id="workload_edit_strategy", summary="Edit the strategy")
     def patch(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
@@ -41,8 +41,8 @@ class StrategyView(CommandView):
 
         What is left out stays, null takes something out. An override may still count instead: see GET.
         """
-        place, changes = Place(cluster, namespace, name), self.read(StrategyBody)
-        return self.command(lambda caller, terms: workload_edit_strategy(caller, place, changes, **terms))
+        place, changes = WorkloadRef(cluster, namespace, name), self.read_body(StrategyBody)
+        return self.run_command(lambda caller, terms: workload_edit_strategy(caller, place, changes, **terms))
 
 
 urlpatterns = [path(f"{WORKLOAD}strategy/", StrategyView.as_view(), name="workload-strategy")]

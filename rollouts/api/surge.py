@@ -14,19 +14,19 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.api.commands import describe_command
 from rollouts.api.paths import WORKLOAD
-from rollouts.api.pods import DeletedPodsAnswer, DeletionView
-from rollouts.api.query_params import no_parameters
-from rollouts.api.rendering import answer_version
-from rollouts.api.response_serializers import page_of, shape_of
+from rollouts.api.pods import DeletedPodsAnswer, PodDeletionView
+from rollouts.api.query_params import reject_parameters
+from rollouts.api.rendering import versioned_response
+from rollouts.api.response_serializers import page_serializer, response_serializer
 from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED
-from rollouts.api.serializers import Body, Text
+from rollouts.api.serializers import StrictCharField, StrictSerializer
 from rollouts.engine.manifest.findings import Finding
-from rollouts.selectors.workload_snapshot import look_at
-from rollouts.services.pods import MOST_PODS
-from rollouts.services.surge import NamedUnit, SurgeUnit, find_surge, surge_delete
+from rollouts.selectors.workload_snapshot import read_snapshot
+from rollouts.services.pods import MAX_PODS
+from rollouts.services.surge import SurgeUnit, SurgeUnitRef, find_surge, surge_delete
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,17 @@ class SurgeItem:
     pods: tuple[SurgePod, ...]
 
 
-class UnitBody(Body):
+class UnitBody(StrictSerializer):
     """A unit of surge."""
 
-    name = Text(max_length=253)
-    mark = Text(max_length=64, help_text="As it was listed, so that no other surge of that name is deleted.")
+    name = StrictCharField(max_length=253)
+    mark = StrictCharField(max_length=64, help_text="As it was listed, so that no other surge of that name is deleted.")
 
 
-class DeleteSurgeBody(Body):
+class DeleteSurgeBody(StrictSerializer):
     """Which units of surge."""
 
-    units = serializers.ListField(child=UnitBody(), allow_empty=False, max_length=MOST_PODS)
+    units = serializers.ListField(child=UnitBody(), allow_empty=False, max_length=MAX_PODS)
 
 
 class SurgeView(APIView):
@@ -71,10 +71,12 @@ class SurgeView(APIView):
         tags=["workloads"],
         parameters=CONDITIONAL,
         responses={
-            200: page_of(
-                shape_of(SurgeItem),
+            200: page_serializer(
+                response_serializer(SurgeItem),
                 "SurgePage",
-                findings=shape_of(Finding)(many=True, help_text="Why nothing can be told: its manifest is unreadable."),
+                findings=response_serializer(Finding)(
+                    many=True, help_text="Why nothing can be told: its manifest is unreadable."
+                ),
             ),
             **NOT_MODIFIED,
         },
@@ -85,19 +87,19 @@ class SurgeView(APIView):
         That is whole replicas of the set, replicas of scaling groups, and pods of cliques; what is on its way out is
         left out.
         """
-        no_parameters(request)
-        look = look_at(Place(cluster, namespace, name))
-        units = () if look.workload is None else find_surge(look.workload, look.seen.observed)
-        found = {"count": len(units), "next": None, "previous": None, "results": [_item(unit) for unit in units]}
-        return answer_version(request, {**found, "findings": look.findings}, look.version)
+        reject_parameters(request)
+        snapshot = read_snapshot(WorkloadRef(cluster, namespace, name))
+        units = () if snapshot.workload is None else find_surge(snapshot.workload, snapshot.mirrored.observed)
+        found = {"count": len(units), "next": None, "previous": None, "results": [_render_unit(unit) for unit in units]}
+        return versioned_response(request, {**found, "findings": snapshot.findings}, snapshot.version)
 
 
-def _item(unit: SurgeUnit) -> SurgeItem:
+def _render_unit(unit: SurgeUnit) -> SurgeItem:
     pods = tuple(SurgePod(pod.name, pod.uid, pod.node, pod.available) for pod in unit.pods)
     return SurgeItem(unit.name, unit.mark, unit.component, pods)
 
 
-class DeleteSurgeView(DeletionView):
+class DeleteSurgeView(PodDeletionView):
     """Deletion of surge."""
 
     commands = (Command.DELETE_ANY_PODS,)
@@ -109,9 +111,9 @@ class DeleteSurgeView(DeletionView):
         While an original is outdated, surge is created anew, perhaps on a better node. What is within the wanted
         numbers is never touched.
         """
-        place, body = Place(cluster, namespace, name), self.read(DeleteSurgeBody)
-        chosen = frozenset(NamedUnit(unit["name"], unit["mark"]) for unit in body["units"])
-        return self.deletion(lambda caller, terms: surge_delete(caller, place, chosen, **terms))
+        place, body = WorkloadRef(cluster, namespace, name), self.read_body(DeleteSurgeBody)
+        chosen = frozenset(SurgeUnitRef(unit["name"], unit["mark"]) for unit in body["units"])
+        return self.run_deletion(lambda caller, terms: surge_delete(caller, place, chosen, **terms))
 
 
 urlpatterns = [

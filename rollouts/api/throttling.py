@@ -27,7 +27,7 @@ class CallerThrottle(BaseThrottle):
             return True
         token = request.auth
         bucket = f"token:{token.pk}" if isinstance(token, ApiToken) else f"user:{request.user.pk}"
-        self._seconds = rate_limit.take(bucket, settings.ENVIRONMENT.api_rate)
+        self._seconds = rate_limit.acquire(bucket, settings.ENVIRONMENT.api_rate)
         return self._seconds == 0
 
     def wait(self) -> float:
@@ -35,9 +35,9 @@ class CallerThrottle(BaseThrottle):
         return self._seconds
 
 
-def count_stranger(request: Request) -> None:
+def throttle_anonymous(request: Request) -> None:
     """Count somebody who is turned away; raise Throttled when it was too often."""
-    bucket = rate_limit.bucket_of_address("stranger", getattr(request, "source_ip", None))
-    seconds = rate_limit.take(bucket, settings.ENVIRONMENT.stranger_rate)
+    bucket = rate_limit.bucket_name_of_address("stranger", getattr(request, "source_ip", None))
+    seconds = rate_limit.acquire(bucket, settings.ENVIRONMENT.stranger_rate)
     if seconds:
         raise Throttled(seconds)

@@ -6,14 +6,19 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.api.commands import CommandView, describe_command, json_response, render_place
 from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
-from rollouts.api.query_params import Query, no_parameters, render_page
-from rollouts.api.rendering import answer, answer_version
-from rollouts.api.response_serializers import ManifestShape, counts_by_state, page_of, shape_of
-from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED, PAGING, parameter
+from rollouts.api.query_params import QueryParams, reject_parameters, render_page
+from rollouts.api.rendering import cacheable_response, versioned_response
+from rollouts.api.response_serializers import (
+    ManifestSerializer,
+    counts_by_state_field,
+    page_serializer,
+    response_serializer,
+)
+from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED, PAGING, query_parameter
 from rollouts.api.serializers import DeletedWorkloadAnswer
 from rollouts.engine.model.workload import Strategy
 from rollouts.selectors.diagnosis import Diagnosis, diagnosis_detail
@@ -22,27 +27,27 @@ from rollouts.selectors.tree import WorkloadTree, workload_tree
 from rollouts.selectors.workload_detail import WorkloadDetail, workload_detail
 from rollouts.selectors.workload_state import State
 from rollouts.selectors.workloads import ORDERINGS, WorkloadFilters, WorkloadSummary, workload_list
-from rollouts.services.audit import Via, caller_of, reader_for
+from rollouts.services.audit import Source, caller_of, reader_for
 from rollouts.services.workload_deletion import WorkloadDeleted, workload_delete
 
 _PARAMETERS = [
-    parameter("cluster", "Only of these clusters.", many=True),
-    parameter("namespace", "Only in these namespaces.", many=True),
-    parameter("name", "Only those with these names.", many=True),
-    parameter("strategy", "Only those with one of these strategies in force.", many=True, among=Strategy),
-    parameter("state", "Only those in one of these states.", many=True, among=State),
-    parameter(
+    query_parameter("cluster", "Only of these clusters.", many=True),
+    query_parameter("namespace", "Only in these namespaces.", many=True),
+    query_parameter("name", "Only those with these names.", many=True),
+    query_parameter("strategy", "Only those with one of these strategies in force.", many=True, among=Strategy),
+    query_parameter("state", "Only those in one of these states.", many=True, among=State),
+    query_parameter(
         "label",
         "Only those with this label, as `key=value`; repeated: with all of them.",
         many=True,
         pattern=r'^[^=\\"\u0000]+=[^\\"\u0000]*$',
     ),
-    parameter(
+    query_parameter(
         "search",
         "Words, each of which is in the name, the namespace or the name of the cluster, or begins the name of one of"
         " its pods or the hash of one of its templates.",
     ),
-    parameter(
+    query_parameter(
         "ordering",
         f"By what, with commas between, each with a minus before it to go down: {', '.join(ORDERINGS)}. Ties are"
         " ordered by namespace, name and cluster.",
@@ -60,7 +65,7 @@ class WorkloadsView(APIView):
         summary="The workloads",
         tags=["workloads"],
         parameters=_PARAMETERS,
-        responses=page_of(shape_of(WorkloadSummary), "WorkloadPage", totals=counts_by_state()),
+        responses=page_serializer(response_serializer(WorkloadSummary), "WorkloadPage", totals=counts_by_state_field()),
     )
     def get(self, request: Request) -> HttpResponse:
         """List workloads of all clusters and namespaces.
@@ -68,21 +73,21 @@ class WorkloadsView(APIView):
         `totals` has how many there are in each state among those that the other filters leave, whatever state was
         asked for.
         """
-        query = Query(request)
+        query = QueryParams(request)
         filters = WorkloadFilters(
             clusters=query.texts("cluster"),
             namespaces=query.texts("namespace"),
             names=query.texts("name"),
-            strategies=query.words("strategy", [str(one) for one in Strategy]),
+            strategies=query.text_choices("strategy", [str(one) for one in Strategy]),
             states=query.choices("state", State),
             labels=query.pairs("label"),
             search=query.text("search"),
             ordering=query.ordering(ORDERINGS),
         )
         window = query.window()
-        query.done()
+        query.raise_if_invalid()
         found = workload_list(filters, window)
-        return answer({**render_page(request, found.page), "totals": found.totals})
+        return cacheable_response({**render_page(request, found.page), "totals": found.totals})
 
 
 class WorkloadView(CommandView):
@@ -95,16 +100,16 @@ class WorkloadView(CommandView):
         summary="One workload",
         tags=["workloads"],
         parameters=CONDITIONAL,
-        responses={200: shape_of(WorkloadDetail), **NOT_MODIFIED},
+        responses={200: response_serializer(WorkloadDetail), **NOT_MODIFIED},
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Tell what a workload is made of, how it stands and how far its update is.
 
         Its ETag can be sent as If-Match with any command to it.
         """
-        no_parameters(request)
-        detail = workload_detail(Place(cluster, namespace, name))
-        return answer_version(request, detail, detail.version)
+        reject_parameters(request)
+        detail = workload_detail(WorkloadRef(cluster, namespace, name))
+        return versioned_response(request, detail, detail.version)
 
     @describe_command(None, DeletedWorkloadAnswer, operation_id="workload_delete", summary="Delete a workload")
     def delete(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
@@ -113,7 +118,7 @@ class WorkloadView(CommandView):
         The pods end at once, whatever budgets say. With `dry_run` the answer tells what would go. The manifest stays in
         the audit, with what may be secret hidden.
         """
-        place, (caller, terms) = Place(cluster, namespace, name), self.read_terms()
+        place, (caller, terms) = WorkloadRef(cluster, namespace, name), self.read_preconditions()
         return answer_once(request, lambda _: _deleted_response(request, workload_delete(caller, place, **terms)))
 
 
@@ -139,7 +144,7 @@ class TreeView(APIView):
         operation_id="workloads_tree",
         summary="Replicas, scaling groups, cliques and pods",
         tags=["workloads"],
-        responses=shape_of(WorkloadTree),
+        responses=response_serializer(WorkloadTree),
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Tell everything there is of a workload, in its place.
@@ -147,8 +152,8 @@ class TreeView(APIView):
         Replicas of the set hold cliques and scaling groups; those hold replicas, cliques and, at the leaves, pods: each
         with its template hash and revision, whether it is outdated, available, surge or leaving, and its node.
         """
-        no_parameters(request)
-        return answer(workload_tree(Place(cluster, namespace, name)))
+        reject_parameters(request)
+        return cacheable_response(workload_tree(WorkloadRef(cluster, namespace, name)))
 
 
 class ManifestView(APIView):
@@ -159,7 +164,7 @@ class ManifestView(APIView):
         summary="The manifest",
         tags=["workloads"],
         parameters=CONDITIONAL,
-        responses={200: ManifestShape, **NOT_MODIFIED},
+        responses={200: ManifestSerializer, **NOT_MODIFIED},
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Return the PodCliqueSet as the cluster has it, with what may be secret hidden.
@@ -167,10 +172,10 @@ class ManifestView(APIView):
         It can be applied as it is: what is hidden is put back from the workload. Commands, arguments and values of
         environment variables are hidden from accounts that may not apply a manifest there.
         """
-        no_parameters(request)
-        place = Place(cluster, namespace, name)
-        found = manifest_detail(place, reader_for(caller_of(request, Via.API), place))
-        return answer_version(request, found.manifest, found.version)
+        reject_parameters(request)
+        place = WorkloadRef(cluster, namespace, name)
+        found = manifest_detail(place, reader_for(caller_of(request, Source.API), place))
+        return versioned_response(request, found.manifest, found.version)
 
 
 class DiagnosisView(APIView):
@@ -180,12 +185,12 @@ class DiagnosisView(APIView):
         operation_id="workloads_diagnosis",
         summary="Why it is not moving",
         tags=["workloads"],
-        responses=shape_of(Diagnosis),
+        responses=response_serializer(Diagnosis),
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Tell what a workload waits for now, each with a code, a sentence and what would help."""
-        no_parameters(request)
-        return answer(diagnosis_detail(Place(cluster, namespace, name)))
+        reject_parameters(request)
+        return cacheable_response(diagnosis_detail(WorkloadRef(cluster, namespace, name)))
 
 
 urlpatterns = [

@@ -8,12 +8,11 @@ The invariants: every call ends within a bounded time; reading is repeated while
 is; an answer that is not what the API promises is an error, never a value.
 """
 
-from rollouts.cluster.client import Cluster, Fence, Listing, Obj, Page, open_fence
+from rollouts.cluster.client import ClusterClient, Fence, Listing, Obj, Page, allow_every_write
 from rollouts.cluster.config import in_cluster, kubeconfig
 from rollouts.cluster.errors import (
     AlreadyExists,
     BadRequest,
-    Cause,
     ClusterError,
     Conflict,
     Expired,
@@ -21,6 +20,7 @@ from rollouts.cluster.errors import (
     Invalid,
     Misconfigured,
     NotFound,
+    StatusCause,
     Throttled,
     TooLarge,
     Unauthorized,
@@ -29,34 +29,43 @@ from rollouts.cluster.errors import (
     Unsupported,
 )
 from rollouts.cluster.resources import Resource
-from rollouts.cluster.retry_policy import Patience
-from rollouts.cluster.watch import Bookmark, Changed, Deleted, Key, Lost, Note, Regained, Synced, Watch
+from rollouts.cluster.retry_policy import RetryPolicy
+from rollouts.cluster.watch import (
+    Bookmark,
+    Changed,
+    ConnectionLost,
+    ConnectionRestored,
+    Deleted,
+    ObjectKey,
+    Synced,
+    Watch,
+    WatchEvent,
+)
 
 __all__ = [
     "AlreadyExists",
     "BadRequest",
     "Bookmark",
-    "Cause",
     "Changed",
-    "Cluster",
+    "ClusterClient",
     "ClusterError",
     "Conflict",
+    "ConnectionLost",
+    "ConnectionRestored",
     "Deleted",
     "Expired",
     "Fence",
     "Forbidden",
     "Invalid",
-    "Key",
     "Listing",
-    "Lost",
     "Misconfigured",
     "NotFound",
-    "Note",
     "Obj",
+    "ObjectKey",
     "Page",
-    "Patience",
-    "Regained",
     "Resource",
+    "RetryPolicy",
+    "StatusCause",
     "Synced",
     "Throttled",
     "TooLarge",
@@ -65,7 +74,8 @@ __all__ = [
     "UnknownResource",
     "Unsupported",
     "Watch",
+    "WatchEvent",
+    "allow_every_write",
     "in_cluster",
     "kubeconfig",
-    "open_fence",
 ]

@@ -1,7 +1,7 @@
 """The verbs of the Kubernetes API, on plain JSON objects.
 
-Before it: the mirror, the reconciler and the services, which name a kind by its `handlers` constant. After
-it: `connection`, one HTTP exchange at a time, and `errors` for every answer that is not a success.
+Before it: the mirror, the reconciler and the services, which name a kind by its `resources` constant. After
+it: `connection`, one HTTP exchange at a time, and `status` for every answer that is not a success.
 
 The invariants: reading is repeated with back-off while the server is away, failing or throttling, up to the
 deadline; a write is sent exactly once, and a failure to learn its outcome is reported as `Unavailable` (look
@@ -23,11 +23,11 @@ from typing import Any, Literal
 
 import orjson
 
-from rollouts.cluster.config import Source
-from rollouts.cluster.connection import Answer, Connection, Request, Stream
+from rollouts.cluster.config import ConfigurationLoader
+from rollouts.cluster.connection import Connection, Request, Response, Stream
 from rollouts.cluster.errors import Expired, Throttled, Unavailable, parse_failure
-from rollouts.cluster.resources import PODS, Resource, Target
-from rollouts.cluster.retry_policy import Patience, compute_pause
+from rollouts.cluster.resources import PODS, Resource, ResourcePath
+from rollouts.cluster.retry_policy import RetryPolicy, compute_backoff
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Page:
 
     items: Sequence[Obj]
     resource_version: str  # of the whole list: the point from which a watch goes on
-    following: str | None  # the token of the next page, if there is one
+    continue_token: str | None  # the token of the next page, if there is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Listing:
     resource_version: str
 
 
-class Cluster:
+class ClusterClient:
     """A cluster's API. Safe to share between threads; make it after a fork, not before.
 
     Up to `pool_size` connections are kept for reuse, so that as many parallel calls need no new handshake.
@@ -71,18 +71,18 @@ class Cluster:
 
     def __init__(
         self,
-        source: Source,
+        source: ConfigurationLoader,
         *,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         pool_size: int = 32,
         observer: Observer | None = None,
     ) -> None:
         self._connection = Connection(source, pool_size=pool_size)
-        self._patience = patience or Patience()
+        self._retry_policy = retry_policy or RetryPolicy()
         self._observer = observer
-        self._fence: Fence = open_fence
+        self._fence: Fence = allow_every_write
 
-    def fenced(self, fence: Fence) -> "Cluster":
+    def fenced(self, fence: Fence) -> "ClusterClient":
         """Return this cluster, with its connections, for somebody who may write only as long as a fence lets them."""
         fenced = copy.copy(self)
         fenced._fence = fence  # noqa: SLF001 (of our own kind)
@@ -102,9 +102,9 @@ class Cluster:
         return self._connection.is_verified
 
     @property
-    def patience(self) -> Patience:
+    def retry_policy(self) -> RetryPolicy:
         """How long this cluster's answers are waited for."""
-        return self._patience
+        return self._retry_policy
 
     def close(self) -> None:
         """Drop the idle connections."""
@@ -112,9 +112,9 @@ class Cluster:
 
     # Reading
 
-    def version(self, *, repeat: bool = True) -> Obj:
+    def version(self, *, retry: bool = True) -> Obj:
         """Return the server's version: the cheapest proof that it is there and knows us."""
-        return self._read(Request("get version", "GET", "/version"), repeat=repeat)
+        return self._read(Request("get version", "GET", "/version"), retry=retry)
 
     def get(
         self,
@@ -123,11 +123,11 @@ class Cluster:
         *,
         namespace: str | None = None,
         subresource: str | None = None,
-        repeat: bool = True,
+        retry: bool = True,
     ) -> Obj:
-        """Return one object, or its `scale` or `errors`; without `repeat` a failure is raised at the first try."""
-        target = Target(resource, namespace, name, subresource)
-        return self._read(Request(target.call("get"), "GET", target.path), repeat=repeat)
+        """Return one object, or its `scale` or `status`; without `repeat` a failure is raised at the first try."""
+        target = ResourcePath(resource, namespace, name, subresource)
+        return self._read(Request(target.describe("get"), "GET", target.path), retry=retry)
 
     def list(self, resource: Resource, *, namespace: str | None = None, labels: str = "", fields: str = "") -> Listing:
         """Return all objects of a kind, in one namespace or everywhere, fetched page by page."""
@@ -153,7 +153,7 @@ class Cluster:
         page_size: int = PAGE_SIZE,
     ) -> Iterator[Page]:
         """Yield the pages of a list, all of the same moment; Expired when the server forgets that moment."""
-        following: str | None = None
+        continue_token: str | None = None
         while True:
             page = self.list_page(
                 resource,
@@ -161,11 +161,11 @@ class Cluster:
                 labels=labels,
                 fields=fields,
                 page_size=page_size,
-                following=following,
+                continue_token=continue_token,
             )
             yield page
-            following = page.following
-            if following is None:
+            continue_token = page.continue_token
+            if continue_token is None:
                 return
 
     def list_page(
@@ -176,22 +176,22 @@ class Cluster:
         labels: str = "",
         fields: str = "",
         page_size: int = PAGE_SIZE,
-        following: str | None = None,
-        repeat: bool = True,
+        continue_token: str | None = None,
+        retry: bool = True,
     ) -> Page:
         """Return the first page of a list, or the one that the token of an earlier page leads to.
 
         A page size of 0 asks for everything at once. Without `repeat` a failure is raised at the first try.
         """
-        target = Target(resource, namespace)
+        target = ResourcePath(resource, namespace)
         query = {
             "labelSelector": labels,
             "fieldSelector": fields,
             "limit": str(page_size) if page_size else "",
-            "continue": following or "",
+            "continue": continue_token or "",
         }
-        request = Request(target.call("list"), "GET", target.path, _without_blanks(query))
-        return _parse_page(request.call, resource, self._read(request, repeat=repeat))
+        request = Request(target.describe("list"), "GET", target.path, _without_empty(query))
+        return _parse_page(request.call, resource, self._read(request, retry=retry))
 
     def open_watch(
         self,
@@ -203,20 +203,20 @@ class Cluster:
         fields: str = "",
     ) -> Stream:
         """Open one stream of changes after a resourceVersion; `watch.Watch` makes an unbroken one of many."""
-        target = Target(resource, namespace)
+        target = ResourcePath(resource, namespace)
         query = {
             "watch": "true",
             "resourceVersion": since,
             "allowWatchBookmarks": "true",
             "labelSelector": labels,
             "fieldSelector": fields,
-            "timeoutSeconds": str(max(1, round(self._patience.renewal))),
+            "timeoutSeconds": str(max(1, round(self._retry_policy.watch_timeout))),
         }
-        request = Request(target.call("watch"), "GET", target.path, _without_blanks(query))
-        with self._observed(request) as seen:
-            opened = self._connection.stream(request, self._patience)
-            seen.code = opened.code if isinstance(opened, Answer) else HTTPStatus.OK
-        if isinstance(opened, Answer):
+        request = Request(target.describe("watch"), "GET", target.path, _without_empty(query))
+        with self._observed(request) as result:
+            opened = self._connection.stream(request, self._retry_policy)
+            result.code = opened.code if isinstance(opened, Response) else HTTPStatus.OK
+        if isinstance(opened, Response):
             raise parse_failure(request.call, opened.code, opened.body, opened.retry_after)
         return opened
 
@@ -224,14 +224,14 @@ class Cluster:
 
     def create(self, resource: Resource, obj: Obj, *, dry_run: bool = False) -> Obj:
         """Create an object, in the namespace that its metadata names, and return it as stored."""
-        namespace, _ = _place(obj)
+        namespace, _ = _namespace_and_name(obj)
         if resource.namespaced and namespace is None:
             raise ValueError(f"{resource} are namespaced, but the manifest names no namespace")
-        return self._write("create", "POST", Target(resource, namespace), obj, query=_write_query(dry_run))
+        return self._write("create", "POST", ResourcePath(resource, namespace), obj, query=_write_query(dry_run))
 
     def update(self, resource: Resource, obj: Obj, *, subresource: str | None = None, dry_run: bool = False) -> Obj:
         """Replace an object; Conflict if its `metadata.resourceVersion` is not the current one."""
-        target = Target(resource, *_place(obj), subresource)
+        target = ResourcePath(resource, *_namespace_and_name(obj), subresource)
         return self._write("update", "PUT", target, obj, query=_write_query(dry_run))
 
     def patch_merge(
@@ -245,7 +245,7 @@ class Cluster:
         dry_run: bool = False,
     ) -> Obj:
         """Change the fields that the patch names; `None` removes one."""
-        target = Target(resource, namespace, name, subresource)
+        target = ResourcePath(resource, namespace, name, subresource)
         return self._write("patch", "PATCH", target, patch, query=_write_query(dry_run), media="merge-patch+json")
 
     def patch_json(
@@ -259,7 +259,7 @@ class Cluster:
         dry_run: bool = False,
     ) -> Obj:
         """Carry out JSON patch operations, all or none."""
-        target = Target(resource, namespace, name, subresource)
+        target = ResourcePath(resource, namespace, name, subresource)
         return self._write("patch", "PATCH", target, operations, query=_write_query(dry_run), media="json-patch+json")
 
     def apply(
@@ -277,7 +277,7 @@ class Cluster:
         Fields applied before and left out now are removed. A field that another manager holds with another
         value is a Conflict whose causes name field and manager, unless `force` takes it over.
         """
-        target = Target(resource, *_place(obj), subresource)
+        target = ResourcePath(resource, *_namespace_and_name(obj), subresource)
         query = _write_query(dry_run) | {"fieldManager": field_manager, "force": "true" if force else "false"}
         typed = {"apiVersion": resource.api_version, "kind": resource.kind} | obj
         # JSON is YAML; the API knows this patch under the one name only.
@@ -302,7 +302,7 @@ class Cluster:
         options = _delete_options(uid, resource_version, grace_seconds, dry_run)
         if propagation is not None:
             options["propagationPolicy"] = propagation
-        return self._write("delete", "DELETE", Target(resource, namespace, name), options, query={})
+        return self._write("delete", "DELETE", ResourcePath(resource, namespace, name), options, query={})
 
     def evict(
         self,
@@ -321,7 +321,7 @@ class Cluster:
             "metadata": {"name": name, "namespace": namespace},
             "deleteOptions": _delete_options(uid, resource_version, grace_seconds, dry_run),
         }
-        target = Target(PODS, namespace, name, "eviction")
+        target = ResourcePath(PODS, namespace, name, "eviction")
         self._write("create", "POST", target, eviction, query=_write_query(dry_run))
 
     # Exchanges
@@ -330,52 +330,52 @@ class Cluster:
         self,
         verb: str,
         method: str,
-        target: Target,
+        target: ResourcePath,
         body: Any,
         *,
         query: Mapping[str, str],
         media: str = "json",
     ) -> Obj:
-        call = target.call(verb)
+        call = target.describe(verb)
         request = Request(call, method, target.path, query, orjson.dumps(body), f"application/{media}")
         self._fence()
-        return self._exchange(request, self._patience)
+        return self._exchange(request, self._retry_policy)
 
-    def _read(self, request: Request, *, repeat: bool = True) -> Obj:
-        deadline = time.monotonic() + self._patience.deadline
+    def _read(self, request: Request, *, retry: bool = True) -> Obj:
+        deadline = time.monotonic() + self._retry_policy.deadline
         attempt = 0
         while True:
             try:
-                return self._exchange(request, self._patience.within(deadline - time.monotonic()))
+                return self._exchange(request, self._retry_policy.within(deadline - time.monotonic()))
             except (Unavailable, Throttled) as error:
-                pause = compute_pause(self._patience, attempt, error.retry_after)
-                if not repeat or time.monotonic() + pause >= deadline:
+                pause = compute_backoff(self._retry_policy, attempt, error.retry_after)
+                if not retry or time.monotonic() + pause >= deadline:
                     raise
                 logger.info("%s; once more in %.1f s", error, pause)
             time.sleep(pause)
             attempt += 1
 
-    def _exchange(self, request: Request, patience: Patience) -> Obj:
-        with self._observed(request) as seen:
-            answer = self._connection.send(request, patience)
-            seen.code = answer.code
+    def _exchange(self, request: Request, retry_policy: RetryPolicy) -> Obj:
+        with self._observed(request) as result:
+            answer = self._connection.send(request, retry_policy)
+            result.code = answer.code
         if not HTTPStatus.OK <= answer.code < HTTPStatus.MULTIPLE_CHOICES:
             raise parse_failure(request.call, answer.code, answer.body, answer.retry_after)
         return _parse_object(request.call, answer.body)
 
     @contextlib.contextmanager
-    def _observed(self, request: Request) -> Iterator["_Seen"]:
-        seen, started = _Seen(), time.monotonic()
+    def _observed(self, request: Request) -> Iterator["_ExchangeResult"]:
+        result, started = _ExchangeResult(), time.monotonic()
         try:
-            yield seen
+            yield result
         finally:
             if self._observer is not None:
                 verb, resource = request.call.split(maxsplit=2)[:2]
-                self._observer(verb, resource, seen.code, time.monotonic() - started)
+                self._observer(verb, resource, result.code, time.monotonic() - started)
 
 
 @dataclass(slots=True)
-class _Seen:
+class _ExchangeResult:
     """What came of an exchange, for the observer."""
 
     code: int = 0
@@ -426,15 +426,15 @@ def _write_query(dry_run: bool) -> dict[str, str]:
     return {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
 
 
-def _place(obj: Obj) -> tuple[str | None, str]:
+def _namespace_and_name(obj: Obj) -> tuple[str | None, str]:
     """Return namespace and name of a manifest."""
     metadata = obj.get("metadata") or {}
     return metadata.get("namespace"), metadata.get("name") or ""
 
 
-def open_fence() -> None:
+def allow_every_write() -> None:
     """Let everything be written."""
 
 
-def _without_blanks(query: Mapping[str, str]) -> dict[str, str]:
+def _without_empty(query: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in query.items() if value}

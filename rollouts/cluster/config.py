@@ -26,16 +26,16 @@ from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from rollouts.cluster.errors import Misconfigured
 
-Source = Callable[[], Configuration]
+ConfigurationLoader = Callable[[], Configuration]
 """Loads the configuration of a cluster; raises Misconfigured when it cannot."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 # What the package raises over files that do not have the shape it expects.
-_SHAPE_ERRORS = (ConfigException, AttributeError, KeyError, TypeError, ValueError, OSError)
+_LOADER_ERRORS = (ConfigException, AttributeError, KeyError, TypeError, ValueError, OSError)
 
 
-def kubeconfig(path: str | Path, context: str | None = None) -> Source:
+def kubeconfig(path: str | Path, context: str | None = None) -> ConfigurationLoader:
     """Use a kubeconfig file, or several joined as in `KUBECONFIG`, and its current context unless one is named."""
     return lambda: _load_kubeconfig(str(path), context)
 
@@ -45,7 +45,7 @@ def current_context(path: str | Path) -> str:
     return _choose_context(str(path), _read_kubeconfig(str(path)), None)
 
 
-def in_cluster(directory: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> Source:
+def in_cluster(directory: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> ConfigurationLoader:
     """Use the service account of the pod we run in."""
     return lambda: _load_in_cluster(directory, environ)
 
@@ -54,7 +54,7 @@ def current_authorization(configuration: Configuration) -> str | None:
     """Return the Authorization header; when it is time, a token file is read or a plugin run again."""
     try:
         header: str | None = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
-    except _SHAPE_ERRORS:
+    except _LOADER_ERRORS:
         raise Misconfigured("The credentials have run out and could not be loaded again.") from None
     # A token file often ends with a line end, which no header can hold.
     header = header.strip() if header else None
@@ -70,8 +70,8 @@ def _load_kubeconfig(path: str, context: str | None) -> Configuration:
     try:
         # No persister: a person's kubeconfig is never written.
         KubeConfigLoader(merged, active_context=chosen, config_base_path=None).load_and_set(configuration)
-    except _SHAPE_ERRORS as error:
-        detail = _harmless_detail(error) or "an entry it needs is missing or has the wrong form"
+    except _LOADER_ERRORS as error:
+        detail = _safe_detail(error) or "an entry it needs is missing or has the wrong form"
         raise Misconfigured(f"Context {chosen!r} of kubeconfig {path} cannot be used: {detail}.") from None
     _require_credentials_of_plugin(path, merged, chosen, configuration)
     return configuration
@@ -85,7 +85,7 @@ def _read_kubeconfig(path: str) -> Any:
     except (yaml.YAMLError, UnicodeDecodeError):
         # The parser's own text quotes the line it stumbles over.
         raise Misconfigured(f"Kubeconfig {path} is not valid YAML.") from None
-    except _SHAPE_ERRORS:
+    except _LOADER_ERRORS:
         raise Misconfigured(f"Kubeconfig {path} is not a kubeconfig: it must be a mapping with named lists.") from None
     if merged is None:
         raise Misconfigured(f"Kubeconfig {path} does not exist.")
@@ -104,18 +104,18 @@ def _choose_context(path: str, merged: Any, context: str | None) -> str:
 
 def _require_credentials_of_plugin(path: str, merged: Any, context: str, configuration: Configuration) -> None:
     """Refuse to go on without credentials: the package only logs the failure of an exec plugin."""
-    user_name = _value_named(merged, "contexts", context)["context"].get("user")
-    user = _value_named(merged, "users", user_name).get("user") or {}
+    user_name = _find_entry(merged, "contexts", context)["context"].get("user")
+    user = _find_entry(merged, "users", user_name).get("user") or {}
     if "exec" in user and not configuration.api_key and not configuration.cert_file:
         command = user["exec"].get("command")
         raise Misconfigured(f"The credential plugin {command!r} of kubeconfig {path} gave no credentials.")
 
 
-def _value_named(merged: Any, section: str, name: str | None) -> Mapping[str, Any]:
+def _find_entry(merged: Any, section: str, name: str | None) -> Mapping[str, Any]:
     return next((node.value for node in merged.value[section] if node.value["name"] == name), {})
 
 
-def _harmless_detail(error: Exception) -> str | None:
+def _safe_detail(error: Exception) -> str | None:
     """Return the package's own words where they name a file and nothing else."""
     text = str(error)
     return text if text.startswith("File does not exist") else None
@@ -128,7 +128,7 @@ def _load_in_cluster(directory: Path, environ: Mapping[str, str]) -> Configurati
     )
     try:
         loader.load_and_set(configuration)
-    except _SHAPE_ERRORS as error:
+    except _LOADER_ERRORS as error:
         raise Misconfigured(f"Not in a cluster, or without a service account: {error}") from error
     return configuration
 

@@ -35,18 +35,18 @@ from urllib3.exceptions import (
     SSLError,
 )
 
-from rollouts.cluster.config import Source, current_authorization
+from rollouts.cluster.config import ConfigurationLoader, current_authorization
 from rollouts.cluster.errors import Misconfigured, Unavailable
-from rollouts.cluster.retry_policy import Patience
+from rollouts.cluster.retry_policy import RetryPolicy
 
 logger = logging.getLogger(__name__)
 
 USER_AGENT = "grove-ui"
 _CHUNK = 1 << 16
 # Without a connection the server has got nothing of what was to be sent.
-_UNREACHED = (NewConnectionError, ConnectTimeoutError, SSLError, ProxyError)
+_CONNECT_ERRORS = (NewConnectionError, ConnectTimeoutError, SSLError, ProxyError)
 # A wrong token gets 401 at every call; its source, maybe a slow plugin, is not asked again each time.
-_RENEWAL_PAUSE = 10.0
+_RELOAD_INTERVAL = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """What came back, whole."""
 
     code: int
@@ -78,12 +78,12 @@ class Answer:
 class Connection:
     """The way to one API server. Safe to share between threads; not across a fork."""
 
-    def __init__(self, source: Source, *, pool_size: int) -> None:
-        self._source = source
+    def __init__(self, source: ConfigurationLoader, *, pool_size: int) -> None:
+        self._load_configuration = source
         self._pool_size = pool_size
         self._lock = threading.Lock()
         self._session = _Session(source(), pool_size)
-        self._renewed_at = float("-inf")
+        self._reloaded_at = float("-inf")
 
     @property
     def url(self) -> str:
@@ -96,51 +96,51 @@ class Connection:
         """Whether the server must prove who it is; plain HTTP proves nothing and promises nothing."""
         return self._session.is_verified
 
-    def send(self, request: Request, patience: Patience) -> Answer:
+    def send(self, request: Request, retry_policy: RetryPolicy) -> Response:
         """Send a request and read the whole answer, whatever its code."""
-        return _read_answer(request, self._open(request, patience), patience)
+        return _read_response(request, self._open(request, retry_policy), retry_policy)
 
-    def stream(self, request: Request, patience: Patience) -> "Stream | Answer":
+    def stream(self, request: Request, retry_policy: RetryPolicy) -> "Stream | Response":
         """Send a request and return the answer as a stream of lines, or whole when it is not a success."""
-        response = self._open(request, patience)
+        response = self._open(request, retry_policy)
         if response.status == HTTPStatus.OK:
-            return Stream(request, response, patience.quiet)
-        return _read_answer(request, response, patience)
+            return Stream(request, response, retry_policy.watch_idle_timeout)
+        return _read_response(request, response, retry_policy)
 
     def close(self) -> None:
         """Drop the idle connections."""
         self._session.pool.clear()
 
-    def _open(self, request: Request, patience: Patience) -> urllib3.BaseHTTPResponse:
+    def _open(self, request: Request, retry_policy: RetryPolicy) -> urllib3.BaseHTTPResponse:
         session = self._session
         try:
-            response = session.open(request, patience)
+            response = session.open(request, retry_policy)
         except Unavailable as error:
-            if isinstance(error.__cause__, _UNREACHED):
+            if isinstance(error.__cause__, _CONNECT_ERRORS):
                 # A cluster that was made anew may be elsewhere by now; the next call goes there.
-                self._renew(session)
+                self._reload(session)
             raise
         if response.status == HTTPStatus.UNAUTHORIZED:
-            fresh = self._renew(session)
-            if fresh is not session:
+            reloaded = self._reload(session)
+            if reloaded is not session:
                 response.close()
-                return fresh.open(request, patience)
+                return reloaded.open(request, retry_policy)
         return response
 
-    def _renew(self, refused: "_Session") -> "_Session":
+    def _reload(self, rejected: "_Session") -> "_Session":
         """Return a session by another configuration than the refused one's, or the same when it has not changed."""
         with self._lock:
-            if self._session is not refused or time.monotonic() - self._renewed_at < _RENEWAL_PAUSE:
+            if self._session is not rejected or time.monotonic() - self._reloaded_at < _RELOAD_INTERVAL:
                 return self._session
-            self._renewed_at = time.monotonic()
+            self._reloaded_at = time.monotonic()
             try:
-                fresh = _Session(self._source(), self._pool_size)
+                reloaded = _Session(self._load_configuration(), self._pool_size)
             except Misconfigured as error:
                 logger.warning("The configuration could not be loaded again: %s", error)
-                return refused
-            if fresh.fingerprint != refused.fingerprint:
-                self._session = fresh
-                refused.pool.clear()
+                return rejected
+            if reloaded.fingerprint != rejected.fingerprint:
+                self._session = reloaded
+                rejected.pool.clear()
             return self._session
 
 
@@ -164,10 +164,13 @@ class _Session:
         self._configuration = configuration
         # Credentials that have run out are fetched by whoever comes first; the others wait for the result.
         self._lock = threading.Lock()
-        certificates = (*_certificate(configuration.cert_file), *_certificate(configuration.ssl_ca_cert))
+        certificates = (
+            *_identify_certificate(configuration.cert_file),
+            *_identify_certificate(configuration.ssl_ca_cert),
+        )
         self.fingerprint = (self.base, self._authorization(), *certificates)
 
-    def open(self, request: Request, patience: Patience) -> urllib3.BaseHTTPResponse:
+    def open(self, request: Request, retry_policy: RetryPolicy) -> urllib3.BaseHTTPResponse:
         """Send the request and return as soon as the head of the answer is there."""
         try:
             return self.pool.urlopen(
@@ -175,13 +178,13 @@ class _Session:
                 self.base + request.target,
                 body=request.body,
                 headers=self._headers(request),
-                timeout=urllib3.Timeout(connect=patience.connect, read=patience.read),
+                timeout=urllib3.Timeout(connect=retry_policy.connect_timeout, read=retry_policy.read_timeout),
                 retries=False,
                 redirect=False,
                 preload_content=False,
             )
         except (HTTPError, OSError) as error:
-            raise Unavailable(f"{request.call}: {_describe(error, patience)}") from error
+            raise Unavailable(f"{request.call}: {_describe(error, retry_policy)}") from error
 
     def _headers(self, request: Request) -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
@@ -200,10 +203,10 @@ class _Session:
 class Stream:
     """An answer that arrives line by line. Any thread may shut it."""
 
-    def __init__(self, request: Request, response: urllib3.BaseHTTPResponse, quiet: float) -> None:
+    def __init__(self, request: Request, response: urllib3.BaseHTTPResponse, idle_timeout: float) -> None:
         self._request = request
         self._response = response
-        self._allow_silence(quiet)
+        self._set_idle_timeout(idle_timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -221,7 +224,7 @@ class Stream:
                 buffer = bytearray(rest)
                 yield from (bytes(line) for line in whole if line)
 
-    def shut(self) -> None:
+    def interrupt(self) -> None:
         """End the stream: a thread that waits in it wakes at once."""
         # Raised when the stream has just ended by itself.
         with contextlib.suppress(OSError, RuntimeError, ValueError):
@@ -241,15 +244,15 @@ class Stream:
         except (HTTPError, OSError) as error:
             raise Unavailable(f"{self._request.call}: the stream was cut off") from error
 
-    def _allow_silence(self, seconds: float) -> None:
+    def _set_idle_timeout(self, seconds: float) -> None:
         connection = self._response.connection
         if isinstance(connection, HTTPConnection) and connection.sock is not None:
             connection.sock.settimeout(seconds)
 
 
-def _read_answer(request: Request, response: urllib3.BaseHTTPResponse, patience: Patience) -> Answer:
+def _read_response(request: Request, response: urllib3.BaseHTTPResponse, retry_policy: RetryPolicy) -> Response:
     """Read an answer to its end, however slowly it drips, up to the deadline."""
-    deadline = time.monotonic() + patience.deadline
+    deadline = time.monotonic() + retry_policy.deadline
     chunks = []
     try:
         while chunk := response.read1(_CHUNK):
@@ -257,21 +260,21 @@ def _read_answer(request: Request, response: urllib3.BaseHTTPResponse, patience:
             if time.monotonic() > deadline:
                 # Its rest would be taken for the next answer.
                 response.close()
-                raise Unavailable(f"{request.call}: the answer was not complete after {patience.deadline:g} s")
+                raise Unavailable(f"{request.call}: the answer was not complete after {retry_policy.deadline:g} s")
     except (HTTPError, OSError) as error:
-        raise Unavailable(f"{request.call}: {_describe(error, patience)}") from error
-    return Answer(response.status, b"".join(chunks), response.headers.get("Retry-After"))
+        raise Unavailable(f"{request.call}: {_describe(error, retry_policy)}") from error
+    return Response(response.status, b"".join(chunks), response.headers.get("Retry-After"))
 
 
-def _describe(error: Exception, patience: Patience) -> str:
+def _describe(error: Exception, retry_policy: RetryPolicy) -> str:
     """Say what happened below HTTP. Texts of the libraries are left to the chained cause."""
     match error:
         case NewConnectionError():
             return "the server cannot be reached"
         case ConnectTimeoutError():
-            return f"no connection within {patience.connect:g} s"
+            return f"no connection within {retry_policy.connect_timeout:g} s"
         case ReadTimeoutError():
-            return f"no answer within {patience.read:g} s"
+            return f"no answer within {retry_policy.read_timeout:g} s"
         case SSLError():
             return "no trusted connection (TLS)"
         case ProxyError():
@@ -286,7 +289,7 @@ def _choose_proxy(configuration: Configuration) -> str | None:
     return None if _is_loopback(configuration.host) and proxy in getproxies().values() else proxy
 
 
-def _certificate(path: str | None) -> tuple[str | None, int]:
+def _identify_certificate(path: str | None) -> tuple[str | None, int]:
     """Tell one certificate from the next, which may have been written over it."""
     try:
         return path, Path(path).stat().st_mtime_ns if path else 0

@@ -24,7 +24,7 @@ import orjson
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class StatusCause:
     """One detail of a refusal: usually a field and what is wrong with it."""
 
     reason: str  # e.g. FieldValueInvalid, FieldManagerConflict, DisruptionBudget
@@ -41,7 +41,7 @@ class ClusterError(Exception):
         *,
         code: int = 0,  # the HTTP status; 0 when there was no answer
         reason: str = "",  # the API's CamelCase reason
-        causes: tuple[Cause, ...] = (),
+        causes: tuple[StatusCause, ...] = (),
         retry_after: float | None = None,  # seconds the server asked us to wait
     ) -> None:
         super().__init__(message)
@@ -110,7 +110,7 @@ class Unavailable(ClusterError):
     """No usable answer: away, slow, cut off, failing (5xx) or not JSON. A write may or may not have happened."""
 
 
-_CLASSES: Mapping[int, type[ClusterError]] = {
+_CLASSES_BY_CODE: Mapping[int, type[ClusterError]] = {
     HTTPStatus.BAD_REQUEST: BadRequest,
     HTTPStatus.UNAUTHORIZED: Unauthorized,
     HTTPStatus.FORBIDDEN: Forbidden,
@@ -146,7 +146,9 @@ def from_status(call: str, status: Mapping[str, Any], *, code: int = 0, retry_af
     )
 
 
-def _choose_class(code: int, reason: str, details: Mapping[str, Any], causes: tuple[Cause, ...]) -> type[ClusterError]:
+def _choose_class(
+    code: int, reason: str, details: Mapping[str, Any], causes: tuple[StatusCause, ...]
+) -> type[ClusterError]:
     if code == HTTPStatus.NOT_FOUND:
         return NotFound if details.get("name") else UnknownResource
     if code == HTTPStatus.CONFLICT:
@@ -156,7 +158,7 @@ def _choose_class(code: int, reason: str, details: Mapping[str, Any], causes: tu
         return Conflict
     if code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Expired if any(cause.reason == "ResourceVersionTooLarge" for cause in causes) else Unavailable
-    return _CLASSES.get(code, ClusterError)
+    return _CLASSES_BY_CODE.get(code, ClusterError)
 
 
 def _parse_status(body: bytes) -> Mapping[str, Any]:
@@ -167,10 +169,10 @@ def _parse_status(body: bytes) -> Mapping[str, Any]:
     return status if isinstance(status, dict) and status.get("kind") == "Status" else {}
 
 
-def _parse_causes(details: Mapping[str, Any]) -> tuple[Cause, ...]:
+def _parse_causes(details: Mapping[str, Any]) -> tuple[StatusCause, ...]:
     causes = details.get("causes")
     return tuple(
-        Cause(str(cause.get("reason") or ""), str(cause.get("field") or ""), str(cause.get("message") or ""))
+        StatusCause(str(cause.get("reason") or ""), str(cause.get("field") or ""), str(cause.get("message") or ""))
         for cause in (causes if isinstance(causes, list) else [])
         if isinstance(cause, dict)
     )

@@ -7,7 +7,7 @@ invariant: a path made here leads to what was asked for and nowhere else, whatev
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from rollouts.cluster.errors import Cause, Invalid
+from rollouts.cluster.errors import Invalid, StatusCause
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ResourcePath:
     """What a request is about: all objects of a kind, or one, or a subresource of one."""
 
     resource: Resource
@@ -46,23 +46,23 @@ class Target:
         if self.namespace is not None:
             if not kind.namespaced:
                 raise ValueError(f"{kind} are not namespaced, but namespace {self.namespace!r} was given")
-            parts += ["namespaces", _segment(self.namespace, "metadata.namespace")]
+            parts += ["namespaces", _quote_segment(self.namespace, "metadata.namespace")]
         elif kind.namespaced and self.name is not None:
             raise ValueError(f"{kind} are namespaced, but no namespace was given for {self.name!r}")
         parts.append(kind.plural)
         if self.name is not None:
-            parts.append(_segment(self.name, "metadata.name"))
+            parts.append(_quote_segment(self.name, "metadata.name"))
         if self.subresource is not None:
             parts.append(self.subresource)
         return "/" + "/".join(parts)
 
-    def call(self, verb: str) -> str:
+    def describe(self, verb: str) -> str:
         """Say in words what is asked, e.g. `patch podcliques.grove.io web/my-0-c status`."""
         place = "/".join(part for part in (self.namespace, self.name) if part)
         return " ".join(part for part in (verb, str(self.resource), place, self.subresource) if part)
 
 
-def _segment(name: str, field: str) -> str:
+def _quote_segment(name: str, field: str) -> str:
     """Return a name as one segment of a path.
 
     A name may come from a form or a URL. Empty, it would turn "delete this pod" into "delete all pods"; as
@@ -70,7 +70,7 @@ def _segment(name: str, field: str) -> str:
     """
     if name in {"", ".", ".."} or "/" in name or "%" in name:
         message = f"{name!r} is not a name that an object can have"
-        raise Invalid(message, reason="Invalid", causes=(Cause("FieldValueInvalid", field, message),))
+        raise Invalid(message, reason="Invalid", causes=(StatusCause("FieldValueInvalid", field, message),))
     return quote(name, safe="")
 
 

@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from rollouts.cluster.client import PAGE_SIZE, Cluster, Obj, is_object
+from rollouts.cluster.client import PAGE_SIZE, ClusterClient, Obj, is_object
 from rollouts.cluster.connection import Stream
 from rollouts.cluster.errors import ClusterError, Expired, Unavailable, from_status
 from rollouts.cluster.resources import Resource
-from rollouts.cluster.retry_policy import compute_pause
+from rollouts.cluster.retry_policy import compute_backoff
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +37,10 @@ logger = logging.getLogger(__name__)
 # would otherwise be asked without a pause.
 _SHORT_STREAM = 1.0
 # A server or a proxy may ask for an hour; blindness for so long is worse than one more request.
-_LONGEST_REQUESTED_PAUSE = 60.0
+_MAX_RETRY_AFTER = 60.0
 
 
-class Key(NamedTuple):
+class ObjectKey(NamedTuple):
     """Which object it is; the uid tells it from another one that had the name before."""
 
     namespace: str  # empty for what is in no namespace
@@ -66,7 +66,7 @@ class Deleted:
 class Synced:
     """Every object there is has been told; these are their keys."""
 
-    keys: frozenset[Key]
+    keys: frozenset[ObjectKey]
     resource_version: str
 
 
@@ -78,7 +78,7 @@ class Bookmark:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class ConnectionLost:
     """The server cannot be heard; the next try is after `pause` seconds."""
 
     error: ClusterError
@@ -86,13 +86,13 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Regained:
+class ConnectionRestored:
     """The server is heard again."""
 
 
-Note = Changed | Deleted | Synced | Bookmark | Lost | Regained
+WatchEvent = Changed | Deleted | Synced | Bookmark | ConnectionLost | ConnectionRestored
 
-_NOTES: Mapping[str, type[Changed | Deleted]] = {"ADDED": Changed, "MODIFIED": Changed, "DELETED": Deleted}
+_EVENT_CLASSES: Mapping[str, type[Changed | Deleted]] = {"ADDED": Changed, "MODIFIED": Changed, "DELETED": Deleted}
 
 
 class Watch:
@@ -104,22 +104,22 @@ class Watch:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         resource: Resource,
         *,
         namespace: str | None = None,
         labels: str = "",
         fields: str = "",
-        since: str | None = None,
+        resource_version: str | None = None,
         page_size: int = PAGE_SIZE,
     ) -> None:
         self._cluster = cluster
         self._resource = resource
         self._scope: dict[str, Any] = {"namespace": namespace, "labels": labels, "fields": fields}
         self._page_size = page_size
-        self._version = since  # up to here everything has been told; None: list first
+        self._resource_version = resource_version  # up to here everything has been told; None: list first
         self._failures = 0  # tries in a row that told nothing and did not last
-        self._lost = False
+        self._is_lost = False
         self._stopped = threading.Event()
         self._lock = threading.RLock()  # reentrant, for a stop by a signal that interrupts the listener itself
         self._stream: Stream | None = None  # guarded by the lock, so that stop cannot miss a new one
@@ -129,92 +129,92 @@ class Watch:
         with self._lock:
             self._stopped.set()
             if self._stream is not None:
-                self._stream.shut()
+                self._stream.interrupt()
 
-    def __iter__(self) -> Iterator[Note]:
+    def __iter__(self) -> Iterator[WatchEvent]:
         while not self._stopped.is_set():
             try:
-                if self._version is None:
+                if self._resource_version is None:
                     yield from self._list()
-                if self._version is not None:
-                    yield from self._follow()
+                if self._resource_version is not None:
+                    yield from self._stream_changes()
                 pause = self._back_off()
             except Expired as error:
                 logger.info("%s; listing again", error)
-                self._version = None
+                self._resource_version = None
                 pause = self._back_off()
             except ClusterError as error:
                 if self._stopped.is_set():
                     return
                 pause = self._back_off(error.retry_after)
-                self._lost = True
-                yield Lost(error, pause)
+                self._is_lost = True
+                yield ConnectionLost(error, pause)
             self._stopped.wait(pause)
 
-    def _list(self) -> Iterator[Note]:
+    def _list(self) -> Iterator[WatchEvent]:
         """Tell all objects there are, page by page."""
-        keys: set[Key] = set()
-        following: str | None = None
+        keys: set[ObjectKey] = set()
+        continue_token: str | None = None
         while not self._stopped.is_set():
             # Not repeated down there: the account itself does it, says so, and can be stopped in between.
             page = self._cluster.list_page(
-                self._resource, **self._scope, page_size=self._page_size, following=following, repeat=False
+                self._resource, **self._scope, page_size=self._page_size, continue_token=continue_token, retry=False
             )
-            yield from self._hear()
+            yield from self._report_restored()
             for obj in page.items:
                 keys.add(key_of(obj))
                 yield Changed(obj)
-            following = page.following
-            if following is None:
-                self._version = page.resource_version
+            continue_token = page.continue_token
+            if continue_token is None:
+                self._resource_version = page.resource_version
                 yield Synced(frozenset(keys), page.resource_version)
                 return
 
-    def _follow(self) -> Iterator[Note]:
+    def _stream_changes(self) -> Iterator[WatchEvent]:
         """Tell one stream to its end."""
         opened_at = time.monotonic()
         with self._opened() as stream:
-            yield from self._hear()
+            yield from self._report_restored()
             for line in stream.lines():
-                note, self._version = _parse_note(self._resource, line)
+                event, self._resource_version = _parse_event(self._resource, line)
                 self._failures = 0
-                yield note
+                yield event
         if time.monotonic() - opened_at > _SHORT_STREAM:
             self._failures = 0
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Stream]:
-        stream = self._cluster.open_watch(self._resource, self._version or "", **self._scope)
+        stream = self._cluster.open_watch(self._resource, self._resource_version or "", **self._scope)
         try:
             with self._lock:
                 self._stream = stream
                 if self._stopped.is_set():
-                    stream.shut()
+                    stream.interrupt()
             yield stream
         finally:
             with self._lock:
                 self._stream = None
             stream.close()
 
-    def _hear(self) -> Iterator[Note]:
-        if self._lost:
-            self._lost = False
-            yield Regained()
+    def _report_restored(self) -> Iterator[WatchEvent]:
+        if self._is_lost:
+            self._is_lost = False
+            yield ConnectionRestored()
 
     def _back_off(self, retry_after: float | None = None) -> float:
-        requested = min(retry_after or 0.0, _LONGEST_REQUESTED_PAUSE)
-        pause = compute_pause(self._cluster.patience, self._failures, requested)
+        requested = min(retry_after or 0.0, _MAX_RETRY_AFTER)
+        pause = compute_backoff(self._cluster.retry_policy, self._failures, requested)
         self._failures += 1
         return pause
 
 
-def key_of(obj: Mapping[str, Any]) -> Key:
+def key_of(obj: Mapping[str, Any]) -> ObjectKey:
     """Return the key of an object."""
     metadata = obj["metadata"]
-    return Key(metadata.get("namespace") or "", metadata["name"], metadata.get("uid") or "")
+    return ObjectKey(metadata.get("namespace") or "", metadata["name"], metadata.get("uid") or "")
 
 
-def _parse_note(resource: Resource, line: bytes) -> tuple[Note, str]:
+def _parse_event(resource: Resource, line: bytes) -> tuple[WatchEvent, str]:
     """Turn a line of a stream into a note and the version that it reaches; an error in the stream is raised."""
     call = f"watch {resource}"
     try:
@@ -227,6 +227,6 @@ def _parse_note(resource: Resource, line: bytes) -> tuple[Note, str]:
         raise Unavailable(f"{call}: the stream holds something that is not an event") from error
     if kind == "BOOKMARK":
         return Bookmark(version), version
-    if kind not in _NOTES or not is_object(obj):
+    if kind not in _EVENT_CLASSES or not is_object(obj):
         raise Unavailable(f"{call}: the stream holds an event of no known kind")
-    return _NOTES[kind](obj), version
+    return _EVENT_CLASSES[kind](obj), version

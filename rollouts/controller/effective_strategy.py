@@ -22,16 +22,16 @@ from rollouts.engine.model.workload import IntOrPercent
 from rollouts.models import StrategyOverride
 
 Obj = Mapping[str, Any]
-Source = Literal["workload", "default"] | int
+StrategySource = Literal["workload", "default"] | int
 """Where a part comes from: the manifest, nobody, or the override with this id."""
 
-TYPE: Final = "type"
+STRATEGY_TYPE: Final = "type"
 MAX_UNAVAILABLE: Final = "maxUnavailable"
 MAX_SURGE: Final = "maxSurge"
-_BUDGET: Final = {MAX_UNAVAILABLE: DEFAULT_MAX_UNAVAILABLE, MAX_SURGE: DEFAULT_MAX_SURGE}
-_LISTS: Final = ("cliques", "podCliqueScalingGroups")
+_BUDGET_DEFAULTS: Final = {MAX_UNAVAILABLE: DEFAULT_MAX_UNAVAILABLE, MAX_SURGE: DEFAULT_MAX_SURGE}
+_COMPONENT_LISTS: Final = ("cliques", "podCliqueScalingGroups")
 
-Part = tuple[str, str]
+StrategyField = tuple[str, str]
 """A part of a strategy: the name of a clique or scaling group, empty for the set itself, and the field."""
 
 
@@ -46,26 +46,26 @@ class Override:
     name: str
     labels: Mapping[str, str]
     # What it sets. None takes a field out, so that its default counts.
-    settings: Mapping[Part, IntOrPercent | None]
+    settings: Mapping[StrategyField, IntOrPercent | None]
     created: float
     expires_at: float | None  # seconds since the epoch; None: never
 
     @property
-    def rank(self) -> tuple[bool | float, ...]:
+    def precedence(self) -> tuple[bool | float, ...]:
         """How specific it is; the higher one wins."""
         return bool(self.name), bool(self.labels), bool(self.namespace), bool(self.cluster), self.created, self.id
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
+class EffectiveStrategy:
     """The strategy of a workload as it counts now."""
 
     manifest: Obj  # the one that was given, with the parts of overrides put in; shares its inner parts
-    sources: Mapping[Part, Source]
+    sources: Mapping[StrategyField, StrategySource]
     # Overrides that hit this workload and would make it invalid, each with what is wrong.
     ignored: tuple[tuple[int, Finding], ...]
     # When the first of the overrides that hit it runs out; None: never.
-    until: float | None
+    next_expiry: float | None
 
 
 def list_overrides(cluster: str) -> list[Override]:
@@ -76,23 +76,25 @@ def list_overrides(cluster: str) -> list[Override]:
         " AND (expires_at IS NULL OR expires_at > %s)"
     )
     now = connection.ops.adapt_datetimefield_value(timezone.now())
-    return [read_override(row) for row in StrategyOverride.objects.raw(statement, [cluster, now])]
+    return [parse_override(row) for row in StrategyOverride.objects.raw(statement, [cluster, now])]
 
 
-def compute_effective(manifest: Obj, overrides: Iterable[Override], now: float, *, cluster: str) -> Effective:
+def compute_effective_strategy(
+    manifest: Obj, overrides: Iterable[Override], now: float, *, cluster: str
+) -> EffectiveStrategy:
     """Return the strategy in force of a stored workload."""
-    hit_by = [one for one in overrides if hits(one, manifest, cluster) and not _has_run_out(one, now)]
-    draft = _Draft(manifest)
-    for override in sorted(hit_by, key=lambda one: one.rank, reverse=True):
-        draft.take(override)
+    hit_by = [one for one in overrides if matches(one, manifest, cluster) and not _has_expired(one, now)]
+    merge = _OverrideMerge(manifest)
+    for override in sorted(hit_by, key=lambda one: one.precedence, reverse=True):
+        merge.apply(override)
     until = min((one.expires_at for one in hit_by if one.expires_at is not None), default=None)
-    return Effective(draft.manifest, _find_sources(manifest, draft), tuple(draft.ignored), until)
+    return EffectiveStrategy(merge.manifest, _compute_sources(manifest, merge), tuple(merge.ignored), until)
 
 
 # ---- whom an override hits
 
 
-def hits(override: Override, manifest: Obj, cluster: str) -> bool:
+def matches(override: Override, manifest: Obj, cluster: str) -> bool:
     """Say whether an override is about a workload; of the manifest only the metadata is looked at."""
     metadata = manifest.get("metadata") or {}
     labels = metadata.get("labels") or {}
@@ -102,7 +104,7 @@ def hits(override: Override, manifest: Obj, cluster: str) -> bool:
     )
 
 
-def _has_run_out(override: Override, now: float) -> bool:
+def _has_expired(override: Override, now: float) -> bool:
     return override.expires_at is not None and override.expires_at <= now
 
 
@@ -110,28 +112,28 @@ def _has_run_out(override: Override, now: float) -> bool:
 
 
 @dataclass(slots=True)
-class _Draft:
+class _OverrideMerge:
     """A manifest while overrides are put in, the most specific one first."""
 
     manifest: Obj
-    origin: dict[Part, int] = field(default_factory=dict)  # parts that are set, and by which override
+    override_of: dict[StrategyField, int] = field(default_factory=dict)  # parts that are set, and by which override
     ignored: list[tuple[int, Finding]] = field(default_factory=list)
 
-    def take(self, override: Override) -> None:
+    def apply(self, override: Override) -> None:
         """Put in what the override sets and no other has set, unless the rules refuse the result."""
         known = _components(self.manifest)
         parts = {
             part: value
             for part, value in override.settings.items()
-            if part not in self.origin and (not part[0] or part[0] in known)
+            if part not in self.override_of and (not part[0] or part[0] in known)
         }
-        changed = _put(self.manifest, parts)
+        changed = _set_parts(self.manifest, parts)
         found = _new_findings(self.manifest, changed)
         if found:
             self.ignored.extend((override.id, finding) for finding in found)
             return
         self.manifest = changed
-        self.origin.update(dict.fromkeys(parts, override.id))
+        self.override_of.update(dict.fromkeys(parts, override.id))
 
 
 def _new_findings(before: Obj, after: Obj) -> list[Finding]:
@@ -142,7 +144,7 @@ def _new_findings(before: Obj, after: Obj) -> list[Finding]:
     return [finding for finding in validate_update(before, after).errors if finding not in known]
 
 
-def _put(manifest: Obj, parts: Mapping[Part, Any]) -> Obj:
+def _set_parts(manifest: Obj, parts: Mapping[StrategyField, Any]) -> Obj:
     """Return the manifest with these parts of its strategy, everything else shared."""
     spec = manifest.get("spec")
     if not parts or not isinstance(spec, dict):
@@ -153,43 +155,43 @@ def _put(manifest: Obj, parts: Mapping[Part, Any]) -> Obj:
     of_set = by_component.pop("", {})
     changed = {**spec}
     if of_set:
-        changed["updateStrategy"] = _put_strategy(spec.get("updateStrategy"), of_set)
+        changed["updateStrategy"] = _set_strategy(spec.get("updateStrategy"), of_set)
     if by_component:
-        changed["template"] = _put_components(spec["template"], by_component)
+        changed["template"] = _set_components(spec["template"], by_component)
     return {**manifest, "spec": changed}
 
 
-def _put_strategy(former: Any, fields: Mapping[str, Any]) -> Any:
+def _set_strategy(former: Any, fields: Mapping[str, Any]) -> Any:
     if former is not None and not isinstance(former, dict):
         return former  # the rules say what is wrong with it
     strategy = {**(former or {})}
-    budget = {name: value for name, value in fields.items() if name != TYPE}
-    if TYPE in fields:
-        strategy[TYPE] = fields[TYPE]
+    budget = {name: value for name, value in fields.items() if name != STRATEGY_TYPE}
+    if STRATEGY_TYPE in fields:
+        strategy[STRATEGY_TYPE] = fields[STRATEGY_TYPE]
     if budget:
-        strategy["rollingUpdate"] = _put_budget(strategy.get("rollingUpdate"), budget)
+        strategy["rollingUpdate"] = _set_budget(strategy.get("rollingUpdate"), budget)
     return strategy
 
 
-def _put_components(template: Obj, by_component: Mapping[str, Mapping[str, Any]]) -> Obj:
+def _set_components(template: Obj, by_component: Mapping[str, Mapping[str, Any]]) -> Obj:
     changed = {**template}
-    for kind in _LISTS:
+    for kind in _COMPONENT_LISTS:
         if isinstance(template.get(kind), list):
-            changed[kind] = [_put_component(entry, by_component) for entry in template[kind]]
+            changed[kind] = [_set_component(entry, by_component) for entry in template[kind]]
     return changed
 
 
-def _put_component(entry: Any, by_component: Mapping[str, Mapping[str, Any]]) -> Any:
+def _set_component(entry: Any, by_component: Mapping[str, Mapping[str, Any]]) -> Any:
     if not isinstance(entry, dict) or entry.get("name") not in by_component:
         return entry
     fields = by_component[entry["name"]]
-    strategy = _put_budget(entry.get("updateStrategy"), fields)
+    strategy = _set_budget(entry.get("updateStrategy"), fields)
     rest = {name: value for name, value in entry.items() if name != "updateStrategy"}
     # Nothing written is not the same as nothing in it: the latter makes RollingUpdate of a type left out.
     return {**rest, "updateStrategy": strategy} if strategy else rest
 
 
-def _put_budget(former: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _set_budget(former: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     budget = {**(former if isinstance(former, dict) else {}), **fields}
     return {name: value for name, value in budget.items() if value is not None}
 
@@ -197,23 +199,26 @@ def _put_budget(former: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
 # ---- where each part comes from
 
 
-def _find_sources(manifest: Obj, draft: _Draft) -> dict[Part, Source]:
+def _compute_sources(manifest: Obj, draft: _OverrideMerge) -> dict[StrategyField, StrategySource]:
     components = _components(manifest)
     spec = manifest.get("spec")
     strategy = _as_dict(_as_dict(spec).get("updateStrategy"))
-    written: dict[str, Obj] = {"": {**_as_dict(strategy.get("rollingUpdate")), TYPE: strategy.get(TYPE)}, **components}
-    fields = [("", TYPE), *((component, name) for component in written for name in _BUDGET)]
-    return {part: draft.origin.get(part) or _source(written[part[0]].get(part[1])) for part in fields}
+    written: dict[str, Obj] = {
+        "": {**_as_dict(strategy.get("rollingUpdate")), STRATEGY_TYPE: strategy.get(STRATEGY_TYPE)},
+        **components,
+    }
+    fields = [("", STRATEGY_TYPE), *((component, name) for component in written for name in _BUDGET_DEFAULTS)]
+    return {part: draft.override_of.get(part) or _source_of_value(written[part[0]].get(part[1])) for part in fields}
 
 
-def _source(value: object) -> Source:
+def _source_of_value(value: object) -> StrategySource:
     return "default" if value is None else "workload"
 
 
 def _components(manifest: Obj) -> dict[str, Obj]:
     """Return the strategies of cliques and scaling groups by name, those left out as empty ones."""
     template = _as_dict(_as_dict(manifest.get("spec")).get("template"))
-    entries = [entry for kind in _LISTS for entry in template.get(kind) or () if isinstance(entry, dict)]
+    entries = [entry for kind in _COMPONENT_LISTS for entry in template.get(kind) or () if isinstance(entry, dict)]
     return {str(entry.get("name")): _as_dict(entry.get("updateStrategy")) for entry in entries}
 
 
@@ -224,18 +229,18 @@ def _as_dict(value: Any) -> dict[str, Any]:
 # ---- from the record
 
 
-def read_override(row: StrategyOverride) -> Override:
+def parse_override(row: StrategyOverride) -> Override:
     """Return what is on record as a value; a record that makes no sense sets nothing."""
-    settings: dict[Part, IntOrPercent | None] = {}
+    settings: dict[StrategyField, IntOrPercent | None] = {}
     if row.strategy:
-        settings["", TYPE] = row.strategy
+        settings["", STRATEGY_TYPE] = row.strategy
     for name, value in ((MAX_UNAVAILABLE, row.max_unavailable), (MAX_SURGE, row.max_surge)):
         if value is not None:
             settings["", name] = parse_budget(value)
     for component, budget in _as_dict(row.components).items():
         # Null in place of a budget takes out what the workload says; its defaults count then.
-        named = dict.fromkeys(_BUDGET) if budget is None else _as_dict(budget)
-        settings.update(((component, name), parse_budget(named[name])) for name in _BUDGET if name in named)
+        named = dict.fromkeys(_BUDGET_DEFAULTS) if budget is None else _as_dict(budget)
+        settings.update(((component, name), parse_budget(named[name])) for name in _BUDGET_DEFAULTS if name in named)
     return Override(
         id=row.pk,
         cluster=row.cluster,

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from rollouts.cluster import AlreadyExists, Cluster, ClusterError, Obj
+from rollouts.cluster import AlreadyExists, ClusterClient, ClusterError, Obj
 from rollouts.cluster.client import FIELD_MANAGER
 from rollouts.cluster.resources import EVENTS, PODCLIQUESETS
-from rollouts.engine.model.actions import Moment
+from rollouts.engine.model.actions import TimelineEvent
 from rollouts.engine.model.times import render_time
 
 logger = logging.getLogger(__name__)
@@ -25,30 +25,32 @@ UPDATE_STUCK: Final = "UpdateStuck"
 UNSUPPORTED: Final = "Unsupported"
 
 # The moments of a plan that are worth an Event; the rest is on the timeline.
-TOLD: Final = frozenset({"UpdateStarted", "UpdateSuperseded", "ReplicaSelected", "UpdateEnded", "GangTerminated"})
-_LONGEST_MESSAGE: Final = 1024  # the API takes no more
+EVENT_REASONS: Final = frozenset(
+    {"UpdateStarted", "UpdateSuperseded", "ReplicaSelected", "UpdateEnded", "GangTerminated"}
+)
+_MAX_MESSAGE_LENGTH: Final = 1024  # the API takes no more
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class WorkloadEvent:
     """Something to tell about a workload."""
 
     reason: str
     text: str
-    since: str  # what tells this occasion from the next with the same words, such as the start of the update
+    occasion: str  # what tells this occasion from the next with the same words, such as the start of the update
     type: Literal["Normal", "Warning"] = "Normal"
 
 
-def choose_events(moments: Iterable[Moment], since: str) -> list[Event]:
+def choose_events(moments: Iterable[TimelineEvent], since: str) -> list[WorkloadEvent]:
     """Return the moments of a plan that are told as Events."""
-    return [Event(moment.reason, moment.text, since) for moment in moments if moment.reason in TOLD]
+    return [WorkloadEvent(moment.reason, moment.text, since) for moment in moments if moment.reason in EVENT_REASONS]
 
 
-def tell(cluster: Cluster, workload: Obj, events: Sequence[Event], now: float) -> None:
+def write_events(cluster: ClusterClient, workload: Obj, events: Sequence[WorkloadEvent], now: float) -> None:
     """Write Events about a PodCliqueSet, as far as the cluster takes them."""
     for event in events:
         try:
-            cluster.create(EVENTS, build_event(workload, event, now))
+            cluster.create(EVENTS, render_event(workload, event, now))
         except AlreadyExists:
             continue
         except ClusterError as error:
@@ -56,12 +58,12 @@ def tell(cluster: Cluster, workload: Obj, events: Sequence[Event], now: float) -
             return
 
 
-def build_event(workload: Obj, event: Event, now: float) -> Obj:
+def render_event(workload: Obj, event: WorkloadEvent, now: float) -> Obj:
     """Return the Event as the API wants it."""
     metadata = workload["metadata"]
     at = render_time(now)
     mark = hashlib.blake2b(
-        "\0".join((metadata["uid"], event.reason, event.text, event.since)).encode(), digest_size=8
+        "\0".join((metadata["uid"], event.reason, event.text, event.occasion)).encode(), digest_size=8
     ).hexdigest()
     return {
         "apiVersion": "v1",
@@ -75,7 +77,7 @@ def build_event(workload: Obj, event: Event, now: float) -> Obj:
             "uid": metadata["uid"],
         },
         "reason": event.reason,
-        "message": event.text[:_LONGEST_MESSAGE],
+        "message": event.text[:_MAX_MESSAGE_LENGTH],
         "type": event.type,
         "source": {"component": FIELD_MANAGER},
         "firstTimestamp": at,

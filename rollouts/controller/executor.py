@@ -15,7 +15,7 @@ What can happen to a write, and what follows:
                its like, once it is forbidden or has been denied often
     unknown    no answer (Unavailable), or not now (Unauthorized, Throttled): nothing more is sent. Names are a function
                of what is there and everything else has preconditions, so sending it again is harmless; only of pods
-               and deletes somebody must learn what became of them before the next plan (`is_momentous`).
+               and deletes somebody must learn what became of them before the next plan (`needs_confirmation`).
 """
 
 import logging
@@ -33,7 +33,7 @@ from typing import Any, Final
 
 from rollouts.cluster import (
     AlreadyExists,
-    Cluster,
+    ClusterClient,
     ClusterError,
     Conflict,
     Forbidden,
@@ -57,7 +57,7 @@ from rollouts.cluster.resources import (
 from rollouts.engine.model import names
 from rollouts.engine.model.actions import Action, Create, Delete, Kind, Patch, RemoveGate, WriteStatus
 from rollouts.engine.model.observed import Gang, Group, Observed, Service
-from rollouts.mirror import Changes
+from rollouts.mirror import ObjectChanges
 
 logger = logging.getLogger(__name__)
 
@@ -70,104 +70,110 @@ RESOURCES: Final[Mapping[Kind, Resource]] = {
     Kind.SERVICE: SERVICES,
 }
 
-WRITERS: Final = 16
+WRITER_THREADS: Final = 16
 # A pass that would take longer stops between two writes and goes on as the next pass: far within the time limits.
-WRITES_A_PASS: Final = 512
-SECONDS_A_PASS: Final = 8.0
-DENIALS_TAKEN: Final = 16  # of one kind, before its like is not sent any more
-_WRITES_AT_ONCE: Final = 8 * WRITERS  # between two looks at the clock
+MAX_WRITES_PER_PASS: Final = 512
+MAX_WRITE_SECONDS: Final = 8.0
+MAX_REJECTIONS_PER_KIND: Final = 16  # of one kind, before its like is not sent any more
+_WRITES_PER_BATCH: Final = 8 * WRITER_THREADS  # between two looks at the clock
 
-Version = tuple[Kind, str]
-Doubt = tuple[str, str, str]
+ObjectKey = tuple[Kind, str]
+UnconfirmedWrite = tuple[str, str, str]
 """An object that was written, nobody knows with what effect: kind, name, and the uid if it was there before."""
 
 
-class Fate(Enum):
+class WriteResult(Enum):
     """What became of a write."""
 
-    DONE = "Done"
-    OUTRUN = "Outrun"
-    DENIED = "Denied"
+    APPLIED = "Done"
+    CONFLICT = "Outrun"
+    REJECTED = "Denied"
     UNKNOWN = "Unknown"
-    UNSENT = "Unsent"
+    SKIPPED = "Unsent"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WriteRecord:
     """What became of one action, and what was learnt of the object."""
 
     action: Action
-    fate: Fate
-    found: Obj | None = None  # as it is now
-    gone: Obj | None = None  # as it was last, or just who it was
+    result: WriteResult
+    current: Obj | None = None  # as it is now
+    deleted: Obj | None = None  # as it was last, or just who it was
     error: ClusterError | None = None
 
 
 @dataclass(slots=True)
-class Applied:
+class ExecutionResult:
     """What became of a plan."""
 
-    answers: list[Answer] = field(default_factory=list)
-    is_cut_short: bool = False  # there was more than fits into one pass
+    writes: list[WriteRecord] = field(default_factory=list)
+    is_truncated: bool = False  # there was more than fits into one pass
 
-    def of(self, fate: Fate) -> list[Answer]:
+    def with_result(self, fate: WriteResult) -> list[WriteRecord]:
         """Return the answers with this fate."""
-        return [answer for answer in self.answers if answer.fate is fate]
+        return [answer for answer in self.writes if answer.result is fate]
 
     @property
     def failure(self) -> ClusterError | None:
         """What ended the pass before its time."""
-        return next((answer.error for answer in self.answers if answer.fate is Fate.UNKNOWN), None)
+        return next((answer.error for answer in self.writes if answer.result is WriteResult.UNKNOWN), None)
 
     @property
-    def in_doubt(self) -> list[Action]:
+    def unconfirmed(self) -> list[Action]:
         """What nobody knows of whether it happened, and somebody must."""
-        return [answer.action for answer in self.of(Fate.UNKNOWN) if is_momentous(answer.action)]
+        return [answer.action for answer in self.with_result(WriteResult.UNKNOWN) if needs_confirmation(answer.action)]
 
-    def changes(self) -> Iterator[Changes]:
+    def changes(self) -> Iterator[ObjectChanges]:
         """Yield everything that was learnt, by kind, for the mirror."""
         for kind, resource in RESOURCES.items():
-            answers = [answer for answer in self.answers if kind_of(answer.action) is kind]
-            found = [answer.found for answer in answers if answer.found is not None]
-            gone = [answer.gone for answer in answers if answer.gone is not None]
+            answers = [answer for answer in self.writes if kind_of(answer.action) is kind]
+            found = [answer.current for answer in answers if answer.current is not None]
+            gone = [answer.deleted for answer in answers if answer.deleted is not None]
             if found or gone:
-                yield Changes(resource, found, gone)
+                yield ObjectChanges(resource, found, gone)
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ExecutionContext:
     """What a plan was made from, as far as its writes need it."""
 
     namespace: str
     observed: Observed
-    set_version: str  # resourceVersion of the PodCliqueSet
+    set_resource_version: str  # resourceVersion of the PodCliqueSet
 
 
-def apply_plan(cluster: Cluster, actions: Sequence[Action], scene: Scene, applied: Applied) -> None:
+def apply_plan(
+    cluster: ClusterClient, actions: Sequence[Action], context: ExecutionContext, result: ExecutionResult
+) -> None:
     """Carry out the actions of a plan.
 
     What becomes of them is put into `applied` on the way, so that the caller has it whatever ends this.
     """
-    run = _Run(cluster, scene.namespace, _versions(actions, scene), applied)
-    deadline = time.monotonic() + SECONDS_A_PASS
-    for part in _parts(actions[:WRITES_A_PASS], scene.observed):
+    run = _PlanExecution(cluster, context.namespace, _expected_versions(actions, context), result)
+    deadline = time.monotonic() + MAX_WRITE_SECONDS
+    for part in _split_into_batches(actions[:MAX_WRITES_PER_PASS], context.observed):
         if time.monotonic() > deadline:
-            applied.is_cut_short = True
+            result.is_truncated = True
             return
-        run.carry_out(part)
+        run.send_batch(part)
         if run.is_stopped:
             return
-    applied.is_cut_short = len(actions) > WRITES_A_PASS
+    result.is_truncated = len(actions) > MAX_WRITES_PER_PASS
 
 
-def find_out(cluster: Cluster, namespace: str, doubts: Iterable[Doubt]) -> Applied:
+def resolve_unconfirmed(
+    cluster: ClusterClient, namespace: str, unconfirmed: Iterable[UnconfirmedWrite]
+) -> ExecutionResult:
     """Learn what became of writes; raises what keeps the cluster from answering."""
-    run = _Run(cluster, namespace, {}, Applied())
-    objects = [Delete(Kind(kind), name, uid, reason="") for kind, name, uid in doubts]
-    return Applied(list(_pool(os.getpid()).map(lambda obj: run.look(obj, Fate.DONE, None), objects)))
+    run = _PlanExecution(cluster, namespace, {}, ExecutionResult())
+    objects = [Delete(Kind(kind), name, uid, reason="") for kind, name, uid in unconfirmed]
+    return ExecutionResult(
+        list(_writer_pool(os.getpid()).map(lambda obj: run.fetch_current(obj, WriteResult.APPLIED, None), objects))
+    )
 
 
-def is_momentous(action: Action) -> bool:
+def needs_confirmation(action: Action) -> bool:
     """Say whether a plan must not be made before it is known what became of this.
 
     A delete that is not known of would be paid for twice. A pod that is not known of would come a second time: its name
@@ -176,7 +182,7 @@ def is_momentous(action: Action) -> bool:
     return isinstance(action, Delete) or (isinstance(action, Create) and action.kind is Kind.POD)
 
 
-def doubt_of(action: Action) -> Doubt:
+def make_unconfirmed_write(action: Action) -> UnconfirmedWrite:
     """Return what it takes to find out about an action later."""
     uid = action.uid if isinstance(action, Delete) else ""
     return str(kind_of(action)), name_of(action), uid
@@ -196,7 +202,7 @@ _VERBS: Final[Mapping[type, str]] = {
 }
 
 
-def key_of(action: Action) -> str:
+def write_key_of(action: Action) -> str:
     """Return what tells a write from all others of a workload: verb, kind and name."""
     return f"{_VERBS[type(action)]} {kind_of(action)} {name_of(action)}"
 
@@ -212,17 +218,17 @@ def name_of(action: Action) -> str:
 # ---- what is done together
 
 
-def _parts(actions: Sequence[Action], observed: Observed) -> Iterator[Sequence[Action]]:
+def _split_into_batches(actions: Sequence[Action], observed: Observed) -> Iterator[Sequence[Action]]:
     """Cut a plan into parts that are carried out one after the other, the actions within a part all at once."""
     for _, members in groupby(actions, type):
         stage = [*members]
         deletes = [action for action in stage if isinstance(action, Delete)]
-        for part in compute_rounds(deletes, observed) if deletes else [stage]:
-            for start in range(0, len(part), _WRITES_AT_ONCE):
-                yield part[start : start + _WRITES_AT_ONCE]
+        for part in compute_delete_batches(deletes, observed) if deletes else [stage]:
+            for start in range(0, len(part), _WRITES_PER_BATCH):
+                yield part[start : start + _WRITES_PER_BATCH]
 
 
-def compute_rounds(deletes: Sequence[Delete], observed: Observed) -> list[list[Delete]]:
+def compute_delete_batches(deletes: Sequence[Delete], observed: Observed) -> list[list[Delete]]:
     """Return which deletes are sent together: replicas of the set side by side, each in its own order.
 
     A replica that is deleted whole must look outdated until the last of it is asked to go, so its parts go one by one.
@@ -231,7 +237,7 @@ def compute_rounds(deletes: Sequence[Delete], observed: Observed) -> list[list[D
     """
     lanes: dict[object, list[list[Delete]]] = {}
     last: dict[object, object] = {}
-    for delete, (lane, alike) in zip(deletes, _places(deletes, observed), strict=True):
+    for delete, (lane, alike) in zip(deletes, _classify_deletes(deletes, observed), strict=True):
         rounds = lanes.setdefault(lane, [])
         if alike is not None and last.get(lane) == alike:
             rounds[-1].append(delete)
@@ -241,7 +247,7 @@ def compute_rounds(deletes: Sequence[Delete], observed: Observed) -> list[list[D
     return [[one for part in parts for one in part] for parts in zip_longest(*lanes.values(), fillvalue=[])]
 
 
-def _places(deletes: Iterable[Delete], observed: Observed) -> Iterator[tuple[object, object]]:
+def _classify_deletes(deletes: Iterable[Delete], observed: Observed) -> Iterator[tuple[object, object]]:
     """Yield for each delete its replica of the set, and of pods those it may go together with."""
     cliques = {clique.name: clique.replica for clique in observed.cliques}
     pods = {pod.uid: pod for pod in observed.pods}
@@ -257,7 +263,7 @@ def _places(deletes: Iterable[Delete], observed: Observed) -> Iterator[tuple[obj
             yield others[delete.uid], None
 
 
-def _versions(actions: Sequence[Action], scene: Scene) -> dict[Version, str]:
+def _expected_versions(actions: Sequence[Action], scene: ExecutionContext) -> dict[ObjectKey, str]:
     """Return the resourceVersions that statuses are written over, and pods must have that go since they do not serve.
 
     Such a pod costs no capacity. If it has become Ready since it was seen, it would, and nobody has allowed for it.
@@ -266,7 +272,7 @@ def _versions(actions: Sequence[Action], scene: Scene) -> dict[Version, str]:
     known = {(Kind.CLIQUE, clique.name): clique.resource_version for clique in scene.observed.cliques}
     known |= {(Kind.GROUP, group.name): group.resource_version for group in scene.observed.groups}
     known |= {(Kind.GANG, gang.name): gang.resource_version for gang in scene.observed.gangs}
-    versions = {version: known.get(version, scene.set_version) for version in wanted}
+    versions = {version: known.get(version, scene.set_resource_version) for version in wanted}
     deleted = {action.uid for action in actions if isinstance(action, Delete) and action.kind is Kind.POD}
     idle = (pod for pod in scene.observed.pods if pod.uid in deleted and not pod.ready)
     return versions | {(Kind.POD, pod.name): pod.resource_version for pod in idle}
@@ -275,65 +281,69 @@ def _versions(actions: Sequence[Action], scene: Scene) -> dict[Version, str]:
 # ---- writes
 
 
-class _Run:
+class _PlanExecution:
     """One plan on its way."""
 
-    def __init__(self, cluster: Cluster, namespace: str, versions: dict[Version, str], applied: Applied) -> None:
-        self._applied = applied
+    def __init__(
+        self, cluster: ClusterClient, namespace: str, versions: dict[ObjectKey, str], applied: ExecutionResult
+    ) -> None:
+        self._result = applied
         self._cluster = cluster
         self._namespace = namespace
         self._versions = versions  # moves on with our own patches
         self._stopped = threading.Event()
-        self._denials: Counter[tuple[type, Kind]] = Counter()
+        self._rejections: Counter[tuple[type, Kind]] = Counter()
 
     @property
     def is_stopped(self) -> bool:
         """Whether nothing more may be sent."""
         return self._stopped.is_set()
 
-    def carry_out(self, actions: Sequence[Action]) -> None:
+    def send_batch(self, actions: Sequence[Action]) -> None:
         """Send some writes at once and take in their answers."""
         if len(actions) == 1:
             answers = [self._attempt(actions[0])]
         else:
-            answers = list(_pool(os.getpid()).map(self._attempt, actions))
-        self._applied.answers.extend(answers)
+            answers = list(_writer_pool(os.getpid()).map(self._attempt, actions))
+        self._result.writes.extend(answers)
         for answer in answers:
-            if isinstance(answer.action, Patch) and answer.fate is Fate.DONE and answer.found is not None:
+            if isinstance(answer.action, Patch) and answer.result is WriteResult.APPLIED and answer.current is not None:
                 place = (answer.action.kind, answer.action.name)
-                self._versions[place] = answer.found["metadata"]["resourceVersion"]
+                self._versions[place] = answer.current["metadata"]["resourceVersion"]
 
-    def _attempt(self, action: Action) -> Answer:
+    def _attempt(self, action: Action) -> WriteRecord:
         like = (type(action), kind_of(action))
-        if self.is_stopped or self._denials[like] >= DENIALS_TAKEN:
-            return Answer(action, Fate.UNSENT)
+        if self.is_stopped or self._rejections[like] >= MAX_REJECTIONS_PER_KIND:
+            return WriteRecord(action, WriteResult.SKIPPED)
         try:
             return self._send(action)
         except (Unavailable, Unauthorized, Throttled) as error:
             self._stopped.set()
-            return Answer(action, Fate.UNKNOWN, error=error)
+            return WriteRecord(action, WriteResult.UNKNOWN, error=error)
         except (Forbidden, UnknownResource) as error:
-            self._denials[like] += DENIALS_TAKEN
-            return Answer(action, Fate.DENIED, error=error)
+            self._rejections[like] += MAX_REJECTIONS_PER_KIND
+            return WriteRecord(action, WriteResult.REJECTED, error=error)
         except ClusterError as error:
-            self._denials[like] += 1
-            return Answer(action, Fate.DENIED, error=error)
+            self._rejections[like] += 1
+            return WriteRecord(action, WriteResult.REJECTED, error=error)
 
-    def _send(self, action: Action) -> Answer:
+    def _send(self, action: Action) -> WriteRecord:
         try:
             if isinstance(action, Create):
-                return Answer(action, Fate.DONE, self._cluster.create(RESOURCES[action.kind], dict(action.manifest)))
+                return WriteRecord(
+                    action, WriteResult.APPLIED, self._cluster.create(RESOURCES[action.kind], dict(action.manifest))
+                )
             if isinstance(action, Delete):
                 return self._delete(action)
             if isinstance(action, Patch):
-                return Answer(action, Fate.DONE, self._patch(action))
+                return WriteRecord(action, WriteResult.APPLIED, self._patch(action))
             if isinstance(action, RemoveGate):
                 return self._remove_gate(action)
-            return Answer(action, Fate.DONE, self._write_status(action))
+            return WriteRecord(action, WriteResult.APPLIED, self._write_status(action))
         except (Conflict, NotFound) as error:
-            return self.look(action, Fate.OUTRUN, error)
+            return self.fetch_current(action, WriteResult.CONFLICT, error)
 
-    def _delete(self, action: Delete) -> Answer:
+    def _delete(self, action: Delete) -> WriteRecord:
         answer = self._cluster.delete(
             RESOURCES[action.kind],
             action.name,
@@ -342,17 +352,17 @@ class _Run:
             resource_version=self._versions.get((action.kind, action.name)),
             propagation="Background",
         )
-        if not _is_object(answer):
-            return Answer(action, Fate.DONE, gone=self._reference(action.name, action.uid))
-        if _stays(answer):
-            return Answer(action, Fate.DONE, answer)
-        return Answer(action, Fate.DONE, gone=answer)
+        if not _is_deleted_object(answer):
+            return WriteRecord(action, WriteResult.APPLIED, deleted=self._reference(action.name, action.uid))
+        if _is_terminating(answer):
+            return WriteRecord(action, WriteResult.APPLIED, answer)
+        return WriteRecord(action, WriteResult.APPLIED, deleted=answer)
 
     def _patch(self, action: Patch) -> Obj:
         resource, patch = RESOURCES[action.kind], action.patch
-        if action.whole:
+        if action.replaced_fields:
             current = self._cluster.get(resource, action.name, namespace=self._namespace)
-            for path in action.whole:
+            for path in action.replaced_fields:
                 patch = replace_whole(patch, current, path.split("."))
         metadata: Obj = {**patch.get("metadata", {}), "uid": action.uid}
         if action.resource_version:
@@ -360,23 +370,25 @@ class _Run:
         change = {**patch, "metadata": metadata}
         return self._cluster.patch_merge(resource, action.name, change, namespace=self._namespace)
 
-    def _remove_gate(self, action: RemoveGate) -> Answer:
+    def _remove_gate(self, action: RemoveGate) -> WriteRecord:
         """Take our gate off a pod: it is the first, as we made it, or else it is looked for."""
         try:
-            return Answer(action, Fate.DONE, self._remove_gate_at(action, 0))
+            return WriteRecord(action, WriteResult.APPLIED, self._remove_gate_at(action, 0))
         except Invalid:
             pod = self._cluster.get(PODS, action.pod, namespace=self._namespace)
         gates = [gate.get("name") for gate in pod["spec"].get("schedulingGates") or ()]
-        if pod["metadata"].get("uid") != action.uid or names.GATE not in gates:
-            return Answer(action, Fate.OUTRUN, pod)
-        return Answer(action, Fate.DONE, self._remove_gate_at(action, gates.index(names.GATE)))
+        if pod["metadata"].get("uid") != action.uid or names.SCHEDULING_GATE not in gates:
+            return WriteRecord(action, WriteResult.CONFLICT, pod)
+        return WriteRecord(
+            action, WriteResult.APPLIED, self._remove_gate_at(action, gates.index(names.SCHEDULING_GATE))
+        )
 
     def _remove_gate_at(self, action: RemoveGate, place: int) -> Obj:
         gate = f"/spec/schedulingGates/{place}"
         operations = [
             # Not a test: to write another uid is refused as a conflict, a failed test only as something invalid.
             {"op": "replace", "path": "/metadata/uid", "value": action.uid},
-            {"op": "test", "path": f"{gate}/name", "value": names.GATE},
+            {"op": "test", "path": f"{gate}/name", "value": names.SCHEDULING_GATE},
             {"op": "remove", "path": gate},
         ]
         return self._cluster.patch_json(PODS, action.pod, operations, namespace=self._namespace)
@@ -396,18 +408,20 @@ class _Run:
         }
         return self._cluster.update(resource, obj, subresource="status")
 
-    def look(self, action: Action, fate: Fate, error: ClusterError | None) -> Answer:
+    def fetch_current(self, action: Action, fate: WriteResult, error: ClusterError | None) -> WriteRecord:
         """Fetch the truth about the object of an action."""
         name = name_of(action)
         try:
             found = self._cluster.get(RESOURCES[kind_of(action)], name, namespace=self._namespace)
         except NotFound:
             uid = "" if isinstance(action, Create) else action.uid
-            return Answer(action, fate, gone=self._reference(name, uid) if uid else None, error=error)
+            return WriteRecord(action, fate, deleted=self._reference(name, uid) if uid else None, error=error)
         if isinstance(error, AlreadyExists) and isinstance(action, Create) and not _has_owner(found, action.manifest):
             taken = f"{error}; the one that is there belongs to somebody else"
-            return Answer(action, Fate.DENIED, found, error=AlreadyExists(taken, code=error.code, reason=error.reason))
-        return Answer(action, fate, found, error=error)
+            return WriteRecord(
+                action, WriteResult.REJECTED, found, error=AlreadyExists(taken, code=error.code, reason=error.reason)
+            )
+        return WriteRecord(action, fate, found, error=error)
 
     def _reference(self, name: str, uid: str) -> Obj:
         return {"metadata": {"namespace": self._namespace, "name": name, "uid": uid}}
@@ -439,12 +453,12 @@ def _with_nulls(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> dict[s
     return changed | {name: None for name in current if name not in wanted}
 
 
-def _is_object(answer: Obj) -> bool:
+def _is_deleted_object(answer: Obj) -> bool:
     """Say whether a delete was answered with the object, and not with a Status."""
     return answer.get("kind") != "Status" and "uid" in answer.get("metadata", {})
 
 
-def _stays(obj: Obj) -> bool:
+def _is_terminating(obj: Obj) -> bool:
     """Say whether a deleted object is there a while longer: its grace period runs, or somebody holds it."""
     metadata = obj["metadata"]
     return "deletionTimestamp" in metadata and bool(
@@ -459,6 +473,6 @@ def _has_owner(obj: Obj, manifest: Mapping[str, Any]) -> bool:
 
 
 @cache
-def _pool(_pid: int) -> ThreadPoolExecutor:
+def _writer_pool(_pid: int) -> ThreadPoolExecutor:
     """Return the writers of this process; made on first use, so never carried across a fork."""
-    return ThreadPoolExecutor(WRITERS, thread_name_prefix="writer")
+    return ThreadPoolExecutor(WRITER_THREADS, thread_name_prefix="writer")

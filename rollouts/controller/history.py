@@ -27,7 +27,7 @@ from django.db.models import F, Max, QuerySet
 from rollouts import models
 from rollouts.controller.pod_counts import Counts
 from rollouts.engine.model import names
-from rollouts.engine.model.actions import Create, Kind, Moment, Plan
+from rollouts.engine.model.actions import Create, Kind, Plan, TimelineEvent
 from rollouts.engine.model.conditions import PROGRESSING, STUCK, find_condition
 from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.engine.model.times import parse_time
@@ -43,19 +43,19 @@ Status = Mapping[str, Any]
 ROLLOUTS_KEPT: Final = 100  # of a workload
 DAYS_KEPT: Final = 30  # what there is of a workload that is gone
 STEPS_KEPT: Final = 1000  # of a rollout, before they are only counted by reason
-ALIKE_TOLD: Final = 20  # steps of one reason in one pass, before they are told as one
+MAX_ALIKE_STEPS: Final = 20  # steps of one reason in one pass, before they are told as one
 # A step that is told again within this many seconds is the same one, told by a pass that was repeated; later on it
 # has happened once more. Longer than a lease: by then another worker has taken over from one that was killed.
-SECONDS_TO_REPEAT: Final = 120.0
+REPEAT_SECONDS: Final = 120.0
 # As many samples are kept of each e-fold of a rollout's length: 400 seconds one by one, then ever further apart.
-SAMPLES_DENSE: Final = 400.0
+DENSE_SAMPLE_SECONDS: Final = 400.0
 
 # Moments that follow from the status and are told with the change of the row.
-_OF_THE_ROW: Final = frozenset({"UpdateStarted", "UpdateEnded", "UpdateSuperseded"})
+_ROLLOUT_REASONS: Final = frozenset({"UpdateStarted", "UpdateEnded", "UpdateSuperseded"})
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class RecordedWorkload:
     """Whose history it is."""
 
     cluster: str
@@ -68,91 +68,95 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _RolloutStatus:
     """A rollout as the status of the set tells it."""
 
     to_hash: str
     started: datetime
     ended: datetime | None
     is_stuck: bool
-    since: datetime | None  # when it got stuck, or last was not any more
-    why: str  # what it is stuck on
+    stuck_changed: datetime | None  # when it got stuck, or last was not any more
+    stuck_message: str  # what it is stuck on
 
 
-class Book:
+class HistoryRecorder:
     """The history of one workload, open for one pass."""
 
-    def __init__(self, subject: Subject, now: float) -> None:
-        self._subject = subject
+    def __init__(self, subject: RecordedWorkload, now: float) -> None:
+        self._workload = subject
         self._now = now
         self._newest: Rollout | None = None
-        self._is_read = False
+        self._is_fetched = False
 
     @property
     def workload(self) -> Workload:
         """The workload whose history it is."""
-        return self._subject.workload
+        return self._workload.workload
 
     @property
     def newest(self) -> Rollout | None:
         """The newest rollout of the workload."""
-        if not self._is_read:
-            self._newest, self._is_read = _newest(self._subject), True
+        if not self._is_fetched:
+            self._newest, self._is_fetched = _fetch_newest(self._workload), True
         return self._newest
 
-    def note_steps(self, plan: Plan, status: Status) -> bool:
-        """Write down what a plan is about to do, once; `errors` is the one that it will leave behind."""
-        told = _tell(self._subject, status)
-        moments = [moment for moment in plan.moments if moment.reason not in _OF_THE_ROW]
+    def record_steps(self, plan: Plan, status: Status) -> bool:
+        """Write down what a plan is about to do, once; `status` is the one that it will leave behind."""
+        told = _parse_rollout_status(self._workload, status)
+        moments = [moment for moment in plan.timeline_events if moment.reason not in _ROLLOUT_REASONS]
         if told is None or not moments:
             return False
         with transaction.atomic():
-            rollout = self.newest if self.newest is not None and self._is_on_record(told) else self._begin(told)
-            _add_steps(rollout, _make_steps(plan, moments), _moment(self._now))
+            rollout = self.newest if self.newest is not None and self._is_recorded(told) else self._create_rollout(told)
+            _add_steps(rollout, _make_steps(plan, moments), _to_datetime(self._now))
         return True
 
-    def record(self, statuses: Iterable[Status]) -> bool:
+    def record_statuses(self, statuses: Iterable[Status]) -> bool:
         """Let the newest rollout follow statuses in the order in which they were in force; say if there was news.
 
         A pass tells the one that it found before anything else, and in the end those that it has written.
         """
         changed = False
         for status in statuses:
-            told = _tell(self._subject, status)
-            if told is None or (self.newest is not None and _agrees(self.newest, told)):
+            status_of_rollout = _parse_rollout_status(self._workload, status)
+            if status_of_rollout is None or (
+                self.newest is not None and _is_up_to_date(self.newest, status_of_rollout)
+            ):
                 continue
             with transaction.atomic():
-                if not self._is_on_record(told):
-                    self._begin(told)
+                if not self._is_recorded(status_of_rollout):
+                    self._create_rollout(status_of_rollout)
                     changed = True
-                if self.newest is not None and _is_same(self.newest, told):
-                    changed |= _follow(self.newest, told, self._now)
+                if self.newest is not None and _is_same_rollout(self.newest, status_of_rollout):
+                    changed |= _update_rollout(self.newest, status_of_rollout, self._now)
         return changed
 
-    def _is_on_record(self, told: _Told) -> bool:
+    def _is_recorded(self, told: _RolloutStatus) -> bool:
         """Say whether the newest rollout is the one that is told of, or came after it."""
         newest = self.newest
-        return newest is not None and (_is_same(newest, told) or told.started < _second(newest.started))
+        return newest is not None and (
+            _is_same_rollout(newest, told) or told.started < _truncate_to_second(newest.started)
+        )
 
-    def _begin(self, told: _Told) -> Rollout:
-        self._newest = _begin(self._subject, told, self.newest)
+    def _create_rollout(self, told: _RolloutStatus) -> Rollout:
+        self._newest = _create_rollout(self._workload, told, self.newest)
         return self._newest
 
 
-def close_all(cluster: str, namespace: str, name: str, now: float, *, but: str = "") -> bool:
+def end_open_rollouts(cluster: str, namespace: str, name: str, now: float, *, but: str = "") -> bool:
     """End as Deleted whatever is open of the workloads of a name, but of the one with this uid."""
     unfinished = Rollout.objects.filter(cluster=cluster, namespace=namespace, name=name, ended=None)
     with transaction.atomic():
         ended = [
-            _end(rollout, Outcome.DELETED, _moment(now), f"{name} is deleted.")
+            _end_rollout(rollout, Outcome.DELETED, _to_datetime(now), f"{name} is deleted.")
             for rollout in unfinished.exclude(workload_uid=but)
         ]
     return any(ended)
 
 
-def forget_gone(now: float) -> int:
+def delete_expired(now: float) -> int:
     """Drop the history of workloads that have been gone for long; return how many rollouts."""
-    before = _moment(now) - timedelta(days=DAYS_KEPT)
+    before = _to_datetime(now) - timedelta(days=DAYS_KEPT)
     present = models.Workload.objects.values("uid")
     # While a mirror is made anew, nothing is gone because it is missing there.
     mirrored = models.Cluster.objects.filter(complete=True).values("name")
@@ -164,31 +168,31 @@ def forget_gone(now: float) -> int:
     return gone.delete()[1].get(Rollout._meta.label, 0)  # noqa: SLF001 (public in all but name)
 
 
-def sample(rollout: Rollout, counts: Counts, now: float) -> bool:
+def record_sample(rollout: Rollout, counts: Counts, now: float) -> bool:
     """Keep the counts if they have changed; those of one moment become one, with the fewest that were available."""
-    at = _moment(float(int(now)))
-    last = _last_sample(rollout)
+    at = _to_datetime(float(int(now)))
+    last = _fetch_last_sample(rollout)
     if last is None:
-        _put_sample(rollout, at, counts)
+        _write_sample(rollout, at, counts)
         return True
     former = Counts(last.desired, last.available, last.updated, last.surge, last.floor)
     if former == counts:
         return False
-    apart = 1.0 if rollout.ended else max(1.0, (at - rollout.started).total_seconds() / SAMPLES_DENSE)
+    apart = 1.0 if rollout.ended else max(1.0, (at - rollout.started).total_seconds() / DENSE_SAMPLE_SECONDS)
     if (at - last.at).total_seconds() >= apart:
-        _put_sample(rollout, at, counts)
+        _write_sample(rollout, at, counts)
         return True
     if not rollout.ended:
         available, surge = min(former.available, counts.available), max(former.surge, counts.surge)
         counts = replace(counts, available=available, updated=min(counts.updated, available), surge=surge)
-    _put_sample(rollout, last.at, counts)
+    _write_sample(rollout, last.at, counts)
     return counts != former
 
 
 # ---- what the status tells
 
 
-def _tell(subject: Subject, status: Status) -> _Told | None:
+def _parse_rollout_status(subject: RecordedWorkload, status: Status) -> _RolloutStatus | None:
     progress = read_progress(status)
     if not progress.generation_hash:
         return None
@@ -197,43 +201,43 @@ def _tell(subject: Subject, status: Status) -> _Told | None:
     if started is None and moving.get("reason") == "Complete":
         ended = parse_time(moving.get("lastTransitionTime"))
     since = parse_time(stuck.get("lastTransitionTime"))
-    return _Told(
+    return _RolloutStatus(
         to_hash=progress.generation_hash,
-        started=_moment(subject.created if started is None else started),
-        ended=None if ended is None else _moment(ended),
+        started=_to_datetime(subject.created if started is None else started),
+        ended=None if ended is None else _to_datetime(ended),
         is_stuck=stuck.get("status") == "True",
-        since=None if since is None else _moment(since),
-        why=str(stuck.get("message") or ""),
+        stuck_changed=None if since is None else _to_datetime(since),
+        stuck_message=str(stuck.get("message") or ""),
     )
 
 
-def _agrees(rollout: Rollout, told: _Told) -> bool:
+def _is_up_to_date(rollout: Rollout, told: _RolloutStatus) -> bool:
     """Say whether the row has nothing to learn from the status: so it is almost always."""
-    if not _is_same(rollout, told):
+    if not _is_same_rollout(rollout, told):
         return False
     return rollout.ended is not None or (told.ended is None and told.is_stuck == (rollout.outcome == Outcome.STUCK))
 
 
-def _is_same(rollout: Rollout, told: _Told) -> bool:
-    return rollout.to_hash == told.to_hash and _second(rollout.started) == told.started
+def _is_same_rollout(rollout: Rollout, told: _RolloutStatus) -> bool:
+    return rollout.to_hash == told.to_hash and _truncate_to_second(rollout.started) == told.started
 
 
 # ---- rollouts
 
 
-def _rollouts(subject: Subject) -> QuerySet[Rollout]:
+def _rollouts(subject: RecordedWorkload) -> QuerySet[Rollout]:
     return Rollout.objects.filter(
         cluster=subject.cluster, namespace=subject.namespace, name=subject.name, workload_uid=subject.uid
     )
 
 
-def _begin(subject: Subject, told: _Told, former: Rollout | None) -> Rollout:
+def _create_rollout(subject: RecordedWorkload, told: _RolloutStatus, former: Rollout | None) -> Rollout:
     """Add the row of a rollout, with its revision and its first step, and end the one before."""
     from_hash = ""
     if former is not None:
         from_hash = former.from_hash if former.to_hash == told.to_hash else former.to_hash
     strategy, started = str(subject.workload.strategy), told.started
-    if former is not None and _second(former.started) == started:
+    if former is not None and _truncate_to_second(former.started) == started:
         # There and back within the second: the status cannot tell the two apart, their order can.
         started = former.started + timedelta(milliseconds=1)
     rollout, is_new = Rollout.objects.get_or_create(
@@ -256,14 +260,14 @@ def _begin(subject: Subject, told: _Told, former: Rollout | None) -> Rollout:
         was_there = _ensure_revision(subject, told)
         for other in _rollouts(subject).filter(ended=None).exclude(pk=rollout.pk):
             outcome = Outcome.ROLLED_BACK if was_there and other.to_hash != told.to_hash else Outcome.SUPERSEDED
-            _end(other, outcome, told.started, f"It is superseded by an update to {told.to_hash}.")
-        close_all(subject.cluster, subject.namespace, subject.name, told.started.timestamp(), but=subject.uid)
+            _end_rollout(other, outcome, told.started, f"It is superseded by an update to {told.to_hash}.")
+        end_open_rollouts(subject.cluster, subject.namespace, subject.name, told.started.timestamp(), but=subject.uid)
         kept = _rollouts(subject).order_by("-started", "-id").values_list("pk", flat=True)[:ROLLOUTS_KEPT]
         _rollouts(subject).exclude(pk__in=[*kept]).delete()
     return rollout
 
 
-def _follow(rollout: Rollout, told: _Told, now: float) -> bool:
+def _update_rollout(rollout: Rollout, told: _RolloutStatus, now: float) -> bool:
     """Let the row say what the status says; return whether it did not yet."""
     if rollout.ended is not None:
         return False
@@ -271,24 +275,24 @@ def _follow(rollout: Rollout, told: _Told, now: float) -> bool:
         text = f"The update of {rollout.name} to {rollout.to_hash} has ended."
         # The status tells whole seconds; within that one the clock of the pass says more.
         is_now = 0 <= now - told.ended.timestamp() < 1
-        return _end(rollout, Outcome.COMPLETE, _moment(now) if is_now else told.ended, text)
+        return _end_rollout(rollout, Outcome.COMPLETE, _to_datetime(now) if is_now else told.ended, text)
     if told.is_stuck == (rollout.outcome == Outcome.STUCK):
         return False
-    at = told.since or _moment(now)
-    values = {**_account(rollout, at), "outcome": Outcome.STUCK if told.is_stuck else ""}
-    if not _set(rollout, values):
+    at = told.stuck_changed or _to_datetime(now)
+    values = {**_render_durations(rollout, at), "outcome": Outcome.STUCK if told.is_stuck else ""}
+    if not _update_if_open(rollout, values):
         return False
-    step = Step(reason="UpdateStuck", component=rollout.name, text=told.why)
+    step = Step(reason="UpdateStuck", component=rollout.name, text=told.stuck_message)
     if not told.is_stuck:
         step = Step(reason="UpdateMoves", component=rollout.name, text=f"The update of {rollout.name} moves again.")
     _add_steps(rollout, [step], at)
     return True
 
 
-def _end(rollout: Rollout, outcome: str, at: datetime, text: str) -> bool:
+def _end_rollout(rollout: Rollout, outcome: str, at: datetime, text: str) -> bool:
     """End a rollout, if nobody has yet."""
     at = max(at, rollout.started)
-    if not _set(rollout, {**_account(rollout, at), "outcome": outcome, "ended": at}):
+    if not _update_if_open(rollout, {**_render_durations(rollout, at), "outcome": outcome, "ended": at}):
         return False
     reason = {Outcome.COMPLETE: "UpdateEnded", Outcome.DELETED: "Deleted"}.get(Outcome(outcome), "UpdateSuperseded")
     _add_steps(rollout, [Step(reason=reason, component=rollout.name, text=text)], at)
@@ -297,7 +301,7 @@ def _end(rollout: Rollout, outcome: str, at: datetime, text: str) -> bool:
     return True
 
 
-def count_seconds(rollout: Rollout, until: datetime) -> tuple[float, float]:
+def compute_durations(rollout: Rollout, until: datetime) -> tuple[float, float]:
     """Return how long it has been moving and how long waiting, counted on to a moment."""
     seconds = max(0.0, (until - (rollout.observed_at or rollout.started)).total_seconds())
     if rollout.outcome == Outcome.STUCK:
@@ -305,14 +309,14 @@ def count_seconds(rollout: Rollout, until: datetime) -> tuple[float, float]:
     return rollout.progressing_seconds + seconds, rollout.waiting_seconds
 
 
-def _account(rollout: Rollout, until: datetime) -> dict[str, Any]:
+def _render_durations(rollout: Rollout, until: datetime) -> dict[str, Any]:
     """Return the columns of what is counted on to a moment."""
-    progressing, waiting = count_seconds(rollout, until)
+    progressing, waiting = compute_durations(rollout, until)
     since = rollout.observed_at or rollout.started
     return {"progressing_seconds": progressing, "waiting_seconds": waiting, "observed_at": max(until, since)}
 
 
-def _set(rollout: Rollout, values: Mapping[str, Any]) -> bool:
+def _update_if_open(rollout: Rollout, values: Mapping[str, Any]) -> bool:
     """Change an open row that is still as it was read."""
     if not Rollout.objects.filter(pk=rollout.pk, ended=None, outcome=rollout.outcome).update(**values):
         return False
@@ -324,7 +328,7 @@ def _set(rollout: Rollout, values: Mapping[str, Any]) -> bool:
 # ---- revisions
 
 
-def _ensure_revision(subject: Subject, told: _Told) -> bool:
+def _ensure_revision(subject: RecordedWorkload, told: _RolloutStatus) -> bool:
     """Note what the hash of a new rollout stands for; return whether it had been in force before."""
     if compute_generation_hash(subject.workload) != told.to_hash:
         return False  # changed again meanwhile: nobody knows any more what that template was
@@ -333,7 +337,7 @@ def _ensure_revision(subject: Subject, told: _Told) -> bool:
     former = theirs.filter(generation_hash=told.to_hash).first()
     if former is not None:
         if former.number < last:
-            theirs.filter(pk=former.pk).update(number=last + 1, template=_storable(subject.template))
+            theirs.filter(pk=former.pk).update(number=last + 1, template=_without_nul(subject.template))
         return former.number < last
     Revision.objects.create(
         cluster=subject.cluster,
@@ -342,14 +346,14 @@ def _ensure_revision(subject: Subject, told: _Told) -> bool:
         workload_uid=subject.uid,
         number=last + 1,
         generation_hash=told.to_hash,
-        template=_storable(subject.template),
+        template=_without_nul(subject.template),
         created=told.started,
     )
     theirs.filter(number__lte=last + 1 - REVISIONS_KEPT).delete()
     return False
 
 
-def _storable(template: Mapping[str, Any]) -> Any:
+def _without_nul(template: Mapping[str, Any]) -> Any:
     """Return a template as every database takes it: PostgreSQL keeps no NUL, not even in JSON."""
     text = orjson.dumps(template)
     return orjson.loads(text.replace(rb"\u0000", b"")) if rb"\u0000" in text else template
@@ -358,7 +362,7 @@ def _storable(template: Mapping[str, Any]) -> Any:
 # ---- steps
 
 
-def _make_steps(plan: Plan, moments: Sequence[Moment]) -> list[Step]:
+def _make_steps(plan: Plan, moments: Sequence[TimelineEvent]) -> list[Step]:
     """Return the steps of a plan, those that are many of one kind as one."""
     made = _created_pods(plan)
     numbers = Counter(moment.reason for moment in moments)
@@ -370,13 +374,13 @@ def _make_steps(plan: Plan, moments: Sequence[Moment]) -> list[Step]:
             fingerprint=_fingerprint(one.reason, one.component, one.text, *made.get(one.component, ())),
         )
         for one in moments
-        if numbers[one.reason] <= ALIKE_TOLD
+        if numbers[one.reason] <= MAX_ALIKE_STEPS
     ]
-    return [*steps, *_as_one([one for one in moments if numbers[one.reason] > ALIKE_TOLD])]
+    return [*steps, *_merge_alike([one for one in moments if numbers[one.reason] > MAX_ALIKE_STEPS])]
 
 
-def _as_one(moments: Sequence[Moment]) -> Iterator[Step]:
-    by_reason: dict[str, list[Moment]] = {}
+def _merge_alike(moments: Sequence[TimelineEvent]) -> Iterator[Step]:
+    by_reason: dict[str, list[TimelineEvent]] = {}
     for moment in moments:
         by_reason.setdefault(moment.reason, []).append(moment)
     for reason, alike in by_reason.items():
@@ -400,18 +404,18 @@ def _add_steps(rollout: Rollout, steps: Sequence[Step], at: datetime) -> None:
     for step in steps:
         step.rollout, step.at = rollout, at
         step.fingerprint = step.fingerprint or _fingerprint(step.reason, step.component, step.text, at.isoformat())
-    known = _known_steps(rollout, [step.fingerprint for step in steps])
-    again = [step.pk for step in known.values() if (at - step.at).total_seconds() > SECONDS_TO_REPEAT]
+    known = _fetch_known_steps(rollout, [step.fingerprint for step in steps])
+    again = [step.pk for step in known.values() if (at - step.at).total_seconds() > REPEAT_SECONDS]
     if again:
         Step.objects.filter(pk__in=again).update(count=F("count") + 1, at=at)
     fresh = [step for step in steps if step.fingerprint not in known]
     if fresh:
-        room = max(0, STEPS_KEPT - _count_steps(rollout))
+        room = max(0, STEPS_KEPT - _fetch_step_count(rollout))
         Step.objects.bulk_create(fresh[:room], ignore_conflicts=True)
-        _count_only(rollout, fresh[room:], at)
+        _count_further_steps(rollout, fresh[room:], at)
 
 
-def _count_only(rollout: Rollout, steps: Sequence[Step], at: datetime) -> None:
+def _count_further_steps(rollout: Rollout, steps: Sequence[Step], at: datetime) -> None:
     """Count further steps of a long timeline by their reason."""
     for reason, number in Counter(step.reason for step in steps).items():
         mark = _fingerprint(reason, "further ones")
@@ -430,18 +434,18 @@ def _fingerprint(*told: str) -> str:
     return hashlib.blake2b("\0".join(told).encode(), digest_size=16).hexdigest()
 
 
-def _moment(seconds: float) -> datetime:
+def _to_datetime(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _second(moment: datetime) -> datetime:
+def _truncate_to_second(moment: datetime) -> datetime:
     return moment.replace(microsecond=0)
 
 
 # ---- what almost every pass of a rollout asks and says, in words that need not be put together each time
 
 
-def _newest(subject: Subject) -> Rollout | None:
+def _fetch_newest(subject: RecordedWorkload) -> Rollout | None:
     statement = (
         "SELECT * FROM rollouts_rollout WHERE cluster = %s AND namespace = %s AND name = %s AND workload_uid = %s"
         " ORDER BY started DESC, id DESC LIMIT 1"
@@ -450,12 +454,12 @@ def _newest(subject: Subject) -> Rollout | None:
     return next(iter(found), None)
 
 
-def _last_sample(rollout: Rollout) -> Sample | None:
+def _fetch_last_sample(rollout: Rollout) -> Sample | None:
     statement = "SELECT * FROM rollouts_sample WHERE rollout_id = %s ORDER BY at DESC LIMIT 1"
     return next(iter(Sample.objects.raw(statement, [rollout.pk])), None)
 
 
-def _put_sample(rollout: Rollout, at: datetime, counts: Counts) -> None:
+def _write_sample(rollout: Rollout, at: datetime, counts: Counts) -> None:
     statement = (
         "INSERT INTO rollouts_sample (rollout_id, at, desired, available, updated, surge, floor)"
         " VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (rollout_id, at) DO UPDATE SET desired = excluded.desired,"
@@ -466,13 +470,13 @@ def _put_sample(rollout: Rollout, at: datetime, counts: Counts) -> None:
         cursor.execute(statement, [rollout.pk, connection.ops.adapt_datetimefield_value(at), *numbers])
 
 
-def _known_steps(rollout: Rollout, marks: Sequence[str]) -> dict[str, Step]:
+def _fetch_known_steps(rollout: Rollout, marks: Sequence[str]) -> dict[str, Step]:
     places = ", ".join(["%s"] * len(marks))
     statement = f"SELECT * FROM rollouts_step WHERE rollout_id = %s AND fingerprint IN ({places})"  # noqa: S608
     return {step.fingerprint: step for step in Step.objects.raw(statement, [rollout.pk, *marks])}
 
 
-def _count_steps(rollout: Rollout) -> int:
+def _fetch_step_count(rollout: Rollout) -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT COUNT(*) FROM rollouts_step WHERE rollout_id = %s", [rollout.pk])
         number: int = cursor.fetchone()[0]

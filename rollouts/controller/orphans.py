@@ -13,70 +13,72 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rollouts.cluster import Cluster, Conflict, Forbidden, Invalid, NotFound, Obj
+from rollouts.cluster import ClusterClient, Conflict, Forbidden, Invalid, NotFound, Obj
 from rollouts.cluster.resources import PODCLIQUESCALINGGROUPS, PODCLIQUESETS
-from rollouts.controller.executor import RESOURCES, Answer, Applied, Fate, key_of
+from rollouts.controller.executor import RESOURCES, ExecutionResult, WriteRecord, WriteResult, write_key_of
 from rollouts.engine.model import names
 from rollouts.engine.model.actions import Patch
 from rollouts.engine.plan.adoption import GROVE_FINALIZERS
-from rollouts.engine.plan.desired import owned_by
+from rollouts.engine.plan.desired import make_owner_references
 from rollouts.engine.tree.tree_builder import Orphan
 from rollouts.mirror.other_operator import is_written_by_grove
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
+class AdoptionResult:
     """What became of orphans."""
 
-    applied: Applied = field(default_factory=Applied)
+    result: ExecutionResult = field(default_factory=ExecutionResult)
     # Those whose scaling group is not there yet: until they are adopted they must not be created.
-    waiting: list[Orphan] = field(default_factory=list)
+    without_owner: list[Orphan] = field(default_factory=list)
 
 
-def adopt(cluster: Cluster, manifest: Obj, orphans: Sequence[Orphan], held: Container[str]) -> Adopted:
+def adopt_orphans(
+    cluster: ClusterClient, manifest: Obj, orphans: Sequence[Orphan], backed_off: Container[str]
+) -> AdoptionResult:
     """Give orphans the set or the scaling group that they belong to, save for writes that are held back."""
     metadata = manifest["metadata"]
     namespace, name = metadata["namespace"], metadata["name"]
-    references = _Owners(cluster, namespace, name, metadata["uid"])
-    adopted = Adopted()
+    references = _OwnerReferences(cluster, namespace, name, metadata["uid"])
+    adopted = AdoptionResult()
     for orphan in orphans:
         action = Patch(orphan.kind, orphan.name, orphan.uid, "", {})
-        if key_of(action) in held:
-            adopted.applied.answers.append(Answer(action, Fate.UNSENT))
+        if write_key_of(action) in backed_off:
+            adopted.result.writes.append(WriteRecord(action, WriteResult.SKIPPED))
             continue
         try:
             reference = references.find(orphan.group)
         except NotFound:
-            adopted.waiting.append(orphan)
+            adopted.without_owner.append(orphan)
             continue
         try:
             stored = _adopt_one(cluster, namespace, name, orphan, reference) if reference else None
         except (NotFound, Conflict):
             continue  # it has changed or gone; the next pass looks again
         except (Forbidden, Invalid) as error:
-            adopted.applied.answers.append(Answer(action, Fate.DENIED, error=error))
+            adopted.result.writes.append(WriteRecord(action, WriteResult.REJECTED, error=error))
             continue
         if stored is not None:
-            adopted.applied.answers.append(Answer(action, Fate.DONE, stored))
+            adopted.result.writes.append(WriteRecord(action, WriteResult.APPLIED, stored))
     return adopted
 
 
 def _adopt_one(
-    cluster: Cluster, namespace: str, name: str, orphan: Orphan, reference: list[dict[str, Any]]
+    cluster: ClusterClient, namespace: str, name: str, orphan: Orphan, reference: list[dict[str, Any]]
 ) -> Obj | None:
     """Add the reference to an orphan that may be adopted, and return it as it is then."""
     resource = RESOURCES[orphan.kind]
     found = cluster.get(resource, orphan.name, namespace=namespace)
     if found["metadata"]["uid"] != orphan.uid or not _is_adoptable(found, name):
         return None
-    change = {"metadata": _adopted(found["metadata"], reference)}
+    change = {"metadata": _render_adoption(found["metadata"], reference)}
     return cluster.patch_merge(resource, orphan.name, change, namespace=namespace)
 
 
-class _Owners:
+class _OwnerReferences:
     """The set and its scaling groups as the cluster has them now, as references for their children."""
 
-    def __init__(self, cluster: Cluster, namespace: str, name: str, uid: str) -> None:
+    def __init__(self, cluster: ClusterClient, namespace: str, name: str, uid: str) -> None:
         self._cluster = cluster
         self._namespace = namespace
         self._name = name
@@ -94,7 +96,7 @@ class _Owners:
         owner = self._cluster.get(resource, group or self._name, namespace=self._namespace)["metadata"]
         if owner.get("deletionTimestamp") or (not group and owner["uid"] != self._uid):
             return []
-        return owned_by(resource.kind, owner["name"], owner["uid"])
+        return make_owner_references(resource.kind, owner["name"], owner["uid"])
 
 
 def _is_adoptable(obj: Obj, name: str) -> bool:
@@ -108,7 +110,7 @@ def _is_adoptable(obj: Obj, name: str) -> bool:
     return is_labelled and is_free and not metadata.get("deletionTimestamp")
 
 
-def _adopted(metadata: Mapping[str, Any], reference: list[dict[str, Any]]) -> dict[str, Any]:
+def _render_adoption(metadata: Mapping[str, Any], reference: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "uid": metadata["uid"],
         "resourceVersion": metadata["resourceVersion"],

@@ -20,8 +20,8 @@ from typing import TypeAlias
 from rollouts.engine.model.budget import resolve_budget
 from rollouts.engine.model.observed import Clique, Observed, Pod
 from rollouts.engine.model.workload import Strategy, Workload
-from rollouts.engine.tree.layout import Shape, make_shape
-from rollouts.engine.tree.views import CliqueView, minimum_of
+from rollouts.engine.tree.layout import Layout, make_layout
+from rollouts.engine.tree.views import CliqueView, compute_min_available
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Counts:
 
 def count_pods(workload: Workload, observed: Observed) -> Counts:
     """Count the pods of a workload as it is observed."""
-    shape = make_shape(workload)
+    shape = make_layout(workload)
     groups = {group.name: group.replicas for group in observed.groups}
     pods: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in observed.pods:
@@ -46,21 +46,21 @@ def count_pods(workload: Workload, observed: Observed) -> Counts:
     available = updated = surge = 0
     for clique in observed.cliques:
         if clique.template in shape.cliques:
-            view, is_extra = _view(shape, clique, pods[clique.name]), _is_extra(shape, clique, groups)
+            view, is_extra = _make_view(shape, clique, pods[clique.name]), _is_surge(shape, clique, groups)
             available += view.available
             updated += view.count_updated(is_extra=is_extra)
             surge += view.count_surge(is_extra=is_extra)
-    sizes = _measure(workload, observed)
+    sizes = _compute_replica_sizes(workload, observed)
     desired = sum(size.pods for size in sizes)
-    return Counts(desired, available, updated, surge, _find_floor(workload, sizes))
+    return Counts(desired, available, updated, surge, _compute_floor(workload, sizes))
 
 
-def _view(shape: Shape, clique: Clique, pods: list[Pod]) -> CliqueView:
+def _make_view(shape: Layout, clique: Clique, pods: list[Pod]) -> CliqueView:
     pods.sort(key=lambda pod: pod.index)
-    return shape.clique_view(clique.name, shape.cliques[clique.template], clique, pods)
+    return shape.make_clique_view(clique.name, shape.cliques[clique.template], clique, pods)
 
 
-def _is_extra(shape: Shape, clique: Clique, groups: Mapping[str, int]) -> bool:
+def _is_surge(shape: Layout, clique: Clique, groups: Mapping[str, int]) -> bool:
     """Whether all of a clique is surge, with the replica of the set or of a group that it is in."""
     if clique.replica >= shape.workload.replicas:
         return True
@@ -68,14 +68,14 @@ def _is_extra(shape: Shape, clique: Clique, groups: Mapping[str, int]) -> bool:
     return group is not None and clique.group_replica >= groups.get(clique.group, group.replicas)
 
 
-Makeup: TypeAlias = Mapping[str, tuple[int, int]]
+PodsPerReplica: TypeAlias = Mapping[str, tuple[int, int]]
 """What a replica of a set is made of by its template: of each component its replicas, and how many pods each has."""
 
-Scaled: TypeAlias = tuple[str, int, int]
+ScaledComponent: TypeAlias = tuple[str, int, int]
 """A live component: its name in the template, the replica of the set that it is in, what it is scaled to."""
 
 
-def make_up(workload: Workload) -> Makeup:
+def compute_pods_per_replica(workload: Workload) -> PodsPerReplica:
     """Return what each replica of a workload is made of."""
     each = {clique.name: clique.replicas for clique in workload.cliques}
     members = {name for group in workload.groups for name in group.clique_names}
@@ -83,7 +83,7 @@ def make_up(workload: Workload) -> Makeup:
     return known | {one.name: (one.replicas, sum(each[name] for name in one.clique_names)) for one in workload.groups}
 
 
-def count_scaled(replicas: int, makeup: Makeup, scaled: Iterable[Scaled]) -> int:
+def count_scaled_pods(replicas: int, makeup: PodsPerReplica, scaled: Iterable[ScaledComponent]) -> int:
     """Count the pods that a set of so many replicas is to have: by its template, but for what is scaled otherwise.
 
     What is not there for a moment, while it is recreated, is still desired.
@@ -102,10 +102,10 @@ def count_desired(workload: Workload, observed: Observed, renewed: Collection[st
     force.
     """
     scaled = (one for one in _list_scaled(observed) if one[0] not in renewed)
-    return count_scaled(workload.replicas, make_up(workload), scaled)
+    return count_scaled_pods(workload.replicas, compute_pods_per_replica(workload), scaled)
 
 
-def _list_scaled(observed: Observed) -> Iterator[Scaled]:
+def _list_scaled(observed: Observed) -> Iterator[ScaledComponent]:
     for clique in observed.cliques:
         if not clique.group:
             yield clique.template, clique.replica, clique.replicas
@@ -114,25 +114,25 @@ def _list_scaled(observed: Observed) -> Iterator[Scaled]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Size:
+class _ReplicaSize:
     """One replica of the set, in pods."""
 
     pods: int
-    kept: int  # so many serve at least, as long as an update takes it for one that does
-    may_miss: int  # of these, while its components are updated
+    serving: int  # so many serve at least, as long as an update takes it for one that does
+    may_be_unavailable: int  # of these, while its components are updated
 
 
-def _measure(workload: Workload, observed: Observed) -> list[_Size]:
+def _compute_replica_sizes(workload: Workload, observed: Observed) -> list[_ReplicaSize]:
     """Measure each wanted replica: by the template, but for what is scaled otherwise."""
-    usual = {name: replicas for name, (replicas, _) in make_up(workload).items()}
+    usual = {name: replicas for name, (replicas, _) in compute_pods_per_replica(workload).items()}
     scaled: defaultdict[int, dict[str, int]] = defaultdict(dict)
     for component, replica, live in _list_scaled(observed):
         if live != usual.get(component):
             scaled[replica][component] = live
     kept = _list_kept_minimums(workload, observed)
-    as_usual = _measure_replica(workload, {}, {})
+    as_usual = _compute_replica_size(workload, {}, {})
     return [
-        _measure_replica(workload, scaled.get(index, {}), kept.get(index, {}))
+        _compute_replica_size(workload, scaled.get(index, {}), kept.get(index, {}))
         if index in scaled or index in kept
         else as_usual
         for index in range(workload.replicas)
@@ -141,17 +141,19 @@ def _measure(workload: Workload, observed: Observed) -> list[_Size]:
 
 def _list_kept_minimums(workload: Workload, observed: Observed) -> Mapping[int, Mapping[str, int]]:
     """Return by replica of the set the minimums that PodCliques were made with and keep, where templates say more."""
-    templates = {clique.name: clique for clique in workload.cliques if not clique.has_minimum}
+    templates = {clique.name: clique for clique in workload.cliques if not clique.has_explicit_min_available}
     kept: defaultdict[int, dict[str, int]] = defaultdict(dict)
     for clique in observed.cliques:
         template = templates.get(clique.template)
-        if template is not None and (minimum := minimum_of(template, clique)) != template.min_available:
+        if template is not None and (minimum := compute_min_available(template, clique)) != template.min_available:
             found = kept[clique.replica]
             found[clique.template] = min(minimum, found.get(clique.template, minimum))
     return kept
 
 
-def _measure_replica(workload: Workload, scaled: Mapping[str, int], kept_minimums: Mapping[str, int]) -> _Size:
+def _compute_replica_size(
+    workload: Workload, scaled: Mapping[str, int], kept_minimums: Mapping[str, int]
+) -> _ReplicaSize:
     """Measure a replica of the set, some of whose components may be scaled or keep a smaller minimum.
 
     With a clique of four pods and a group of two replicas of five pods, each with maxUnavailable 1, it has 14 pods, of
@@ -177,14 +179,14 @@ def _measure_replica(workload: Workload, scaled: Mapping[str, int], kept_minimum
         pods += replicas * sum(clique.replicas for clique in inside)
         kept += (min(replicas, group.min_available) if is_whole else replicas) * serving
         may_miss += resolve_budget(group.budget if has_budgets else None, replicas).max_unavailable * serving
-    return _Size(pods, kept, may_miss)
+    return _ReplicaSize(pods, kept, may_miss)
 
 
-def _find_floor(workload: Workload, sizes: list[_Size]) -> int:
+def _compute_floor(workload: Workload, sizes: list[_ReplicaSize]) -> int:
     """Return how many pods serve at least while an update is carried out as the budgets and minAvailable allow."""
     if workload.strategy is Strategy.ON_DELETE:
         return sum(size.pods for size in sizes)
-    kept = sorted(size.kept for size in sizes)
+    kept = sorted(size.serving for size in sizes)
     if workload.strategy is Strategy.REPLICA_RECREATE:
         return sum(kept[: len(kept) - resolve_budget(workload.budget, workload.replicas).max_unavailable])
-    return max(0, sum(kept) - max((size.may_miss for size in sizes), default=0))
+    return max(0, sum(kept) - max((size.may_be_unavailable for size in sizes), default=0))

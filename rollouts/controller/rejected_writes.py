@@ -20,48 +20,50 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rollouts.cluster import AlreadyExists, Forbidden, Invalid
-from rollouts.controller.executor import Answer, Applied, Fate, key_of, kind_of, name_of
+from rollouts.controller.executor import ExecutionResult, WriteRecord, WriteResult, kind_of, name_of, write_key_of
 from rollouts.engine.model.actions import Create
 
-TRIES: Final = 3  # refusals in a row for one reason, before a write is held back
-TRIES_OF_ANY: Final = 6  # the same, whatever the reasons
-FIRST_PAUSE: Final = 1.0
-LONGEST_PAUSE: Final = 60.0
-_LABELS_SHOWN: Final = 3
-_MESSAGE_LENGTH: Final = 600
+MAX_SAME_REJECTIONS: Final = 3  # refusals in a row for one reason, before a write is held back
+MAX_REJECTIONS: Final = 6  # the same, whatever the reasons
+FIRST_BACKOFF_SECONDS: Final = 1.0
+MAX_BACKOFF_SECONDS: Final = 60.0
+_MAX_LABELS_SHOWN: Final = 3
+_MAX_MESSAGE_LENGTH: Final = 600
 
-Group = str
+RejectionGroup = str
 """Verb, kind and reason: refusals that are likely to end together."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectedWrite:
     """A write that the cluster has refused."""
 
     reason: str  # the API's CamelCase word
-    count: int  # in a row, for this reason
-    of_any: int  # in a row, whatever the reasons
+    same_reason: int  # in a row, for this reason
+    total: int  # in a row, whatever the reasons
 
     @property
-    def is_held(self) -> bool:
+    def is_backed_off(self) -> bool:
         """Whether it is not sent any more as a matter of course."""
-        return self.count >= TRIES or self.of_any >= TRIES_OF_ANY
+        return self.same_reason >= MAX_SAME_REJECTIONS or self.total >= MAX_REJECTIONS
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedWrites:
+class RejectedWrites:
     """The refused writes of one workload."""
 
     version: str = ""  # uid and generation of the workload that they were meant for
-    pauses: int = 0  # that have begun since something is held back
-    until: float = 0.0  # the end of the pause, in seconds since the epoch
-    writes: Mapping[str, Refused] = field(default_factory=dict)  # by verb, kind and name
-    messages: Mapping[Group, str] = field(default_factory=dict)  # what to show, of the first refusal of each group
+    backoffs: int = 0  # that have begun since something is held back
+    backoff_until: float = 0.0  # the end of the pause, in seconds since the epoch
+    writes: Mapping[str, RejectedWrite] = field(default_factory=dict)  # by verb, kind and name
+    messages: Mapping[RejectionGroup, str] = field(
+        default_factory=dict
+    )  # what to show, of the first refusal of each group
 
     @property
-    def has_held(self) -> bool:
+    def has_backed_off(self) -> bool:
         """Whether something is held back, in a pause or between two attempts."""
-        return any(one.is_held for one in self.writes.values())
+        return any(one.is_backed_off for one in self.writes.values())
 
     @property
     def problem(self) -> tuple[str, str] | None:
@@ -69,28 +71,28 @@ class RefusedWrites:
         if not self.messages:
             return None
         reason = next(iter(self.messages)).rpartition(" ")[2]
-        return reason, " ".join(self._sentence(group, message) for group, message in self.messages.items())
+        return reason, " ".join(self._render_message(group, message) for group, message in self.messages.items())
 
-    def compute_held(self, now: float) -> frozenset[str]:
+    def compute_backed_off(self, now: float) -> frozenset[str]:
         """Return the writes that must not be sent now."""
-        held = {key: one for key, one in self.writes.items() if one.is_held}
-        if now < self.until:
+        held = {key: one for key, one in self.writes.items() if one.is_backed_off}
+        if now < self.backoff_until:
             return frozenset(held)
-        probes: dict[Group, tuple[int, str]] = {}
+        probes: dict[RejectionGroup, tuple[int, str]] = {}
         for key, one in held.items():
             group = _group_of(key, one.reason)
-            probes[group] = min(probes.get(group, (one.of_any, key)), (one.of_any, key))
+            probes[group] = min(probes.get(group, (one.total, key)), (one.total, key))
         return frozenset(held) - {key for _, key in probes.values()}
 
-    def count(self, applied: Applied, now: float, *, is_whole: bool) -> "RefusedWrites":
+    def after_pass(self, result: ExecutionResult, now: float, *, is_whole: bool) -> "RejectedWrites":
         """Return the record after a pass, or a part of it.
 
         Unless the pass is `is_whole`, what is missing from its answers may just not have had its turn.
         """
-        answers, accepted, unsent = _sort(applied)
+        answers, accepted, unsent = _partition_writes(result)
         refused = {key: _reason_of(answer) for key, answer in answers.items()}
-        if applied.failure is None:
-            refused = {**self._infer_refused(refused, unsent), **refused}
+        if result.failure is None:
+            refused = {**self._infer_rejected(refused, unsent), **refused}
         released = {_group_of(key, self.writes[key].reason) for key in accepted & self.writes.keys()}
         writes = {
             key: one
@@ -98,99 +100,104 @@ class RefusedWrites:
             if key not in accepted and (key in unsent or not is_whole) and _group_of(key, one.reason) not in released
         }
         for key, reason in refused.items():
-            writes[key] = _count_on(self.writes.get(key), reason)
+            writes[key] = _count_rejection(self.writes.get(key), reason)
         counted = replace(self, writes=writes, messages=self._merge_messages(writes, answers))
-        return counted._schedule(refused, now)  # noqa: SLF001 (of this class)
+        return counted._schedule_backoff(refused, now)  # noqa: SLF001 (of this class)
 
-    def _infer_refused(self, refused: Mapping[str, str], unsent: Iterable[str]) -> dict[str, str]:
+    def _infer_rejected(self, refused: Mapping[str, str], unsent: Iterable[str]) -> dict[str, str]:
         """Return what the actuator did not send because others like it were refused: they would have been as well."""
-        reasons = {_like_of(key): reason for key, reason in refused.items()}
-        held = {key for key, one in self.writes.items() if one.is_held}
-        return {key: reasons[_like_of(key)] for key in unsent if key not in held and _like_of(key) in reasons}
+        reasons = {_verb_and_kind(key): reason for key, reason in refused.items()}
+        held = {key for key, one in self.writes.items() if one.is_backed_off}
+        return {
+            key: reasons[_verb_and_kind(key)] for key in unsent if key not in held and _verb_and_kind(key) in reasons
+        }
 
-    def _merge_messages(self, writes: Mapping[str, Refused], refused: Mapping[str, Answer]) -> dict[Group, str]:
+    def _merge_messages(
+        self, writes: Mapping[str, RejectedWrite], refused: Mapping[str, WriteRecord]
+    ) -> dict[RejectionGroup, str]:
         """Return what to show: a denial at once, a lost race when it repeats itself; one text as long as it lasts."""
         groups = {_group_of(key, one.reason) for key, one in writes.items()}
         messages = {group: message for group, message in self.messages.items() if group in groups}
         for key, answer in refused.items():
-            if answer.fate is Fate.DENIED or writes[key].is_held:
-                messages.setdefault(_group_of(key, writes[key].reason), _explain(answer))
+            if answer.result is WriteResult.REJECTED or writes[key].is_backed_off:
+                messages.setdefault(_group_of(key, writes[key].reason), _render_rejection(answer))
         return messages
 
-    def _schedule(self, refused: Iterable[str], now: float) -> "RefusedWrites":
-        if any(self.writes[key].is_held for key in refused):
-            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self.pauses, 16))
-            return replace(self, pauses=self.pauses + 1, until=now + pause)
-        return self if self.has_held else replace(self, pauses=0, until=0.0)
+    def _schedule_backoff(self, refused: Iterable[str], now: float) -> "RejectedWrites":
+        if any(self.writes[key].is_backed_off for key in refused):
+            pause = min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2 ** min(self.backoffs, 16))
+            return replace(self, backoffs=self.backoffs + 1, backoff_until=now + pause)
+        return self if self.has_backed_off else replace(self, backoffs=0, backoff_until=0.0)
 
-    def _sentence(self, group: Group, message: str) -> str:
+    def _render_message(self, group: RejectionGroup, message: str) -> str:
         others = sum(_group_of(key, one.reason) == group for key, one in self.writes.items()) - 1
         return f"{message} The same holds for {others} more." if others else message
 
 
-def parse_refused(stored: Mapping[str, Any], version: str) -> RefusedWrites:
+def parse_rejected_writes(stored: Mapping[str, Any], version: str) -> RejectedWrites:
     """Return a stored record; an empty one when it was made for another state of the workload."""
     if stored.get("version") != version:
-        return RefusedWrites(version)
+        return RejectedWrites(version)
     # An earlier version did not store the last number.
     writes = {
-        key: Refused(reason, count, *(more or [count])) for key, (reason, count, *more) in stored["writes"].items()
+        key: RejectedWrite(reason, count, *(more or [count]))
+        for key, (reason, count, *more) in stored["writes"].items()
     }
-    return RefusedWrites(version, stored["pauses"], stored["until"], writes, stored["messages"])
+    return RejectedWrites(version, stored["pauses"], stored["until"], writes, stored["messages"])
 
 
-def render_refused(record: RefusedWrites) -> dict[str, Any]:
+def render_rejected_writes(record: RejectedWrites) -> dict[str, Any]:
     """Return a record as it is stored; nothing when it holds nothing."""
     if not record.writes:
         return {}
     return {
         "version": record.version,
-        "pauses": record.pauses,
-        "until": record.until,
-        "writes": {key: [one.reason, one.count, one.of_any] for key, one in record.writes.items()},
+        "pauses": record.backoffs,
+        "until": record.backoff_until,
+        "writes": {key: [one.reason, one.same_reason, one.total] for key, one in record.writes.items()},
         "messages": {**record.messages},
     }
 
 
-def _count_on(former: Refused | None, reason: str) -> Refused:
+def _count_rejection(former: RejectedWrite | None, reason: str) -> RejectedWrite:
     if former is None:
-        return Refused(reason, 1, 1)
-    return Refused(reason, former.count + 1 if former.reason == reason else 1, former.of_any + 1)
+        return RejectedWrite(reason, 1, 1)
+    return RejectedWrite(reason, former.same_reason + 1 if former.reason == reason else 1, former.total + 1)
 
 
-def _sort(applied: Applied) -> tuple[dict[str, Answer], frozenset[str], frozenset[str]]:
+def _partition_writes(applied: ExecutionResult) -> tuple[dict[str, WriteRecord], frozenset[str], frozenset[str]]:
     """Return what was refused, what was accepted, and what was planned and not sent."""
-    refused: dict[str, Answer] = {}
+    refused: dict[str, WriteRecord] = {}
     accepted: set[str] = set()
     unsent: set[str] = set()
-    for answer in applied.answers:
-        key = key_of(answer.action)
-        if answer.fate is Fate.DONE:
+    for answer in applied.writes:
+        key = write_key_of(answer.action)
+        if answer.result is WriteResult.APPLIED:
             accepted.add(key)
-        elif answer.fate is Fate.UNSENT:
+        elif answer.result is WriteResult.SKIPPED:
             unsent.add(key)
-        elif answer.fate is not Fate.UNKNOWN and answer.error is not None:
+        elif answer.result is not WriteResult.UNKNOWN and answer.error is not None:
             refused[key] = answer
     return refused, frozenset(accepted - refused.keys()), frozenset(unsent)
 
 
-def _like_of(key: str) -> str:
+def _verb_and_kind(key: str) -> str:
     """Return verb and kind of a write."""
     return key.rpartition(" ")[0]
 
 
-def _group_of(key: str, reason: str) -> Group:
-    return f"{_like_of(key)} {reason}"
+def _group_of(key: str, reason: str) -> RejectionGroup:
+    return f"{_verb_and_kind(key)} {reason}"
 
 
-def _reason_of(answer: Answer) -> str:
+def _reason_of(answer: WriteRecord) -> str:
     error = answer.error
     return (error.reason or type(error).__name__) if error is not None else ""
 
 
-def _explain(answer: Answer) -> str:
+def _render_rejection(answer: WriteRecord) -> str:
     """Return what was refused, why, and what ends it."""
-    why = _explain_taken(answer) if answer.fate is Fate.OUTRUN else str(answer.error)
+    why = _render_conflict(answer) if answer.result is WriteResult.CONFLICT else str(answer.error)
     advice = "Grove UI tries again with growing pauses."
     match answer.error:
         case AlreadyExists():
@@ -199,13 +206,13 @@ def _explain(answer: Answer) -> str:
             advice = f"Allow it, or raise the quota. {advice}"
         case Invalid():
             advice = f"Correct the workload. {advice}"
-    why = why if len(why) <= _MESSAGE_LENGTH else f"{why[: _MESSAGE_LENGTH - 1]}…"
+    why = why if len(why) <= _MAX_MESSAGE_LENGTH else f"{why[: _MAX_MESSAGE_LENGTH - 1]}…"
     return f"{why.removesuffix('.')}. {advice}"
 
 
-def _explain_taken(answer: Answer) -> str:
+def _render_conflict(answer: WriteRecord) -> str:
     """Say of an object that has our owner and is in the way all the same what is wrong with it."""
-    action, found = answer.action, answer.found
+    action, found = answer.action, answer.current
     what = f"{kind_of(action)} {name_of(action)}"
     if not isinstance(answer.error, AlreadyExists) or not isinstance(action, Create) or found is None:
         return f"{what} was changed by others each time Grove UI wrote to it: {answer.error}"
@@ -217,6 +224,6 @@ def _explain_taken(answer: Answer) -> str:
     if not missing:
         return f"{what} exists already, for another object of its owner's name"
     return (
-        f"{what} exists already, and Grove UI cannot use it: it lacks {', '.join(missing[:_LABELS_SHOWN])}. "
+        f"{what} exists already, and Grove UI cannot use it: it lacks {', '.join(missing[:_MAX_LABELS_SHOWN])}. "
         "If Grove's own operator made it, take the workload over; otherwise set the labels"
     )

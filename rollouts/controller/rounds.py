@@ -18,27 +18,35 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from rollouts.cluster import Cluster
-from rollouts.controller.executor import Answer, Applied, Fate, Scene, apply_plan, key_of, kind_of
-from rollouts.engine.model.actions import Action, Kind, Moment, Plan, WriteStatus
+from rollouts.cluster import ClusterClient
+from rollouts.controller.executor import (
+    ExecutionContext,
+    ExecutionResult,
+    WriteRecord,
+    WriteResult,
+    apply_plan,
+    kind_of,
+    write_key_of,
+)
+from rollouts.engine.model.actions import Action, Kind, Plan, TimelineEvent, WriteStatus
 from rollouts.engine.model.observed import Clique, Gang, Group, Observed
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.plan.planner import plan_tree
 from rollouts.engine.rollout.ready_times import measure_ready_times
-from rollouts.engine.tree.layout import make_shape
-from rollouts.engine.tree.tree_builder import arrange
-from rollouts.mirror import Seen
-from rollouts.mirror.overlay import fold
+from rollouts.engine.tree.layout import make_layout
+from rollouts.engine.tree.tree_builder import build_tree
+from rollouts.mirror import MirroredWorkload
+from rollouts.mirror.overlay import overlay_changes
 
 Status = Mapping[str, Any]
-T = TypeVar("T", Clique, Group, Gang)
+StatusObject = TypeVar("StatusObject", Clique, Group, Gang)
 
-ROUNDS: Final = 16
-SECONDS: Final = 1.0  # after which no new round is begun
+MAX_ROUNDS: Final = 16
+MAX_SECONDS: Final = 1.0  # after which no new round is begun
 
 
 @dataclass(frozen=True, slots=True)
-class Bearings:
+class PassContext:
     """What a course is steered by."""
 
     workload: Workload
@@ -47,20 +55,20 @@ class Bearings:
     note: Callable[[Plan, Sequence[Action], Status], None]
     # Puts into the set's status what is to be said besides the plan, given all answers so far, and whether these are
     # all that the pass will have.
-    judge: Callable[[Status, Applied, bool], Status]
-    # The writes that the cluster has refused too often to be sent now, by `executor.key_of`.
-    held: Container[str] = frozenset()
+    judge: Callable[[Status, ExecutionResult, bool], Status]
+    # The writes that the cluster has refused too often to be sent now, by `executor.write_key_of`.
+    backed_off: Container[str] = frozenset()
 
 
-class Course:
+class Rounds:
     """A workload on its way through one pass."""
 
-    def __init__(self, cluster: Cluster, seen: Seen, bearings: Bearings) -> None:
+    def __init__(self, cluster: ClusterClient, seen: MirroredWorkload, bearings: PassContext) -> None:
         metadata = seen.manifest["metadata"]
-        self.applied = Applied()  # everything that was sent, and what became of it
+        self.result = ExecutionResult()  # everything that was sent, and what became of it
         self.observed = seen.observed  # as it is by now
-        self.moments: list[Moment] = []
-        self.decided = Plan((), (), (), (), None)  # by the last round
+        self.timeline_events: list[TimelineEvent] = []
+        self.plan = Plan((), (), (), (), None)  # by the last round
         self.is_unfinished = False  # more could have been written
         self.ready_times = measure_ready_times(seen.observed)
         self._cluster = cluster
@@ -68,24 +76,26 @@ class Course:
         self._name: str = metadata["name"]
         self._uid = seen.uid
         self._version = seen.resource_version
-        self._bearings = bearings
-        self._shape = make_shape(bearings.workload)
-        self._held_back: set[str] = set()  # writes that were wanted and not sent
+        self._context = bearings
+        self._layout = make_layout(bearings.workload)
+        self._skipped: set[str] = set()  # writes that were wanted and not sent
         # By uid: the statuses that are planned on with, and what is stored in their place.
-        self._told: dict[str, WriteStatus] = {}
-        self._stored: dict[str, Status] = {seen.uid: seen.observed.status}
-        self._has_begun = False  # the update of a component, of which the cluster has not been told yet
+        self._planned_statuses: dict[str, WriteStatus] = {}
+        self._stored_statuses: dict[str, Status] = {seen.uid: seen.observed.status}
+        self._has_unwritten_start = False  # the update of a component, of which the cluster has not been told yet
 
     def run(self) -> None:
         """Go on until nothing is left to write, or somebody has to look anew."""
-        deadline = time.monotonic() + SECONDS
-        for _ in range(ROUNDS):
-            self.decided = self._plan()
-            moves = self._without_held(one for one in self.decided.actions if not isinstance(one, WriteStatus))
-            is_told = self._tell(action for action in self.decided.actions if isinstance(action, WriteStatus))
-            self.moments += self.decided.moments
-            self._bearings.note(self.decided, moves, self.observed.status)
-            if any(moment.reason == "UpdateStarted" for moment in self.decided.moments):
+        deadline = time.monotonic() + MAX_SECONDS
+        for _ in range(MAX_ROUNDS):
+            self.plan = self._compute_plan()
+            moves = self._skip_backed_off(one for one in self.plan.actions if not isinstance(one, WriteStatus))
+            is_told = self._plan_with_statuses(
+                action for action in self.plan.actions if isinstance(action, WriteStatus)
+            )
+            self.timeline_events += self.plan.timeline_events
+            self._context.note(self.plan, moves, self.observed.status)
+            if any(moment.reason == "UpdateStarted" for moment in self.plan.timeline_events):
                 if not self._write_statuses(goes_on=True):
                     return
             elif moves:
@@ -100,69 +110,72 @@ class Course:
         # Where nothing else was to be written, planning alone has taken so long, and would the next time as well.
         self._write_statuses(in_brief=bool(moves))
 
-    def _plan(self) -> Plan:
-        tree = arrange(self._shape, self.observed)
-        return plan_tree(self._shape, tree, self.observed.status, self._bearings.now, self.ready_times)
+    def _compute_plan(self) -> Plan:
+        tree = build_tree(self._layout, self.observed)
+        return plan_tree(self._layout, tree, self.observed.status, self._context.now, self.ready_times)
 
     def _write(self, moves: Sequence[Action]) -> bool:
         """Carry out what a round decided; return whether the next one can be planned on the answers."""
         answers, self.is_unfinished = self._send(moves)
-        fates = {answer.fate for answer in answers}
-        if Fate.UNKNOWN in fates:
+        fates = {answer.result for answer in answers}
+        if WriteResult.UNKNOWN in fates:
             return False
-        self._take_in(answers)
-        goes_on = not (self.is_unfinished or fates & {Fate.OUTRUN, Fate.DENIED})
-        if self._has_begun or Fate.DENIED in fates:
+        self._overlay_answers(answers)
+        goes_on = not (self.is_unfinished or fates & {WriteResult.CONFLICT, WriteResult.REJECTED})
+        if self._has_unwritten_start or WriteResult.REJECTED in fates:
             return self._write_statuses(goes_on=goes_on) and goes_on
         if not goes_on:
             self._write_statuses(in_brief=True)
         return goes_on
 
-    def _send(self, actions: Sequence[Action]) -> tuple[list[Answer], bool]:
-        sent = Applied()
+    def _send(self, actions: Sequence[Action]) -> tuple[list[WriteRecord], bool]:
+        sent = ExecutionResult()
         try:
-            apply_plan(self._cluster, actions, Scene(self._namespace, self.observed, self._version), sent)
+            apply_plan(self._cluster, actions, ExecutionContext(self._namespace, self.observed, self._version), sent)
         finally:
-            self.applied.answers += sent.answers
-        return sent.answers, sent.is_cut_short
+            self.result.writes += sent.writes
+        return sent.writes, sent.is_truncated
 
-    def _without_held(self, actions: Iterable[Action]) -> list[Action]:
+    def _skip_backed_off(self, actions: Iterable[Action]) -> list[Action]:
         """Return what may be sent; the rest is answered as not sent, once."""
         sent: list[Action] = []
         for action in actions:
-            key = key_of(action)
-            if key not in self._bearings.held:
+            key = write_key_of(action)
+            if key not in self._context.backed_off:
                 sent.append(action)
-            elif key not in self._held_back:
-                self._held_back.add(key)
-                self.applied.answers.append(Answer(action, Fate.UNSENT))
+            elif key not in self._skipped:
+                self._skipped.add(key)
+                self.result.writes.append(WriteRecord(action, WriteResult.SKIPPED))
         return sent
 
-    def _take_in(self, answers: Sequence[Answer]) -> None:
+    def _overlay_answers(self, answers: Sequence[WriteRecord]) -> None:
         """Go on from what was answered."""
-        self.observed = fold(self.observed, self._uid, Applied([*answers]).changes())
+        self.observed = overlay_changes(self.observed, self._uid, ExecutionResult([*answers]).changes())
         for answer in answers:
-            if kind_of(answer.action) is Kind.SET and answer.found is not None:
-                self._version = answer.found["metadata"]["resourceVersion"]
-                self.observed = replace(self.observed, status=answer.found.get("status") or {})
+            if kind_of(answer.action) is Kind.SET and answer.current is not None:
+                self._version = answer.current["metadata"]["resourceVersion"]
+                self.observed = replace(self.observed, status=answer.current.get("status") or {})
         # An answer brings the status that is stored, not the one that is planned on with.
-        self.observed = _with_statuses(self.observed, self._uid, self._told)
+        self.observed = _with_statuses(self.observed, self._uid, self._planned_statuses)
 
     def _components(self) -> list[Clique | Group | Gang]:
         return [*self.observed.cliques, *self.observed.groups, *self.observed.gangs]
 
     # Statuses.
 
-    def _tell(self, writes: Iterable[WriteStatus]) -> bool:
+    def _plan_with_statuses(self, writes: Iterable[WriteStatus]) -> bool:
         """Plan on with statuses as if they were written."""
         news = {write.uid: write for write in writes}
         if not news:
             return False
         for one in self._components():
             if one.uid in news:
-                self._stored.setdefault(one.uid, one.status)
-        self._told |= news
-        self._has_begun |= any(_start(write.status) != _start(self._stored.get(uid)) for uid, write in news.items())
+                self._stored_statuses.setdefault(one.uid, one.status)
+        self._planned_statuses |= news
+        self._has_unwritten_start |= any(
+            _update_started_at(write.status) != _update_started_at(self._stored_statuses.get(uid))
+            for uid, write in news.items()
+        )
         self.observed = _with_statuses(self.observed, self._uid, news)
         return True
 
@@ -172,28 +185,32 @@ class Course:
         `in_brief` writes that of the set, and of its components only those that name other pods or replicas as being
         replaced: once these are gone, no later pass can tell that they were there.
         """
-        told = {one.uid: self._told[one.uid] for one in self._components() if one.uid in self._told}
-        compare = _selected if in_brief else dict
-        writes = [one for uid, one in told.items() if compare(one.status) != compare(self._stored.get(uid) or {})]
-        status = self._bearings.judge(self.observed.status, self.applied, not goes_on and not self.is_unfinished)
-        if status != self._stored[self._uid]:
+        told = {
+            one.uid: self._planned_statuses[one.uid] for one in self._components() if one.uid in self._planned_statuses
+        }
+        compare = _selected_to_update if in_brief else dict
+        writes = [
+            one for uid, one in told.items() if compare(one.status) != compare(self._stored_statuses.get(uid) or {})
+        ]
+        status = self._context.judge(self.observed.status, self.result, not goes_on and not self.is_unfinished)
+        if status != self._stored_statuses[self._uid]:
             writes.append(WriteStatus(Kind.SET, self._name, self._uid, status))
-        due = self._without_held(writes)
+        due = self._skip_backed_off(writes)
         answers = self._send(due)[0] if due else []
-        self._has_begun &= in_brief
+        self._has_unwritten_start &= in_brief
         if goes_on:
-            self._told.clear()
-            self._take_in(answers)
-            self._stored = {self._uid: self.observed.status}
-        return len(due) == len(writes) and all(answer.fate is Fate.DONE for answer in answers)
+            self._planned_statuses.clear()
+            self._overlay_answers(answers)
+            self._stored_statuses = {self._uid: self.observed.status}
+        return len(due) == len(writes) and all(answer.result is WriteResult.APPLIED for answer in answers)
 
 
-def _start(status: Status | None) -> object:
+def _update_started_at(status: Status | None) -> object:
     """Return when the update of a component began, as its status tells."""
     return ((status or {}).get("updateProgress") or {}).get("updateStartedAt")
 
 
-def _selected(status: Status) -> object:
+def _selected_to_update(status: Status) -> object:
     """Return what the status of a component names as being replaced."""
     progress: Status = status.get("updateProgress") or {}
     return progress.get("readyPodsSelectedToUpdate"), progress.get("readyReplicaIndicesSelectedToUpdate")
@@ -206,11 +223,11 @@ def _with_statuses(observed: Observed, set_uid: str, told: Mapping[str, WriteSta
     return replace(
         observed,
         status=told[set_uid].status if set_uid in told else observed.status,
-        cliques=_put_statuses(observed.cliques, told),
-        groups=_put_statuses(observed.groups, told),
-        gangs=_put_statuses(observed.gangs, told),
+        cliques=_replace_statuses(observed.cliques, told),
+        groups=_replace_statuses(observed.groups, told),
+        gangs=_replace_statuses(observed.gangs, told),
     )
 
 
-def _put_statuses(objects: tuple[T, ...], told: Mapping[str, WriteStatus]) -> tuple[T, ...]:
+def _replace_statuses(objects: tuple[StatusObject, ...], told: Mapping[str, WriteStatus]) -> tuple[StatusObject, ...]:
     return tuple(replace(one, status=told[one.uid].status) if one.uid in told else one for one in objects)

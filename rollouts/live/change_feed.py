@@ -20,16 +20,16 @@ from redis.asyncio import Redis as AsyncRedis
 
 logger = logging.getLogger(__name__)
 
-Kind = Literal["workload", "cluster", "node", "override", "audit"]
+ChangeKind = Literal["workload", "cluster", "node", "override", "audit"]
 
-START: Final = "0-0"
+FIRST_ID: Final = "0-0"
 """The id before the first entry."""
 
 _STREAM: Final = "grove:feed"
 # At hundreds of changes a second this is most of a minute: longer than a browser takes to connect again.
-_ENTRIES_KEPT: Final = 20_000
-_ENTRIES_READ: Final = 1_000
-_ID: Final = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
+_MAX_ENTRIES: Final = 20_000
+_MAX_ENTRIES_PER_READ: Final = 1_000
+_ID_PATTERN: Final = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +37,31 @@ class Change:
     """Something that is not as it was."""
 
     cluster: str
-    kind: Kind
+    kind: ChangeKind
     # Of a workload its key in the queue, of an entry of the audit its number, else its name.
     key: str
     # Which of its parts changed, for example pods, status, timeline; none named: all of them.
-    what: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
     deleted: bool = False
 
     @property
-    def place(self) -> tuple[str, str, str]:
+    def subject(self) -> tuple[str, str, str]:
         """What it is about."""
         return self.cluster, self.kind, self.key
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadResult:
     """What was read from the feed."""
 
     # Each with its id, oldest first.
     entries: tuple[tuple[str, Change], ...]
     # Whether entries after the given id may have been dropped before they were read: look at everything again.
-    missed: bool
+    has_gap: bool
 
 
 # Set while Redis is away, so that it is said once and not with every change.
-_away = threading.Event()
+_redis_is_down = threading.Event()
 
 
 def publish(redis: Redis, changes: Iterable[Change]) -> None:
@@ -72,59 +72,59 @@ def publish(redis: Redis, changes: Iterable[Change]) -> None:
     try:
         with redis.pipeline(transaction=False) as pipeline:
             for change in merged:
-                pipeline.xadd(_STREAM, {"change": _render(change)}, maxlen=_ENTRIES_KEPT, approximate=True)
+                pipeline.xadd(_STREAM, {"change": _render(change)}, maxlen=_MAX_ENTRIES, approximate=True)
             pipeline.execute()
-        _away.clear()
+        _redis_is_down.clear()
     except RedisError as error:
-        if not _away.is_set():
+        if not _redis_is_down.is_set():
             logger.warning("Live pages stand still: Redis does not answer (%s)", type(error).__name__)
-        _away.set()
+        _redis_is_down.set()
 
 
 def latest_id(redis: Redis) -> str:
     """Where the feed ends now: reading after this gives only what is new."""
     newest: Any = redis.xrevrange(_STREAM, count=1)
-    return newest[0][0].decode() if newest else START
+    return newest[0][0].decode() if newest else FIRST_ID
 
 
-def read(redis: Redis, after_id: str, *, block_ms: int | None = None) -> Reading:
+def read(redis: Redis, after_id: str, *, block_ms: int | None = None) -> ReadResult:
     """Read what came after an id; raises RedisError when Redis is away.
 
     Waits up to `block_ms` for something to come, which must be less than the client waits for an answer.
     """
-    answer: Any = redis.xread({_STREAM: after_id}, count=_ENTRIES_READ, block=block_ms)
+    answer: Any = redis.xread({_STREAM: after_id}, count=_MAX_ENTRIES_PER_READ, block=block_ms)
     oldest: Any = redis.xrange(_STREAM, count=1)
-    return _make_reading(answer, oldest, after_id)
+    return _make_read_result(answer, oldest, after_id)
 
 
 async def latest_id_async(redis: AsyncRedis) -> str:
     """Do what `latest_id` does, for those who wait for many things at once."""
     newest: Any = await redis.xrevrange(_STREAM, count=1)
-    return newest[0][0].decode() if newest else START
+    return newest[0][0].decode() if newest else FIRST_ID
 
 
-async def read_async(redis: AsyncRedis, after_id: str, *, block_ms: int | None = None) -> Reading:
+async def read_async(redis: AsyncRedis, after_id: str, *, block_ms: int | None = None) -> ReadResult:
     """Do what `read` does, for those who wait for many things at once."""
-    answer: Any = await redis.xread({_STREAM: after_id}, count=_ENTRIES_READ, block=block_ms)
+    answer: Any = await redis.xread({_STREAM: after_id}, count=_MAX_ENTRIES_PER_READ, block=block_ms)
     oldest: Any = await redis.xrange(_STREAM, count=1)
-    return _make_reading(answer, oldest, after_id)
+    return _make_read_result(answer, oldest, after_id)
 
 
-def is_id(text: str) -> bool:
+def is_entry_id(text: str) -> bool:
     """Whether a text can be the id of an entry.
 
-    >>> is_id("1700000000000-0"), is_id("0-0"), is_id("-"), is_id("yesterday"), is_id("1-1-1")
-    (True, True, False, False, False)
+    >>> [is_entry_id(text) for text in ("1700000000000-0", "0-0", "-", "yesterday", "1-1-1")]
+    [True, True, False, False, False]
     """
-    return _ID.fullmatch(text) is not None
+    return _ID_PATTERN.fullmatch(text) is not None
 
 
 def _combine(earlier: Change, later: Change) -> Change:
     """Join two changes of the same thing; where one of them names no part, all parts changed."""
-    if earlier.what == later.what:
+    if earlier.parts == later.parts:
         return later
-    what = tuple(dict.fromkeys((*earlier.what, *later.what))) if earlier.what and later.what else ()
-    return replace(later, what=what)
+    what = tuple(dict.fromkeys((*earlier.parts, *later.parts))) if earlier.parts and later.parts else ()
+    return replace(later, parts=what)
 
 
 def merge(changes: Iterable[Change]) -> list[Change]:
@@ -137,21 +137,21 @@ def merge(changes: Iterable[Change]) -> list[Change]:
 
 def merge_into(merged: dict[tuple[str, str, str], Change], change: Change) -> None:
     """Put a change among others, by what they are about; joined with what is there of the same thing."""
-    earlier = merged.get(change.place)
-    merged[change.place] = change if earlier is None else _combine(earlier, change)
+    earlier = merged.get(change.subject)
+    merged[change.subject] = change if earlier is None else _combine(earlier, change)
 
 
-def _make_reading(answer: Any, oldest: Any, after_id: str) -> Reading:
+def _make_read_result(answer: Any, oldest: Any, after_id: str) -> ReadResult:
     rows = answer[0][1] if answer else []
     read = [(row_id.decode(), _parse(fields.get(b"change", b""))) for row_id, fields in rows]
     entries = tuple((row_id, change) for row_id, change in read if change is not None)
-    reaches_back = after_id == START or (oldest and _order(oldest[0][0].decode()) <= _order(after_id))
+    reaches_back = after_id == FIRST_ID or (oldest and _sort_key(oldest[0][0].decode()) <= _sort_key(after_id))
     # What somebody else has put there, or a later version of ours, may have been about anything.
-    return Reading(entries, missed=not reaches_back or len(entries) < len(rows))
+    return ReadResult(entries, has_gap=not reaches_back or len(entries) < len(rows))
 
 
 def _render(change: Change) -> str:
-    return json.dumps([change.cluster, change.kind, change.key, change.what, change.deleted], separators=(",", ":"))
+    return json.dumps([change.cluster, change.kind, change.key, change.parts, change.deleted], separators=(",", ":"))
 
 
 def _parse(text: bytes) -> Change | None:
@@ -163,6 +163,6 @@ def _parse(text: bytes) -> Change | None:
         return None
 
 
-def _order(entry_id: str) -> tuple[int, int]:
+def _sort_key(entry_id: str) -> tuple[int, int]:
     milliseconds, _, number = entry_id.partition("-")
     return int(milliseconds), int(number or 0)

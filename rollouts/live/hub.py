@@ -1,8 +1,8 @@
 """One reader of the change feed for all who watch it in this process.
 
-Between `rollouts.live.change_feed`, a stream in Redis, and whoever listens: the open answers of `sse`, and the parts of pages
-that somebody has open. However many they are, Redis is asked once: the hub reads what is new and hands it to each. A
-viewer keeps what they want to know until it is sent.
+Between `rollouts.live.change_feed`, a stream in Redis, and whoever listens: the open answers of `sse`, and the parts of
+pages that somebody has open. However many they are, Redis is asked once: the hub reads what is new and hands it to
+each. A viewer keeps what they want to know until it is sent.
 
 The invariants: what a viewer has not been sent yet is bounded, one entry a thing and so many things, whatever they do
 with their connection; whoever may have missed something is told to look at everything again. What is handed out
@@ -24,38 +24,38 @@ from typing import Any, Final, Protocol
 from redis import RedisError
 
 from rollouts.live import change_feed
-from rollouts.live.change_feed import Change, Reading
+from rollouts.live.change_feed import Change, ReadResult
 from rollouts.runtime.connections import async_redis_client
 
 logger = logging.getLogger(__name__)
 
 # Things that wait for one viewer; beyond, they are told to look at everything again.
-MOST_PENDING: Final = 1_000
+MAX_PENDING: Final = 1_000
 # What comes in a burst is handed out together: to each viewer at most so often.
-_SECONDS_TO_GATHER: Final = 0.05
+_BATCH_SECONDS: Final = 0.05
 # Less than the client waits for an answer.
 _BLOCK_MS: Final = 2_000
-_SECONDS_TO_RETRY: Final = (0.2, 0.5, 1.0, 2.0)
+_RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0)
 
 
-class Listener(Protocol):
+class HubListener(Protocol):
     """Who is told what the feed says; `at` is when, by the monotonic clock: whoever looks from then on sees it."""
 
-    def take(self, changes: Sequence[Change], last_id: str, at: float) -> None:
+    def on_changes(self, changes: Sequence[Change], last_id: str, at: float) -> None:
         """Hear what is new, up to an id."""
 
-    def reset(self, at: float) -> None:
+    def on_gap(self, at: float) -> None:
         """Hear that something may have been missed."""
 
-    def go_stale(self) -> None:
+    def on_stale(self) -> None:
         """Hear that nothing is told for now."""
 
-    def end(self) -> None:
+    def on_shutdown(self) -> None:
         """Hear that the process ends."""
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class FeedBatch:
     """What a viewer is to be sent."""
 
     changes: tuple[Change, ...]
@@ -65,67 +65,67 @@ class Batch:
 
 
 @dataclass(slots=True, eq=False)
-class Waiter:
+class BaseSubscriber:
     """Somebody who waits for news, and hears of what concerns everybody."""
 
     _is_stale: bool = field(default=False, init=False)
-    _is_ended: bool = field(default=False, init=False)
-    _news: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _is_closed: bool = field(default=False, init=False)
+    _wakeup: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
-    def go_stale(self) -> None:
+    def on_stale(self) -> None:
         """Tell them that nothing is told for now."""
         self._is_stale = True
-        self._news.set()
+        self._wakeup.set()
 
-    def end(self) -> None:
+    def on_shutdown(self) -> None:
         """Send them away."""
-        self._is_ended = True
-        self._news.set()
+        self._is_closed = True
+        self._wakeup.set()
 
     @property
-    def is_ended(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether they were sent away."""
-        return self._is_ended
+        return self._is_closed
 
 
 @dataclass(slots=True, eq=False)
-class Viewer(Waiter):
+class FeedSubscriber(BaseSubscriber):
     """Somebody who watches, and what they have not been sent yet."""
 
-    wants: Callable[[Change], bool]
+    matches: Callable[[Change], bool]
     last_id: str = ""
     _pending: dict[tuple[str, str, str], Change] = field(default_factory=dict)
     _is_reset: bool = False
 
-    def take(self, changes: Sequence[Change], last_id: str, at: float) -> None:
+    def on_changes(self, changes: Sequence[Change], last_id: str, at: float) -> None:
         """Keep what is wanted of what the feed tells up to an id."""
         self.last_id = last_id
         for change in () if self._is_reset else changes:
-            if self.wants(change):
+            if self.matches(change):
                 change_feed.merge_into(self._pending, change)
-        if len(self._pending) > MOST_PENDING:
-            self.reset(at)
+        if len(self._pending) > MAX_PENDING:
+            self.on_gap(at)
         elif self._pending:
-            self._news.set()
+            self._wakeup.set()
 
-    def reset(self, at: float) -> None:
+    def on_gap(self, at: float) -> None:
         """Have them look at everything again; what was to be sent is among it."""
         self._pending.clear()
         self._is_reset = True
-        self._news.set()
+        self._wakeup.set()
 
-    async def wait(self, seconds: float) -> Batch | None:
+    async def wait(self, seconds: float) -> FeedBatch | None:
         """Return what there is to send as soon as there is something; None after so many seconds without."""
-        if not await happens(self._news, seconds):
+        if not await wait_for_event(self._wakeup, seconds):
             return None
-        batch = Batch(tuple(self._pending.values()), self._is_reset, self._is_stale, self.last_id)
+        batch = FeedBatch(tuple(self._pending.values()), self._is_reset, self._is_stale, self.last_id)
         self._pending.clear()
         self._is_reset = self._is_stale = False
-        self._news.clear()
+        self._wakeup.clear()
         return batch
 
 
-async def happens(event: asyncio.Event, seconds: float | None) -> bool:
+async def wait_for_event(event: asyncio.Event, seconds: float | None) -> bool:
     """Wait for an event; False after so many seconds without."""
     # Not wait_for: up to Python 3.11 it forgets that it was cancelled when the event happens at the same moment, and
     # whoever waits for the task to end waits for ever.
@@ -137,7 +137,7 @@ async def happens(event: asyncio.Event, seconds: float | None) -> bool:
     return True
 
 
-def heed_cancellation() -> None:
+def raise_if_cancelled() -> None:
     """End this task if it was cancelled and what it waited for has hidden that.
 
     The Redis client sends by wait_for, which does so up to Python 3.11: a reader that nobody wants would read for ever.
@@ -151,162 +151,162 @@ class Hub:
     """Reads the feed for those who listen in one event loop, as long as there are any."""
 
     def __init__(self) -> None:
-        self._listeners: set[Listener] = set()
+        self._listeners: set[HubListener] = set()
         self._reader: asyncio.Task[None] | None = None
-        self._is_away = False
+        self._is_redis_down = False
         # Set once it is known from where on everything is handed out, or that Redis is away.
-        self._is_settled = asyncio.Event()
+        self._is_ready = asyncio.Event()
 
-    def join(self, listener: Listener) -> None:
+    def subscribe(self, listener: HubListener) -> None:
         """Let somebody know of what comes from now on."""
         self._listeners.add(listener)
-        if self._is_away:
-            listener.go_stale()
+        if self._is_redis_down:
+            listener.on_stale()
         if self._reader is None or self._reader.done():
-            self._reader = asyncio.get_running_loop().create_task(self._read_on())
+            self._reader = asyncio.get_running_loop().create_task(self._run())
 
-    def leave(self, listener: Listener) -> None:
+    def unsubscribe(self, listener: HubListener) -> None:
         """Forget somebody; without anybody, nothing is read."""
         self._listeners.discard(listener)
         if not self._listeners and self._reader is not None:
             self._reader.cancel()
             self._reader = None
-            self._is_settled.clear()
+            self._is_ready.clear()
 
-    def end_all(self) -> None:
+    def shut_down(self) -> None:
         """Send everybody away: the process ends."""
-        self._for_all(lambda listener: listener.end())
+        self._notify_all(lambda listener: listener.on_shutdown())
 
-    async def settle(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Wait until everything is handed out that comes from now on, or it is known that Redis is away."""
-        await self._is_settled.wait()
+        await self._is_ready.wait()
 
-    async def catch_up(self, viewer: Viewer, after_id: str) -> None:
+    async def catch_up(self, viewer: FeedSubscriber, after_id: str) -> None:
         """Let a viewer who has joined know what came after an id; without one, only what comes from now on."""
         # Not before the reader knows where it begins: what comes between the two would be lost.
-        await self.settle()
+        await self.wait_until_ready()
         client = async_redis_client()
         try:
-            if after_id and change_feed.is_id(after_id):
+            if after_id and change_feed.is_entry_id(after_id):
                 await self._replay(client, viewer, after_id)
             else:
                 viewer.last_id = viewer.last_id or await change_feed.latest_id_async(client)
                 if after_id:
-                    viewer.reset(time.monotonic())
+                    viewer.on_gap(time.monotonic())
         except (RedisError, OSError):
-            if not self._is_away:
-                viewer.reset(time.monotonic())
+            if not self._is_redis_down:
+                viewer.on_gap(time.monotonic())
         finally:
             with contextlib.suppress(RedisError, OSError):
                 await client.aclose()
-        heed_cancellation()
+        raise_if_cancelled()
 
-    async def _replay(self, client: Any, viewer: Viewer, after_id: str) -> None:
+    async def _replay(self, client: Any, viewer: FeedSubscriber, after_id: str) -> None:
         while True:
             reading = await change_feed.read_async(client, after_id)
-            if reading.missed:
-                viewer.reset(time.monotonic())
+            if reading.has_gap:
+                viewer.on_gap(time.monotonic())
                 viewer.last_id = await change_feed.latest_id_async(client)
                 return
             if not reading.entries:
                 viewer.last_id = viewer.last_id or after_id
                 return
             after_id = reading.entries[-1][0]
-            viewer.take(_merge(reading), after_id, time.monotonic())
+            viewer.on_changes(_merge(reading), after_id, time.monotonic())
 
-    async def _read_on(self) -> None:
+    async def _run(self) -> None:
         """Read until nobody watches; while Redis is away, try again and again."""
         failures = 0
         while True:
-            heed_cancellation()
+            raise_if_cancelled()
             client = async_redis_client()
             try:
-                async for _ in self._follow(client):
-                    heed_cancellation()
+                async for _ in self._read_changes(client):
+                    raise_if_cancelled()
                     failures = 0
             except (RedisError, OSError):
-                self._lose_redis()
-                await asyncio.sleep(_SECONDS_TO_RETRY[min(failures, len(_SECONDS_TO_RETRY) - 1)])
+                self._on_redis_down()
+                await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
                 failures += 1
             finally:
                 with contextlib.suppress(RedisError, OSError):
                     await client.aclose()
 
-    async def _follow(self, client: Any) -> Any:
+    async def _read_changes(self, client: Any) -> Any:
         """Hand out what is new, and yield after each look; raises RedisError when Redis goes away."""
         position = await change_feed.latest_id_async(client)
-        self._find_redis()
+        self._on_redis_up()
         while True:
             reading = await change_feed.read_async(client, position, block_ms=_BLOCK_MS)
-            if reading.missed:
+            if reading.has_gap:
                 position = await change_feed.latest_id_async(client)
                 self._reset_all()
             elif reading.entries:
                 position = reading.entries[-1][0]
-                self._hand_out(_merge(reading), position)
+                self._broadcast(_merge(reading), position)
             yield
-            await asyncio.sleep(_SECONDS_TO_GATHER)
+            await asyncio.sleep(_BATCH_SECONDS)
 
-    def _lose_redis(self) -> None:
-        if not self._is_away:
+    def _on_redis_down(self) -> None:
+        if not self._is_redis_down:
             logger.warning("Live pages stand still: Redis does not answer")
-            self._for_all(lambda listener: listener.go_stale())
-        self._is_away = True
-        self._is_settled.set()
+            self._notify_all(lambda listener: listener.on_stale())
+        self._is_redis_down = True
+        self._is_ready.set()
 
-    def _find_redis(self) -> None:
+    def _on_redis_up(self) -> None:
         """What was published meanwhile is lost, as writers do not wait for Redis: everything is looked at again."""
-        if self._is_away:
-            self._is_away = False
+        if self._is_redis_down:
+            self._is_redis_down = False
             self._reset_all()
-        self._is_settled.set()
+        self._is_ready.set()
 
-    def _hand_out(self, changes: Sequence[Change], position: str) -> None:
+    def _broadcast(self, changes: Sequence[Change], position: str) -> None:
         now = time.monotonic()
-        self._for_all(lambda listener: listener.take(changes, position, now))
+        self._notify_all(lambda listener: listener.on_changes(changes, position, now))
 
     def _reset_all(self) -> None:
         now = time.monotonic()
-        self._for_all(lambda listener: listener.reset(now))
+        self._notify_all(lambda listener: listener.on_gap(now))
 
-    def _for_all(self, tell: Callable[[Listener], None]) -> None:
+    def _notify_all(self, notify: Callable[[HubListener], None]) -> None:
         for listener in tuple(self._listeners):
-            tell(listener)
+            notify(listener)
 
 
-def _merge(reading: Reading) -> list[Change]:
+def _merge(reading: ReadResult) -> list[Change]:
     """Return what was read, of each thing once."""
     return change_feed.merge(change for _, change in reading.entries)
 
 
-_HUBS: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]] = weakref.WeakKeyDictionary()
+_HUB_OF_LOOP: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]] = weakref.WeakKeyDictionary()
 
 
-def hub_of_loop() -> Hub:
+def get_hub() -> Hub:
     """Return the hub of the running event loop, which lives as long as the loop."""
     loop = asyncio.get_running_loop()
-    if loop not in _HUBS:
-        _HUBS[loop] = Hub()
-        _end_with_the_process(loop, _HUBS[loop])
-    return _HUBS[loop]
+    if loop not in _HUB_OF_LOOP:
+        _HUB_OF_LOOP[loop] = Hub()
+        _close_on_shutdown_signal(loop, _HUB_OF_LOOP[loop])
+    return _HUB_OF_LOOP[loop]
 
 
-def _end_with_the_process(loop: asyncio.AbstractEventLoop, hub: Hub) -> None:
+def _close_on_shutdown_signal(loop: asyncio.AbstractEventLoop, hub: Hub) -> None:
     """End open answers when the server is asked to: it would wait for them, and they never end by themselves."""
     if threading.current_thread() is not threading.main_thread():
         return
     for number in (signal.SIGTERM, signal.SIGINT):
         former = signal.getsignal(number)
         if callable(former):
-            signal.signal(number, _both(loop, hub, former))
+            signal.signal(number, _chain_handlers(loop, hub, former))
 
 
-def _both(
+def _chain_handlers(
     loop: asyncio.AbstractEventLoop, hub: Hub, former: Callable[[int, FrameType | None], Any]
 ) -> Callable[[int, FrameType | None], Any]:
     def handle(number: int, frame: FrameType | None) -> Any:
         if not loop.is_closed():
-            loop.call_soon_threadsafe(hub.end_all)
+            loop.call_soon_threadsafe(hub.shut_down)
         return former(number, frame)
 
     return handle

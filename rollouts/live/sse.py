@@ -28,32 +28,32 @@ from django.http import HttpRequest, StreamingHttpResponse
 
 from rollouts.accounts import permissions
 from rollouts.accounts.tokens import find_token
-from rollouts.live.hub import Viewer, hub_of_loop
+from rollouts.live.hub import FeedSubscriber, get_hub
 
 CONTENT_TYPE: Final = "text/event-stream"
 # How long browsers wait before they connect again.
 RETRY_MS: Final = 2_000
 # Bursts are merged to so many writes a second.
-_WRITES_A_SECOND: Final = 4
+_MAX_WRITES_PER_SECOND: Final = 4
 # Different live parts that an account may have open in a process: ten different pages, each with as many parts as the
 # one with most. Pages that show the same part count it once.
-PARTS: Final = 100
+MAX_PARTS_PER_ACCOUNT: Final = 100
 # One that is closed makes room: a client that was refused tries again after so long.
-SECONDS_TO_RETRY: Final = 30
+RETRY_AFTER_SECONDS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
+class StreamViewer:
     """Who watches, as far as it takes to ask again whether they may."""
 
     token: str  # empty: by session
     session: str
     account: int = 0  # whose streams these are counted among
 
-    def is_welcome(self) -> bool:
+    def may_still_view(self) -> bool:
         """Whether they may still see; asks the database."""
         user = self._find_user()
-        return user is not None and bool(user.is_authenticated) and permissions.may_see(user)
+        return user is not None and bool(user.is_authenticated) and permissions.may_view(user)
 
     def _find_user(self) -> Any:
         if self.token:
@@ -72,45 +72,45 @@ class TooManyStreams(Exception):  # noqa: N818 (it reads as what happened)
         super().__init__(sentence)
 
 
-def keep_open(
-    events: AsyncGenerator[bytes, None], guest: Guest, parts: Collection[Hashable] = ()
+def sse_response(
+    events: AsyncGenerator[bytes, None], viewer: StreamViewer, parts: Collection[Hashable] = ()
 ) -> StreamingHttpResponse:
     """Answer with events as they come, of some parts. The view ends at once: the event loop writes what it returns.
 
     Raises TooManyStreams.
     """
-    stream = _Stream(guest.account, frozenset(parts))
+    stream = _StreamSlot(viewer.account, frozenset(parts))
     # Proxies that gather an answer before they pass it on are asked not to.
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    response = StreamingHttpResponse(_write(events, stream), content_type=CONTENT_TYPE, headers=headers)
+    response = StreamingHttpResponse(_write_events(events, stream), content_type=CONTENT_TYPE, headers=headers)
     # A client may leave before the first event is written, and then nothing is ever written.
-    weakref.finalize(response, stream.close)
+    weakref.finalize(response, stream.release)
     return response
 
 
-async def _write(events: AsyncGenerator[bytes, None], stream: "_Stream") -> AsyncIterator[bytes]:
+async def _write_events(events: AsyncGenerator[bytes, None], stream: "_StreamSlot") -> AsyncIterator[bytes]:
     try:
         async with contextlib.aclosing(events):
             async for event in events:
                 yield event
     finally:
-        stream.close()
+        stream.release()
 
 
 @dataclass(slots=True)
-class _Account:
+class _OpenStreams:
     """What an account has open."""
 
     streams: int = 0
     parts: Counter[Hashable] = field(default_factory=Counter)  # in how many streams each is
 
 
-_open: Final[dict[int, _Account]] = {}
-_open_lock: Final = threading.Lock()
+_open_streams: Final[dict[int, _OpenStreams]] = {}
+_open_streams_lock: Final = threading.Lock()
 
 
 @dataclass(slots=True)
-class _Stream:
+class _StreamSlot:
     """One of the streams that an account has open."""
 
     account: int
@@ -119,74 +119,78 @@ class _Stream:
 
     def __post_init__(self) -> None:
         limit = settings.ENVIRONMENT.stream_limit
-        with _open_lock:
-            account = _open.get(self.account, _Account())
+        with _open_streams_lock:
+            account = _open_streams.get(self.account, _OpenStreams())
             if limit is not None and account.streams >= limit:
                 raise TooManyStreams(
                     f"Your account has {limit} live pages and feeds open, which is the limit; close some."
                 )
-            if len(account.parts.keys() | self.parts) > PARTS:
-                raise TooManyStreams(f"Your pages may show {PARTS} different live parts together; close some pages.")
-            _open[self.account] = account
+            if len(account.parts.keys() | self.parts) > MAX_PARTS_PER_ACCOUNT:
+                raise TooManyStreams(
+                    f"Your pages may show {MAX_PARTS_PER_ACCOUNT} different live parts together; close some pages."
+                )
+            _open_streams[self.account] = account
             account.streams += 1
             account.parts.update(self.parts)
 
-    def close(self) -> None:
+    def release(self) -> None:
         """Count it no more; it may be closed twice."""
-        with _open_lock:
+        with _open_streams_lock:
             if self._is_open:
                 self._is_open = False
-                account = _open[self.account]
+                account = _open_streams[self.account]
                 account.streams -= 1
                 account.parts = +(account.parts - Counter(self.parts))
                 if not account.streams:
-                    del _open[self.account]
+                    del _open_streams[self.account]
 
 
 @contextlib.asynccontextmanager
-async def joined(viewer: Viewer, after_id: str = "") -> AsyncIterator[None]:
+async def subscribed_to_feed(viewer: FeedSubscriber, after_id: str = "") -> AsyncIterator[None]:
     """Have a viewer told of what changes, from an id on if there is one; they are forgotten afterwards."""
-    hub = hub_of_loop()
-    hub.join(viewer)
+    hub = get_hub()
+    hub.subscribe(viewer)
     try:
         await hub.catch_up(viewer, after_id)
         yield
     finally:
-        hub.leave(viewer)
+        hub.unsubscribe(viewer)
 
 
-News_co = TypeVar("News_co", covariant=True)
+Message_co = TypeVar("Message_co", covariant=True)
 
 
-class Onlooker(Protocol[News_co]):
+class Subscriber(Protocol[Message_co]):
     """Somebody who watches."""
 
     @property
-    def is_ended(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether they were sent away."""
 
-    async def wait(self, seconds: float) -> News_co | None:
+    async def wait(self, seconds: float) -> Message_co | None:
         """Return what there is to tell as soon as there is something; None after so many seconds without."""
 
 
-async def news_for(onlooker: Onlooker[News_co], guest: Guest) -> AsyncIterator[News_co | None]:
+async def iterate_messages(
+    subscriber: Subscriber[Message_co], viewer: StreamViewer
+) -> AsyncIterator[Message_co | None]:
     """Yield what there is to tell somebody who has joined; None where all is quiet, as a sign of life.
 
     Ends when they are sent away, or may not see any more.
     """
-    await _leave_thread()  # that of the view: the answer may stay open for days
-    ask_at = _next_question()
-    while not onlooker.is_ended:
-        news = await onlooker.wait(settings.FEED_HEARTBEAT_SECONDS)
-        if time.monotonic() >= ask_at:
-            if not await _ask(guest.is_welcome):
+    await _release_request_thread()  # that of the view: the answer may stay open for days
+    check_at = _next_permission_check()
+    while not subscriber.is_closed:
+        message = await subscriber.wait(settings.FEED_HEARTBEAT_SECONDS)
+        if time.monotonic() >= check_at:
+            if not await _run_in_shared_thread(viewer.may_still_view):
                 return
-            ask_at = _next_question()
-        yield news
-        await asyncio.sleep(1 / _WRITES_A_SECOND)
+            check_at = _next_permission_check()
+        yield message
+        await asyncio.sleep(1 / _MAX_WRITES_PER_SECOND)
 
 
-def _next_question() -> float:
+def _next_permission_check() -> float:
     """Return when to ask again whether somebody may see: at other times for each of those who came at the same time.
 
     After a restart that is everybody, and two hundred questions at once held up the pages of all for most of a second.
@@ -194,19 +198,19 @@ def _next_question() -> float:
     return time.monotonic() + settings.FEED_RECHECK_SECONDS * random.uniform(0.5, 1.0)  # noqa: S311 (no secret)
 
 
-async def _ask(question: Callable[[], Any]) -> Any:
+async def _run_in_shared_thread(function: Callable[[], Any]) -> Any:
     """Ask the database in a thread that all share, and let go of the connection."""
 
     def ask() -> Any:
         try:
-            return question()
+            return function()
         finally:
             connections.close_all()
 
     return await sync_to_async(ask, thread_sensitive=False)()
 
 
-async def _leave_thread() -> None:
+async def _release_request_thread() -> None:
     """End the thread of this request and its connection to the database; a question may start another one."""
     await sync_to_async(connections.close_all)()
     context = SyncToAsync.thread_sensitive_context.get(None)

@@ -14,34 +14,34 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-_BEGINNING: Final = re.compile(r'<(\w+) data-group id="([^"<>]+)"')
+_TILE_START: Final = re.compile(r'<(\w+) data-group id="([^"<>]+)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Tiled:
+class TiledHtml:
     """A part of a page, taken apart."""
 
     frame: str  # with a place for each tile
     tiles: Mapping[str, str]  # by id; empty: it has none
 
-    def list_new(self, former: "Tiled | None") -> dict[str, str]:
+    def list_changed(self, former: "TiledHtml | None") -> dict[str, str]:
         """Return the tiles that look different from before, or were not there."""
         known = former.tiles if former else {}
         return {name: tile for name, tile in self.tiles.items() if known.get(name) != tile}
 
 
-def take_apart(html: str) -> Tiled:
+def split_tiles(html: str) -> TiledHtml:
     """Take a part of a page apart; the last tile stays in the frame, as where it ends can only be guessed.
 
-    >>> take_apart('<p><b data-group id="x">1</b><b data-group id="y">2</b></p>').frame
+    >>> split_tiles('<p><b data-group id="x">1</b><b data-group id="y">2</b></p>').frame
     '<p><b id="x" data-same></b><b data-group id="y">2</b></p>'
     """
-    found = list(_BEGINNING.finditer(html))
+    found = list(_TILE_START.finditer(html))
     tiles, frame = {}, [html[: found[0].start()] if found else html]
     for one, following in pairwise(found):
         text = html[one.start() : following.start()]
         tiles[one[2]] = tile = text.rstrip()
         frame.append(f'<{one[1]} id="{one[2]}" data-same></{one[1]}>{text[len(tile) :]}')
     if len(tiles) < len(found) - 1:  # two of one name: nobody could tell which is meant
-        return Tiled(html, {})
-    return Tiled("".join([*frame, html[found[-1].start() :] if found else ""]), tiles)
+        return TiledHtml(html, {})
+    return TiledHtml("".join([*frame, html[found[-1].start() :] if found else ""]), tiles)

@@ -16,15 +16,15 @@ from typing import Any, Final, Never
 
 import yaml
 
-MOST_BYTES: Final = 1024 * 1024
+MAX_BODY_BYTES: Final = 1024 * 1024
 """Of a body; an API server takes objects of about one and a half times that."""
 
 # The deepest field of a pod's spec lies about 20 levels down.
-DEEPEST: Final = 64
+MAX_DEPTH: Final = 64
 # Values and names in a YAML document: each takes its time, however short. Manifests have about one in ten characters.
-_MOST_NODES: Final = MOST_BYTES // 10
+_MAX_NODES: Final = MAX_BODY_BYTES // 10
 # What a YAML document may grow to by its aliases, in characters.
-_MOST_CHARACTERS: Final = 4 * MOST_BYTES
+_MAX_CHARACTERS: Final = 4 * MAX_BODY_BYTES
 
 # What a plain word of YAML may be besides a text, as programs of Kubernetes read it: no date, and 1:30 is not 90.
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
@@ -42,7 +42,7 @@ class UnreadableDocument(Exception):  # noqa: N818 (it reads as what happened)
 
     def __init__(self, why: str, field: str = "", *, is_value: bool = False) -> None:
         super().__init__(why)
-        self.why = why  # a clause without a full stop
+        self.reason = why  # a clause without a full stop
         self.field = field  # what it is about; empty: the document as a whole
         self.is_value = is_value  # it can be read, and holds a value that we do not take
 
@@ -51,7 +51,10 @@ def parse_json(body: bytes) -> Any:
     """Read JSON."""
     try:
         value = json.loads(
-            body.decode("utf-8"), object_pairs_hook=_each_name_once, parse_constant=_no_number, parse_float=_finite
+            body.decode("utf-8"),
+            object_pairs_hook=_reject_duplicate_names,
+            parse_constant=_reject_constant,
+            parse_float=_parse_finite_float,
         )
     except RecursionError as error:
         raise _unreadable("it nests too deeply") from error
@@ -64,9 +67,9 @@ def parse_yaml(body: bytes) -> Any:
     """Read YAML: one document, bounded also in what its aliases make of it."""
     try:
         text = body.decode("utf-8")
-        growth = _Growth()
+        growth = _DocumentSize()
         for event in yaml.parse(text, Loader=_Loader):
-            growth.take(event)
+            growth.add_event(event)
         value = yaml.load(text, Loader=_Loader)  # noqa: S506 (made of the safe one)
     except yaml.MarkedYAMLError as error:
         where = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -112,7 +115,7 @@ def _step_into(node: yaml.Node, field: str) -> tuple[yaml.Mark | None, yaml.Node
         return entry and entry.start_mark, entry, field[index.end() :].removeprefix(".")
     if isinstance(node, yaml.MappingNode):
         # Names of labels have dots of their own: the longest that fits is meant.
-        fitting = [(key, member) for key, member in node.value if _begins_with(field, str(key.value))]
+        fitting = [(key, member) for key, member in node.value if _has_path_prefix(field, str(key.value))]
         if fitting:
             key, member = max(fitting, key=lambda pair: len(pair[0].value))
             return key.start_mark, member, field[len(key.value) :].removeprefix(".")
@@ -122,7 +125,7 @@ def _step_into(node: yaml.Node, field: str) -> tuple[yaml.Mark | None, yaml.Node
 _INDEX: Final = re.compile(r"\[(\d{1,9})\]")
 
 
-def _begins_with(field: str, name: str) -> bool:
+def _has_path_prefix(field: str, name: str) -> bool:
     return field.startswith(name) and field[len(name) : len(name) + 1] in ("", ".", "[")
 
 
@@ -131,8 +134,8 @@ def require_plain(value: Any) -> Any:
     waiting: list[tuple[Any, str, int]] = [(value, "", 0)]
     while waiting:
         member, path, depth = waiting.pop()
-        if depth > DEEPEST:
-            raise _unreadable(f"it nests deeper than {DEEPEST} levels")
+        if depth > MAX_DEPTH:
+            raise _unreadable(f"it nests deeper than {MAX_DEPTH} levels")
         if isinstance(member, dict):
             for name in member:
                 _require_text(name, path)
@@ -150,21 +153,21 @@ def _require_scalar(value: Any, path: str) -> None:
         return
     is_number = isinstance(value, bool | float | None) or (isinstance(value, int) and abs(value) < 2**63)
     if not is_number or (isinstance(value, float) and not math.isfinite(value)):
-        raise _wrong(path, "this is no value that JSON can say, or too large a number")
+        raise _invalid_value(path, "this is no value that JSON can say, or too large a number")
 
 
 def _require_text(text: Any, path: str) -> None:
     if not isinstance(text, str):
-        raise _wrong(path, f"{str(text)[:40]!r} is a name here and must be a text; put it in quotes")
+        raise _invalid_value(path, f"{str(text)[:40]!r} is a name here and must be a text; put it in quotes")
     if "\0" in text:
-        raise _wrong(path, "a text may not hold NUL characters; remove them")
+        raise _invalid_value(path, "a text may not hold NUL characters; remove them")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise _wrong(path, "a text may not hold halves of characters (surrogates); remove them") from error
+        raise _invalid_value(path, "a text may not hold halves of characters (surrogates); remove them") from error
 
 
-def _wrong(path: str, sentence: str) -> UnreadableDocument:
+def _invalid_value(path: str, sentence: str) -> UnreadableDocument:
     return UnreadableDocument(sentence, path, is_value=True)
 
 
@@ -175,15 +178,15 @@ def _unreadable(why: str) -> UnreadableDocument:
 # ---- JSON
 
 
-def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     obj = dict(pairs)
-    twice = _find_twice([name for name, _ in pairs])
+    twice = _find_duplicate([name for name, _ in pairs])
     if twice is not None:
         raise ValueError(f"the name {twice[:100]!r} is written twice in one object")
     return obj
 
 
-def _find_twice(names: Iterable[str]) -> str | None:
+def _find_duplicate(names: Iterable[str]) -> str | None:
     """Return the first name that was there before."""
     seen: set[str] = set()
     for name in names:
@@ -193,11 +196,11 @@ def _find_twice(names: Iterable[str]) -> str | None:
     return None
 
 
-def _no_number(name: str) -> Never:
+def _reject_constant(name: str) -> Never:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _finite(text: str) -> float:
+def _parse_finite_float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:40]} is too large a number")
@@ -207,7 +210,7 @@ def _finite(text: str) -> float:
 # ---- YAML
 
 
-def _only(form: re.Pattern[str]) -> re.Pattern[str]:
+def _full_match(form: re.Pattern[str]) -> re.Pattern[str]:
     """Return a form that fits a whole word, or none of it."""
     return re.compile(rf"(?:{form.pattern})\Z", form.flags)
 
@@ -218,7 +221,7 @@ class _Loader(yaml.CSafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         if isinstance(node, yaml.MappingNode):
             names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-            twice = _find_twice(names)
+            twice = _find_duplicate(names)
             if twice is not None:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the name {twice[:100]!r} is written twice in one object", node.start_mark
@@ -228,13 +231,13 @@ class _Loader(yaml.CSafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, _only(_NUMBERS.get(tag, form))) for tag, form in resolvers if tag != _TIMESTAMP]
+    first: [(tag, _full_match(_NUMBERS.get(tag, form))) for tag, form in resolvers if tag != _TIMESTAMP]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 
 
 @dataclass(slots=True)
-class _Growth:
+class _DocumentSize:
     """How large a document becomes once its aliases are what they stand for, told event by event before it is built."""
 
     documents: int = 0
@@ -242,7 +245,7 @@ class _Growth:
     sizes: dict[str, int] = field(default_factory=dict)  # in characters, of what has a name, with everything in it
     unfinished: list[tuple[str | None, int]] = field(default_factory=list)  # collections: name, and size so far
 
-    def take(self, event: yaml.Event) -> None:
+    def add_event(self, event: yaml.Event) -> None:
         """Take the next event in; raises ValueError when it is too much."""
         self.nodes += isinstance(event, yaml.NodeEvent)
         match event:
@@ -258,13 +261,13 @@ class _Growth:
                 self._add(None, self._size_of(event.anchor or ""))
         if self.documents > 1:
             raise ValueError("it holds several documents; send one")
-        if len(self.unfinished) > DEEPEST:
-            raise ValueError(f"it nests deeper than {DEEPEST} levels")
-        if self.nodes > _MOST_NODES:
-            raise ValueError(f"it holds more than {_MOST_NODES:,} values and names")
+        if len(self.unfinished) > MAX_DEPTH:
+            raise ValueError(f"it nests deeper than {MAX_DEPTH} levels")
+        if self.nodes > _MAX_NODES:
+            raise ValueError(f"it holds more than {_MAX_NODES:,} values and names")
 
     def _add(self, name: str | None, size: int) -> None:
-        if size > _MOST_CHARACTERS:
+        if size > _MAX_CHARACTERS:
             raise ValueError("its aliases make too much of it")
         if name:
             self.sizes[name] = size

@@ -21,24 +21,26 @@ def version_of(uid: str, generation: int) -> str:
     return f"{uid}.{generation}"
 
 
-def names_version(header: str, version: str) -> bool:
+def matches_version(header: str, version: str) -> bool:
     """Return whether an If-Match header names this version, alone or among others.
 
-    >>> names_version('"5f0c.7"', "5f0c.7"), names_version('"a.1", "5f0c.7.90ab"', "5f0c.7"), names_version("*", "x.1")
-    (True, True, True)
-    >>> names_version('"5f0c.8"', "5f0c.7"), names_version("", "5f0c.7")
+    >>> matches_version('"5f0c.7"', "5f0c.7"), matches_version('"a.1", "5f0c.7.90ab"', "5f0c.7")
+    (True, True)
+    >>> matches_version("*", "x.1")
+    True
+    >>> matches_version('"5f0c.8"', "5f0c.7"), matches_version("", "5f0c.7")
     (False, False)
 
     A weak tag never matches (RFC 9110, 13.1.1):
 
-    >>> names_version('W/"5f0c.7"', "5f0c.7")
+    >>> matches_version('W/"5f0c.7"', "5f0c.7")
     False
     """
     tags = [tag.strip() for tag in header.split(",")]
-    return "*" in tags or any(_version_in(tag) == version for tag in tags)
+    return "*" in tags or any(_parse_version(tag) == version for tag in tags)
 
 
-def _version_in(tag: str) -> str:
+def _parse_version(tag: str) -> str:
     if len(tag) < len('""') or not (tag.startswith('"') and tag.endswith('"')):
         return ""
     return ".".join(tag[1:-1].split(".")[:_PARTS])

@@ -13,17 +13,17 @@ The invariant: a row ends as what the cluster said last about that name, however
 arrives. Two watchers and any number of workers may therefore write at the same time.
 """
 
-from rollouts.mirror.change_events import changes_of
-from rollouts.mirror.cluster_snapshot import Surroundings, read_surroundings, store_foreign_requests
-from rollouts.mirror.reading import Seen, read
+from rollouts.mirror.change_events import compute_changes
+from rollouts.mirror.cluster_snapshot import ClusterSnapshot, fetch_cluster_snapshot, store_foreign_requests
+from rollouts.mirror.reading import MirroredWorkload, fetch_workload
 from rollouts.mirror.rows import MIRRORED
 from rollouts.mirror.writing import (
-    Changes,
-    News,
-    end_all_but,
+    ObjectChanges,
+    RowChange,
+    delete_objects,
+    delete_tombstones,
     ensure_cluster,
-    forget,
-    purge,
+    mark_missing_gone,
     replace,
     store,
     store_all,
@@ -32,17 +32,17 @@ from rollouts.mirror.writing import (
 
 __all__ = [
     "MIRRORED",
-    "Changes",
-    "News",
-    "Seen",
-    "Surroundings",
-    "changes_of",
-    "end_all_but",
+    "ClusterSnapshot",
+    "MirroredWorkload",
+    "ObjectChanges",
+    "RowChange",
+    "compute_changes",
+    "delete_objects",
+    "delete_tombstones",
     "ensure_cluster",
-    "forget",
-    "purge",
-    "read",
-    "read_surroundings",
+    "fetch_cluster_snapshot",
+    "fetch_workload",
+    "mark_missing_gone",
     "replace",
     "store",
     "store_all",

@@ -1,7 +1,7 @@
 """What pages are told of news: rows that changed, as entries of the change feed.
 
-Before it: `writing`, which says what was news. After it: `change_feed`, told by whoever wrote the rows: the watcher, and the
-reconciler for its own write-throughs, since the watcher's echo of them is no news.
+Before it: `writing`, which says what was news. After it: `change_feed`, told by whoever wrote the rows: the watcher,
+and the reconciler for its own write-throughs, since the watcher's echo of them is no news.
 """
 
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ from rollouts.cluster.resources import (
     PODS,
     SERVICES,
 )
-from rollouts.live.change_feed import Change, Kind
-from rollouts.mirror.writing import News
+from rollouts.live.change_feed import Change, ChangeKind
+from rollouts.mirror.writing import RowChange
 
 # What pages call the parts of a workload.
-_PARTS: Final = {
+_PART_NAMES: Final = {
     PODCLIQUESETS: "set",
     PODCLIQUESCALINGGROUPS: "groups",
     PODCLIQUES: "cliques",
@@ -30,19 +30,19 @@ _PARTS: Final = {
 }
 
 
-def changes_of(cluster: str, news: Iterable[News]) -> list[Change]:
+def compute_changes(cluster: str, row_changes: Iterable[RowChange]) -> list[Change]:
     """Return what pages are told: one change a workload or node, naming the parts of it."""
-    parts: dict[tuple[Kind, str], set[str]] = {}
-    gone: set[tuple[Kind, str]] = set()
-    about: tuple[Kind, str]
-    for part in news:
-        if part.resource == NODES:
-            about = ("node", f"{cluster}/{part.name}")
-        elif part.workload:
-            about = ("workload", f"{cluster}/{part.namespace}/{part.workload}")
+    parts: dict[tuple[ChangeKind, str], set[str]] = {}
+    gone: set[tuple[ChangeKind, str]] = set()
+    subject: tuple[ChangeKind, str]
+    for row_change in row_changes:
+        if row_change.resource == NODES:
+            subject = ("node", f"{cluster}/{row_change.name}")
+        elif row_change.workload:
+            subject = ("workload", f"{cluster}/{row_change.namespace}/{row_change.workload}")
         else:
             continue
-        parts.setdefault(about, set()).add(_PARTS.get(part.resource, "node"))
-        if part.is_gone and part.resource in (NODES, PODCLIQUESETS):
-            gone.add(about)
+        parts.setdefault(subject, set()).add(_PART_NAMES.get(row_change.resource, "node"))
+        if row_change.is_gone and row_change.resource in (NODES, PODCLIQUESETS):
+            gone.add(subject)
     return [Change(cluster, kind, key, tuple(sorted(parts[kind, key])), (kind, key) in gone) for kind, key in parts]

@@ -1,6 +1,6 @@
 """What surrounds a workload in its cluster, for a forecast: nodes and what is taken on them, and how pods have behaved.
 
-`objects` gives the workload itself. Four queries, whatever the size: nodes; what the pods of others request, added up
+`reading` gives the workload itself. Four queries, whatever the size: nodes; what the pods of others request, added up
 by the database; the workload's own pods; pods that are gone, which are remembered for some minutes.
 """
 
@@ -13,63 +13,72 @@ from django.db import connection
 
 from rollouts import models
 from rollouts.cluster import Obj
-from rollouts.engine.model.observed import ENDED
-from rollouts.engine.rollout.ready_times import compute_mean, measure_start
+from rollouts.engine.model.observed import TERMINAL_PHASES
+from rollouts.engine.rollout.ready_times import compute_interquartile_mean, measure_start
 from rollouts.engine.scheduling.constraints import Taint
-from rollouts.engine.scheduling.resources import PODS, THOUSAND, Amounts, add_amounts, compute_requests, parse_amounts
+from rollouts.engine.scheduling.resources import (
+    MILLI_PER_UNIT,
+    PODS,
+    ResourceList,
+    add_resources,
+    compute_requests,
+    parse_resource_list,
+)
 from rollouts.engine.simulation.pod_behaviour import PodRecord
-from rollouts.engine.simulation.scheduler import Node
+from rollouts.engine.simulation.scheduler import SimulatedNode
 
 # What a kubelet takes where a node does not say how many pods it takes.
-_PODS_A_NODE: Final = 110
+_DEFAULT_POD_CAPACITY: Final = 110
 _NOT_READY: Final = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ClusterSnapshot:
     """A cluster as a workload finds it."""
 
-    nodes: tuple[Node, ...]  # with what is free on them beside the workload's own pods
+    nodes: tuple[SimulatedNode, ...]  # with what is free on them beside the workload's own pods
     cordoned: int
     not_ready: int
     counts_foreign: bool  # whether pods that are not Grove's are counted on every node
     records: tuple[PodRecord, ...]  # the workload's own pods
-    requests: Mapping[str, Amounts]  # of its pods, by name, also of those whose PodClique is gone
-    seconds_to_go: float | None  # from a pod's deletion to its end; None: none was seen to go lately
-    pods_gone: int  # how many were seen
+    requests: Mapping[str, ResourceList]  # of its pods, by name, also of those whose PodClique is gone
+    termination_seconds: float | None  # from a pod's deletion to its end; None: none was seen to go lately
+    terminated_pods: int  # how many were seen
 
 
-def read_surroundings(
+def fetch_cluster_snapshot(
     cluster: models.Cluster,
-    whose: tuple[str, str],
+    namespaced_name: tuple[str, str],
     templates: Mapping[str, str],
     grace: Mapping[str, float],
     now: float,
-) -> Surroundings:
+) -> ClusterSnapshot:
     """Return what surrounds a workload, `whose` namespace and name are given.
 
     `templates` names the clique of the template by the name of a PodClique; `grace` says by that clique how long its
     pods are given to end.
     """
-    namespace, name = whose
-    taken = _fetch_taken(cluster.pk, namespace, name)
+    namespace, name = namespaced_name
+    requests_by_node = _fetch_foreign_requests(cluster.pk, namespace, name)
     rows = models.Node.objects.filter(cluster=cluster, leaving=False).order_by("name")
     nodes = list(
         rows.values_list("name", "ready", "unschedulable", "labels", "taints", "allocatable", "foreign_requests")
     )
     is_ready = {row[0]: row[1] for row in nodes}
-    pods = list(models.Pod.objects.filter(cluster=cluster, namespace=namespace, workload=name).values_list(*_POD))
-    allowed = {clique: grace.get(template, _GRACE) for clique, template in templates.items()}
-    gone = _fetch_gone(cluster.pk, namespace, name, allowed)
-    return Surroundings(
-        nodes=tuple(_read_node(row, taken.get(row[0], {})) for row in nodes),
+    pods = list(
+        models.Pod.objects.filter(cluster=cluster, namespace=namespace, workload=name).values_list(*_POD_COLUMNS)
+    )
+    allowed = {clique: grace.get(template, _DEFAULT_GRACE_SECONDS) for clique, template in templates.items()}
+    termination_seconds = _fetch_termination_seconds(cluster.pk, namespace, name, allowed)
+    return ClusterSnapshot(
+        nodes=tuple(_parse_node(row, requests_by_node.get(row[0], {})) for row in nodes),
         cordoned=sum(row[1] and row[2] for row in nodes),
         not_ready=sum(not row[1] for row in nodes),
         counts_foreign=all(row[6] is not None for row in nodes),
-        records=tuple(_read_pod(row, templates, is_ready, now) for row in pods if row[1] in templates),
+        records=tuple(_parse_pod(row, templates, is_ready, now) for row in pods if row[1] in templates),
         requests={row[0]: row[11] for row in pods if row[11]},
-        seconds_to_go=compute_mean(gone) if gone else None,
-        pods_gone=len(gone),
+        termination_seconds=compute_interquartile_mean(termination_seconds) if termination_seconds else None,
+        terminated_pods=len(termination_seconds),
     )
 
 
@@ -79,18 +88,18 @@ def store_foreign_requests(cluster: models.Cluster, pods: Iterable[Obj]) -> None
     for pod in pods:
         spec, status = pod.get("spec") or {}, pod.get("status") or {}
         node = spec.get("nodeName")
-        if node and status.get("phase") not in ENDED:
-            taken[node] = add_amounts(taken.get(node, {}), compute_requests(spec))
+        if node and status.get("phase") not in TERMINAL_PHASES:
+            taken[node] = add_resources(taken.get(node, {}), compute_requests(spec))
     changed = []
     for node in models.Node.objects.filter(cluster=cluster).only("name", "foreign_requests"):
         requests = dict(sorted(taken.get(node.name, {}).items()))
         if node.foreign_requests != requests:
             node.foreign_requests = requests
             changed.append(node)
-    models.Node.objects.bulk_update(changed, ["foreign_requests"], batch_size=_NODES_A_STATEMENT)
+    models.Node.objects.bulk_update(changed, ["foreign_requests"], batch_size=_UPDATE_BATCH_SIZE)
 
 
-def _fetch_taken(cluster: int, namespace: str, name: str) -> dict[str, dict[str, int]]:
+def _fetch_foreign_requests(cluster: int, namespace: str, name: str) -> dict[str, dict[str, int]]:
     """Return what the pods of other workloads take, by node."""
     table = connection.ops.quote_name(models.Pod._meta.db_table)  # noqa: SLF001 (public in all but name)
     statement = (
@@ -99,14 +108,14 @@ def _fetch_taken(cluster: int, namespace: str, name: str) -> dict[str, dict[str,
     )
     taken: dict[str, dict[str, int]] = {}
     with connection.cursor() as cursor:
-        cursor.execute(statement, (cluster, *ENDED, namespace, name))
+        cursor.execute(statement, (cluster, *TERMINAL_PHASES, namespace, name))
         for node, text, count in cursor.fetchall():
-            requests = orjson.loads(text) or {PODS: THOUSAND}
-            taken[node] = add_amounts(taken.get(node, {}), {key: count * value for key, value in requests.items()})
+            requests = orjson.loads(text) or {PODS: MILLI_PER_UNIT}
+            taken[node] = add_resources(taken.get(node, {}), {key: count * value for key, value in requests.items()})
     return taken
 
 
-def _fetch_gone(cluster: int, namespace: str, name: str, grace: Mapping[str, float]) -> list[float]:
+def _fetch_termination_seconds(cluster: int, namespace: str, name: str, grace: Mapping[str, float]) -> list[float]:
     """Return how long pods took to go that were on a node: of the workload, or else of any in the cluster.
 
     A deletionTimestamp is the end of the grace period, cut to a whole second: half a second too early on average.
@@ -116,44 +125,44 @@ def _fetch_gone(cluster: int, namespace: str, name: str, grace: Mapping[str, flo
     own: list[float] = []
     others: list[float] = []
     for *whose, clique, gone_by, gone_at in newest.values_list("namespace", "workload", "clique", "gone_by", "gone_at")[
-        :_MOST_GONE
+        :_MAX_SAMPLES
     ]:
         is_own = whose == [namespace, name]
-        allowed = grace.get(clique, _GRACE) if is_own else _GRACE
+        allowed = grace.get(clique, _DEFAULT_GRACE_SECONDS) if is_own else _DEFAULT_GRACE_SECONDS
         seconds = gone_at - gone_by - 0.5 + allowed
         # Deleted with another grace period than its template says, or noticed late.
-        if -1.0 < seconds <= allowed + _LATE:
+        if -1.0 < seconds <= allowed + _MAX_DELAY_SECONDS:
             (own if is_own else others).append(max(0.0, seconds))
     return own or others
 
 
-_NODES_A_STATEMENT: Final = 200
-_MOST_GONE: Final = 500
-_LATE: Final = 5.0
-_GRACE: Final = 30.0  # where a template does not say otherwise
-_POD: Final = (
+_UPDATE_BATCH_SIZE: Final = 200
+_MAX_SAMPLES: Final = 500
+_MAX_DELAY_SECONDS: Final = 5.0
+_DEFAULT_GRACE_SECONDS: Final = 30.0  # where a template does not say otherwise
+_POD_COLUMNS: Final = (
     *("name", "clique", "template_hash", "images", "node", "ready", "ready_since", "scheduled_at", "created"),
     *("reason", "restarts", "requests", "phase", "leaving"),
 )
 
 
-def _read_node(row: tuple[Any, ...], taken: Amounts) -> Node:
+def _parse_node(row: tuple[Any, ...], taken: ResourceList) -> SimulatedNode:
     name, is_ready, unschedulable, labels, taints, allocatable, foreign = row
-    offered = {PODS: _PODS_A_NODE * THOUSAND, **parse_amounts(allocatable)}
-    used = add_amounts(taken, foreign or {})
+    offered = {PODS: _DEFAULT_POD_CAPACITY * MILLI_PER_UNIT, **parse_resource_list(allocatable)}
+    used = add_resources(taken, foreign or {})
     told = [one for one in taints if isinstance(one, dict)] if isinstance(taints, list) else []
     read = [Taint(str(one.get("key")), str(one.get("value") or ""), str(one.get("effect"))) for one in told]
-    return Node(
+    return SimulatedNode(
         name=name,
         resources={key: amount - used.get(key, 0) for key, amount in offered.items()},
         labels=labels,
         taints=tuple(read if is_ready else (*read, _NOT_READY)),
         cordoned=unschedulable,
-        is_closed=True,
+        is_exhaustive=True,
     )
 
 
-def _read_pod(
+def _parse_pod(
     row: tuple[Any, ...], templates: Mapping[str, str], is_ready: Mapping[str, bool], now: float
 ) -> PodRecord:
     name, clique, template_hash, images, node, ready, since, scheduled_at, created, reason, restarts, *_ = row
@@ -164,10 +173,10 @@ def _read_pod(
         template_hash=template_hash,
         images=images,
         is_ready=ready,
-        to_ready=measure_start(on_node_since, since, restarts) if ready else None,
-        on_node_for=max(0.0, now - on_node_since) if node else None,
+        ready_seconds=measure_start(on_node_since, since, restarts) if ready else None,
+        seconds_on_node=max(0.0, now - on_node_since) if node else None,
         reason=reason,
         restarts=restarts,
         is_node_ready=is_ready.get(node, True),
-        ready_for=max(0.0, now - since) if ready and since is not None else None,
+        seconds_ready=max(0.0, now - since) if ready and since is not None else None,
     )

@@ -21,7 +21,7 @@ from django.conf import settings
 from django.db.models import Value
 
 from rollouts import models
-from rollouts.cluster import Cluster, Forbidden, NotFound, Obj
+from rollouts.cluster import ClusterClient, Forbidden, NotFound, Obj
 from rollouts.cluster.client import FIELD_MANAGER
 from rollouts.cluster.resources import (
     CUSTOMRESOURCEDEFINITIONS,
@@ -36,9 +36,9 @@ from rollouts.engine.model.times import parse_time
 OTHER_OPERATOR: Final = models.mirror.OTHER_OPERATOR
 
 # On our definitions (deploy/crds), and on nobody else's. Where somebody applies another schema over ours it stays.
-DEFINITION: Final = "grove-ui.io/definition"
+DEFINITION_ANNOTATION: Final = "grove-ui.io/definition"
 # Of the schema itself, which is replaced as a whole: the versions of a definition are one list to the API server.
-_TITLE: Final = "Grove UI"
+_SCHEMA_TITLE: Final = "Grove UI"
 GROVE_LEASE: Final = "grove-operator-leader-election"
 # On every PodCliqueSet that Grove's operator keeps, or has kept.
 GROVE_FINALIZER: Final = "grove.io/podcliqueset.grove.io"
@@ -46,16 +46,16 @@ GROVE_FINALIZER: Final = "grove.io/podcliqueset.grove.io"
 GROVE_MANAGER: Final = "grove-operator"
 
 # The set first: the largest that Grove's operator has, and enough to tell that it is Grove's.
-_DEFINED: Final = (PODCLIQUESETS, PODCLIQUES, PODCLIQUESCALINGGROUPS, PODGANGS)
-FRESH_SECONDS: Final = 60.0
+_GROVE_RESOURCES: Final = (PODCLIQUESETS, PODCLIQUES, PODCLIQUESCALINGGROUPS, PODGANGS)
+RECENT_SECONDS: Final = 60.0
 """How long Grove's operator is taken to be there after it has renewed its lease, or has written anything."""
 # A lease says how long it lasts without being renewed; this is for one that does not.
 _LEASE_SECONDS: Final = 15.0
 # A lease that was renewed longer ago is nobody's at first sight: a wrong time zone moves a clock by less.
-_OLD_SECONDS: Final = 86_400.0
+_ABANDONED_LEASE_SECONDS: Final = 86_400.0
 # How long a set that is new waits for Grove's finalizer, in a cluster with workloads of Grove's.
-NEW_SECONDS: Final = 10.0
-_SECONDS_BETWEEN_LOOKS: Final = 10.0
+FINALIZER_WAIT_SECONDS: Final = 10.0
+_CHECK_INTERVAL_SECONDS: Final = 10.0
 
 _FOREIGN_DEFINITION: Final = (
     "The definition of {} in this cluster is not Grove UI's, so another operator may run these workloads. "
@@ -68,145 +68,149 @@ _LEASE_RENEWED: Final = (
     "Grove UI shows the workloads and changes nothing here as long as that operator runs. Stop it, then take its "
     "workloads over."
 )
-_LEASE_HELD: Final = (
+_LEASE_UNCERTAIN: Final = (
     "Grove UI has not watched the lease {0} for {1:.0f} s yet, so it cannot tell whether Grove's own operator still "
     "renews it, and changes nothing here. Try again after {1:.0f} s. If that operator is gone you may delete the lease."
 )
-_WRITES: Final = (
+_RECENT_WRITE: Final = (
     f"Grove's own operator ({GROVE_MANAGER}) wrote {{}} {{}} s ago, so it seems to run. Grove UI shows the workloads "
     "and changes nothing here. Stop it, and take its workloads over when it has written nothing for "
-    f"{FRESH_SECONDS:.0f} s."
+    f"{RECENT_SECONDS:.0f} s."
 )
-_OBSERVING: Final = "Grove UI only observes (OBSERVE is set): it shows everything and writes nothing to any cluster."
-_MAY_NOT_LOOK: Final = (
+_OBSERVE_ONLY: Final = "Grove UI only observes (OBSERVE is set): it shows everything and writes nothing to any cluster."
+_CHECK_FORBIDDEN: Final = (
     "Our account may not {}, so Grove UI cannot tell whether another operator runs these workloads and changes nothing "
     "here. Apply deploy/rbac/controller.yaml."
 )
 _TAKE_OVER: Final = "Grove UI shows it and changes nothing. When that operator is gone, take the workload over."
-_KEPT_BY_GROVE: Final = f"The finalizer {GROVE_FINALIZER} says that Grove's own operator keeps this set. {_TAKE_OVER}"
+_MANAGED_BY_GROVE: Final = (
+    f"The finalizer {GROVE_FINALIZER} says that Grove's own operator keeps this set. {_TAKE_OVER}"
+)
 _WRITTEN_BY_GROVE: Final = (
     f"Grove's own operator ({GROVE_MANAGER}) wrote {{}} after Grove UI, so it keeps this workload. {_TAKE_OVER}"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class _Renewal:
+class _LeaseRenewal:
     """The renewal of a lease that somebody holds, as this process has watched it."""
 
     at: str  # as the lease has it, by the clock of its holder
-    since: float  # monotonic: when we first saw it
-    lasts: float  # seconds, after which another one must have followed
-    has_moved: bool  # it followed another one that we saw
+    first_seen_at: float  # monotonic: when we first saw it
+    duration_seconds: float  # seconds, after which another one must have followed
+    has_changed: bool  # it followed another one that we saw
 
 
 class OperatorCheck:
     """Looks for another operator in one cluster. Safe to share between threads."""
 
-    def __init__(self, cluster: Cluster, row: int, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, cluster: ClusterClient, row: int, clock: Callable[[], float] = time.time) -> None:
         """Take the client and the key of the cluster's row."""
         self._cluster = cluster
         self._row = row
         self._clock = clock
         self._lock = threading.Lock()
-        self._renewals: dict[str, _Renewal] = {}  # by lease, as the look before this one saw it
-        self._found = ""
-        self._looked_at = float("-inf")  # monotonic
+        self._renewals: dict[str, _LeaseRenewal] = {}  # by lease, as the look before this one saw it
+        self._result = ""
+        self._checked_at = float("-inf")  # monotonic
 
-    def find(self) -> str:
+    def check(self) -> str:
         """Return why nothing may be written, as of a few seconds ago at most; raises what keeps us from looking."""
         with self._lock:
-            if time.monotonic() - self._looked_at > _SECONDS_BETWEEN_LOOKS:
-                self._found = self._look()
-                self._looked_at = time.monotonic()
-            return self._found
+            if time.monotonic() - self._checked_at > _CHECK_INTERVAL_SECONDS:
+                self._result = self._run_check()
+                self._checked_at = time.monotonic()
+            return self._result
 
-    def look(self, now: float | None = None) -> str:
+    def check_now(self, now: float | None = None) -> str:
         """Return why nothing may be written, as of now; raises what keeps us from looking."""
         with self._lock:
-            self._found = self._look(now)
-            self._looked_at = time.monotonic()
-            return self._found
+            self._result = self._run_check(now)
+            self._checked_at = time.monotonic()
+            return self._result
 
-    def _look(self, now: float | None = None) -> str:
+    def _run_check(self, now: float | None = None) -> str:
         now = self._clock() if now is None else now
         if foreign := self._find_foreign_definition():
             return foreign
         try:
             leases = self._cluster.list(LEASES, fields=f"metadata.name={GROVE_LEASE}").items
         except Forbidden:
-            return _MAY_NOT_LOOK.format("list leases")
-        return self._watch(leases, now) or find_fresh_write(self._row, now)
+            return _CHECK_FORBIDDEN.format("list leases")
+        return self._check_leases(leases, now) or find_recent_grove_write(self._row, now)
 
     def _find_foreign_definition(self) -> str:
-        for resource in _DEFINED:
+        for resource in _GROVE_RESOURCES:
             try:
                 definition = self._cluster.get(CUSTOMRESOURCEDEFINITIONS, str(resource))
             except NotFound:
                 continue  # then there are no workloads either, and the watcher says so
             except Forbidden:
-                return _MAY_NOT_LOOK.format(f"get customresourcedefinitions {resource}")
-            if not _is_ours(definition):
+                return _CHECK_FORBIDDEN.format(f"get customresourcedefinitions {resource}")
+            if not _is_our_definition(definition):
                 return _FOREIGN_DEFINITION.format(resource)
         return ""
 
-    def _watch(self, leases: Iterable[Obj], now: float) -> str:
+    def _check_leases(self, leases: Iterable[Obj], now: float) -> str:
         """Return that somebody holds a lease, or that it is too early to say; empty: nobody does."""
         seen_at = time.monotonic()
-        held = {_place_of(lease): lease for lease in leases if (lease.get("spec") or {}).get("holderIdentity")}
-        before = self._renewals
-        self._renewals = {place: _renewal_of(lease, before.get(place), now, seen_at) for place, lease in held.items()}
-        told = [_tell_holder(place, renewal, now, seen_at) for place, renewal in self._renewals.items()]
-        return next(filter(None, told), "")
+        lease_by_key = {_lease_key(lease): lease for lease in leases if (lease.get("spec") or {}).get("holderIdentity")}
+        previous = self._renewals
+        self._renewals = {
+            place: _parse_renewal(lease, previous.get(place), now, seen_at) for place, lease in lease_by_key.items()
+        }
+        sentences = [_describe_holder(place, renewal, now, seen_at) for place, renewal in self._renewals.items()]
+        return next(filter(None, sentences), "")
 
 
-def find_other_operator(cluster: Cluster, row: models.Cluster) -> str:
+def find_other_operator(cluster: ClusterClient, row: models.Cluster) -> str:
     """Return why nothing may be written to a cluster; empty: we may. Raises what keeps us from finding out."""
-    return _check_of(cluster, row.pk).find()
+    return _get_check(cluster, row.pk).check()
 
 
-def look_for_other_operator(cluster: Cluster, row: models.Cluster, now: float) -> str:
+def find_other_operator_now(cluster: ClusterClient, row: models.Cluster, now: float) -> str:
     """Do the same as of now, whoever has looked a moment ago."""
-    return _check_of(cluster, row.pk).look(now)
+    return _get_check(cluster, row.pk).check_now(now)
 
 
-def find_fresh_write(row: int, now: float) -> str:
+def find_recent_grove_write(row: int, now: float) -> str:
     """Return that Grove's operator has written an object of a cluster within a minute; empty: it has not."""
     fresh = [
-        table.objects.filter(cluster=row, grove_wrote_at__gt=now - FRESH_SECONDS)
+        table.objects.filter(cluster=row, grove_wrote_at__gt=now - RECENT_SECONDS)
         .annotate(kind=Value(kind))
         .order_by()
         .values_list("grove_wrote_at", "kind", "name")
-        for table, kind in _WRITTEN
+        for table, kind in _TABLES_WITH_GROVE_WRITES
     ]
     last = fresh[0].union(*fresh[1:], all=True).order_by("-grove_wrote_at", "name").first()
     if last is None:
         return ""
     at, kind, name = last
-    return _WRITES.format(f"{kind} {name}", max(0, round(now - at)))
+    return _RECENT_WRITE.format(f"{kind} {name}", max(0, round(now - at)))
 
 
-def may_be_claimed(row: models.Cluster, manifest: Mapping[str, Any], now: float) -> bool:
+def may_get_grove_finalizer(row: models.Cluster, manifest: Mapping[str, Any], now: float) -> bool:
     """Return whether Grove's operator may still put its finalizer on a set that is new.
 
     It does within a second where it runs. Where no workload is Grove's nobody has to wait for that.
     """
     created = parse_time(manifest["metadata"].get("creationTimestamp"))
-    is_new = created is not None and now - created < NEW_SECONDS
+    is_new = created is not None and now - created < FINALIZER_WAIT_SECONDS
     return is_new and models.Workload.objects.filter(cluster=row, written_by_grove=True).exists()
 
 
-def find_observing() -> str:
+def find_observe_only() -> str:
     """Return that this installation writes nothing by choice; empty: it writes."""
-    return _OBSERVING if settings.ENVIRONMENT.observe else ""
+    return _OBSERVE_ONLY if settings.ENVIRONMENT.observe else ""
 
 
-def find_other_keeper(manifest: Mapping[str, Any], written_by_grove: str = "") -> str:
+def find_grove_management(manifest: Mapping[str, Any], written_by_grove: str = "") -> str:
     """Return why nothing may be written to a PodCliqueSet and its parts; empty: we may.
 
     `written_by_grove` names an object of the workload that Grove's operator wrote last, if there is one.
     """
     if GROVE_FINALIZER in (manifest["metadata"].get("finalizers") or ()):
-        return _KEPT_BY_GROVE
+        return _MANAGED_BY_GROVE
     return _WRITTEN_BY_GROVE.format(written_by_grove) if written_by_grove else ""
 
 
@@ -228,12 +232,12 @@ def find_last_write(obj: Mapping[str, Any], manager: str) -> str | None:
     return max(times, default=None)
 
 
-def find_time_of_write(obj: Mapping[str, Any]) -> float | None:
+def find_grove_write_time(obj: Mapping[str, Any]) -> float | None:
     """Return when Grove's operator last wrote an object; one without a time that can be read is not told."""
     return parse_time(find_last_write(obj, GROVE_MANAGER))
 
 
-_WRITTEN: Final = (
+_TABLES_WITH_GROVE_WRITES: Final = (
     (models.Workload, "PodCliqueSet"),
     (models.Clique, "PodClique"),
     (models.ScalingGroup, "PodCliqueScalingGroup"),
@@ -242,39 +246,43 @@ _WRITTEN: Final = (
 
 
 @lru_cache(maxsize=64)
-def _check_of(cluster: Cluster, row: int) -> OperatorCheck:
+def _get_check(cluster: ClusterClient, row: int) -> OperatorCheck:
     """One check for all who use the same client."""
     return OperatorCheck(cluster, row)
 
 
-def _is_ours(definition: Mapping[str, Any]) -> bool:
+def _is_our_definition(definition: Mapping[str, Any]) -> bool:
     """Return whether a definition has our mark and every schema that it serves is ours."""
     served = [version for version in definition["spec"]["versions"] if version["served"]]
     titles = {((version.get("schema") or {}).get("openAPIV3Schema") or {}).get("title") for version in served}
-    return DEFINITION in (definition["metadata"].get("annotations") or {}) and titles == {_TITLE}
+    return DEFINITION_ANNOTATION in (definition["metadata"].get("annotations") or {}) and titles == {_SCHEMA_TITLE}
 
 
-def _place_of(lease: Mapping[str, Any]) -> str:
+def _lease_key(lease: Mapping[str, Any]) -> str:
     metadata = lease["metadata"]
     return f"{metadata.get('namespace')}/{metadata['name']}"
 
 
-def _renewal_of(lease: Mapping[str, Any], before: _Renewal | None, now: float, seen_at: float) -> _Renewal:
+def _parse_renewal(lease: Mapping[str, Any], before: _LeaseRenewal | None, now: float, seen_at: float) -> _LeaseRenewal:
     """Return the renewal that a lease has, and since when we know of it: its time may be of another clock than ours."""
     spec = lease["spec"]
     at, lasts = str(spec.get("renewTime") or ""), float(spec.get("leaseDurationSeconds") or _LEASE_SECONDS)
     if before is not None and before.at == at:
-        return replace(before, lasts=lasts)
+        return replace(before, duration_seconds=lasts)
     renewed = parse_time(at)
-    is_old = before is None and renewed is not None and now - renewed > _OLD_SECONDS
-    return _Renewal(at, float("-inf") if is_old else seen_at, lasts, has_moved=before is not None)
+    is_old = before is None and renewed is not None and now - renewed > _ABANDONED_LEASE_SECONDS
+    return _LeaseRenewal(at, float("-inf") if is_old else seen_at, lasts, has_changed=before is not None)
 
 
-def _tell_holder(place: str, renewal: _Renewal, now: float, seen_at: float) -> str:
+def _describe_holder(place: str, renewal: _LeaseRenewal, now: float, seen_at: float) -> str:
     """Return that a lease is renewed, by our clock or as we have seen, or that this cannot be told yet."""
     renewed = parse_time(renewal.at)
-    if renewed is not None and now - renewed < FRESH_SECONDS:
+    if renewed is not None and now - renewed < RECENT_SECONDS:
         return _LEASE_RENEWED.format(place)
-    if seen_at - renewal.since >= renewal.lasts:
+    if seen_at - renewal.first_seen_at >= renewal.duration_seconds:
         return ""
-    return _LEASE_RENEWED.format(place) if renewal.has_moved else _LEASE_HELD.format(place, renewal.lasts)
+    return (
+        _LEASE_RENEWED.format(place)
+        if renewal.has_changed
+        else _LEASE_UNCERTAIN.format(place, renewal.duration_seconds)
+    )

@@ -14,59 +14,61 @@ from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODGA
 from rollouts.engine.model.observed import Clique, Gang, Group, Observed, Pod, Service
 from rollouts.mirror import reading
 from rollouts.mirror.rows import MIRRORED, make_row
-from rollouts.mirror.writing import Changes
+from rollouts.mirror.writing import ObjectChanges
 
-Value = Clique | Group | Gang | Service | Pod
-_Read = Callable[[Sequence[tuple[Any, ...]], reading.Owners, list[reading.Stranger]], Iterator[Value]]
+ObservedObject = Clique | Group | Gang | Service | Pod
+_Parse = Callable[[Sequence[tuple[Any, ...]], reading.Owners, list[reading.Stranger]], Iterator[ObservedObject]]
 
-_KINDS: Final[dict[Resource, tuple[str, tuple[str, ...], _Read]]] = {
-    PODCLIQUESCALINGGROUPS: ("groups", reading.GROUP, reading.read_groups),
-    PODCLIQUES: ("cliques", reading.CLIQUE, reading.read_cliques),
-    PODGANGS: ("gangs", reading.GANG, reading.read_gangs),
-    SERVICES: ("services", reading.SERVICE, reading.read_services),
-    PODS: ("pods", reading.POD, reading.read_pods),
+_KINDS: Final[dict[Resource, tuple[str, tuple[str, ...], _Parse]]] = {
+    PODCLIQUESCALINGGROUPS: ("groups", reading.GROUP, reading.parse_groups),
+    PODCLIQUES: ("cliques", reading.CLIQUE, reading.parse_cliques),
+    PODGANGS: ("gangs", reading.GANG, reading.parse_gangs),
+    SERVICES: ("services", reading.SERVICE, reading.parse_services),
+    PODS: ("pods", reading.POD, reading.parse_pods),
 }
 
 
-def fold(observed: Observed, set_uid: str, changes: Iterable[Changes]) -> Observed:
+def overlay_changes(observed: Observed, set_uid: str, changes: Iterable[ObjectChanges]) -> Observed:
     """Return what is observed with answers taken in; of the set itself nothing is looked at."""
-    told = {part.resource: part for part in changes if part.resource in _KINDS}
+    changes_by_resource = {part.resource: part for part in changes if part.resource in _KINDS}
     # Owners first: whose pods are whose is told by the PodCliques as they are by then.
-    for resource in (resource for resource in _KINDS if resource in told):
+    for resource in (resource for resource in _KINDS if resource in changes_by_resource):
         name = _KINDS[resource][0]
-        table: dict[str, Value] = {one.name: one for one in getattr(observed, name)}
-        for obj in told[resource].gone:
-            _take_out(table, obj)
-        for value in _values(resource, told[resource].objects, _owners(observed, set_uid)):
-            table[value.name] = value
-        ordered: Any = tuple(table[key] for key in sorted(table))
+        objects_by_name: dict[str, ObservedObject] = {one.name: one for one in getattr(observed, name)}
+        for obj in changes_by_resource[resource].gone:
+            _remove(objects_by_name, obj)
+        for value in _parse_objects(
+            resource, changes_by_resource[resource].objects, _compute_owners(observed, set_uid)
+        ):
+            objects_by_name[value.name] = value
+        ordered: Any = tuple(objects_by_name[key] for key in sorted(objects_by_name))
         observed = replace(observed, **{name: ordered})
-        if told[resource].gone and resource in (PODCLIQUES, PODCLIQUESCALINGGROUPS):
-            observed = _orphan(observed)
+        if changes_by_resource[resource].gone and resource in (PODCLIQUES, PODCLIQUESCALINGGROUPS):
+            observed = _mark_orphans_leaving(observed)
     return observed
 
 
-def _take_out(table: dict[str, Value], obj: Obj) -> None:
+def _remove(table: dict[str, ObservedObject], obj: Obj) -> None:
     metadata = obj["metadata"]
     former = table.get(metadata["name"])
     if former is not None and former.uid == metadata.get("uid"):
         del table[metadata["name"]]
 
 
-def _values(resource: Resource, objects: Iterable[Obj], owners: reading.Owners) -> Iterator[Value]:
+def _parse_objects(resource: Resource, objects: Iterable[Obj], owners: reading.Owners) -> Iterator[ObservedObject]:
     _, columns, read = _KINDS[resource]
     for obj in objects:
         row = make_row(MIRRORED[resource], obj)
         yield from read([tuple(row[column] for column in columns)], owners, [])
 
 
-def _owners(observed: Observed, set_uid: str) -> reading.Owners:
+def _compute_owners(observed: Observed, set_uid: str) -> reading.Owners:
     groups = {group.name: group.uid for group in observed.groups}
     cliques = {clique.name: clique.uid for clique in observed.cliques}
     return reading.Owners(set_uid, groups, cliques, frozenset())
 
 
-def _orphan(observed: Observed) -> Observed:
+def _mark_orphans_leaving(observed: Observed) -> Observed:
     """Count as leaving what has lost its owner: the garbage collector takes it."""
     groups = {group.name for group in observed.groups}
     cliques = tuple(

@@ -22,16 +22,16 @@ from django.db import connection
 
 from rollouts import models
 from rollouts.cluster import Obj
-from rollouts.engine.model.observed import Clique, Gang, Group, Measured, Observed, Pod, Service
+from rollouts.engine.model.observed import Clique, Gang, Group, Observed, Pod, ReadyTime, Service
 
 Stranger = tuple[str, str]
 
 _NO_OWNER: Final = "It carries the labels of this workload, but none of Grove's objects controls it."
-_NO_PLACE: Final = "Its labels do not say where in the workload it belongs."
+_UNKNOWN_POSITION: Final = "Its labels do not say where in the workload it belongs."
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MirroredWorkload:
     """A workload as the mirror has it."""
 
     workload_id: int  # of its row
@@ -41,13 +41,13 @@ class Seen:
     observed: Observed
     resource_version: str
     labels: Mapping[str, str]
-    in_doubt: tuple[tuple[str, str, str], ...] = ()  # deletes whose answers were not stored: kind, name, uid
-    refused: Mapping[str, Any] = field(default_factory=dict)  # as `rejected_writes` stores them
+    unconfirmed_writes: tuple[tuple[str, str, str], ...] = ()  # deletes whose answers were not stored: kind, name, uid
+    rejected_writes: Mapping[str, Any] = field(default_factory=dict)  # as `rejected_writes` stores them
     written_by_grove: str = ""  # an object of it that Grove's own operator wrote last: kind and name
     # Objects that carry the workload's labels and are not its own: name and why.
     strangers: tuple[Stranger, ...] = ()
     # Of these, what nothing of Grove's controls, as if the set did, without pods. None: there is no such thing.
-    ownerless: Observed | None = None
+    orphans: Observed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,34 +57,34 @@ class Owners:
     set_uid: str
     groups: Mapping[str, str]
     cliques: Mapping[str, str]
-    doomed: frozenset[str]
+    pending_collection: frozenset[str]
 
 
-def read(cluster: models.Cluster, namespace: str, name: str) -> Seen | None:
+def fetch_workload(cluster: models.Cluster, namespace: str, name: str) -> MirroredWorkload | None:
     """Return a workload with everything there is of it; None when there is no such workload."""
-    whose = (cluster.pk, namespace, name)
-    pods = _fetch(models.Pod, POD, whose)
-    cliques = _fetch(models.Clique, CLIQUE, whose)
-    groups = _fetch(models.ScalingGroup, GROUP, whose)
-    gangs = _fetch(models.Gang, GANG, whose)
-    services = _fetch(models.Service, SERVICE, whose)
-    for number, uid, leaving, version, text, in_doubt, refused, ready_times, is_theirs in _fetch(
-        models.Workload, _SET, whose, belongs="name"
+    key = (cluster.pk, namespace, name)
+    pods = _fetch(models.Pod, POD, key)
+    cliques = _fetch(models.Clique, CLIQUE, key)
+    groups = _fetch(models.ScalingGroup, GROUP, key)
+    gangs = _fetch(models.Gang, GANG, key)
+    services = _fetch(models.Service, SERVICE, key)
+    for number, uid, leaving, version, text, in_doubt, refused, ready_times, grove_wrote_set in _fetch(
+        models.Workload, _SET, key, workload_column="name"
     ):
         manifest = orjson.loads(text)
         manifest["metadata"]["resourceVersion"] = str(version)
-        owners = _find_owners(uid, groups, cliques)
+        owners = _compute_owners(uid, groups, cliques)
         strangers: list[Stranger] = []
         observed = Observed(
             status=manifest.get("status") or {},
-            cliques=tuple(read_cliques(cliques, owners, strangers)),
-            groups=tuple(read_groups(groups, owners, strangers)),
-            gangs=tuple(read_gangs(gangs, owners, strangers)),
-            services=tuple(read_services(services, owners, strangers)),
-            pods=tuple(read_pods(pods, owners, strangers)),
-            measured=tuple(Measured(*one) for one in orjson.loads(ready_times)),
+            cliques=tuple(parse_cliques(cliques, owners, strangers)),
+            groups=tuple(parse_groups(groups, owners, strangers)),
+            gangs=tuple(parse_gangs(gangs, owners, strangers)),
+            services=tuple(parse_services(services, owners, strangers)),
+            pods=tuple(parse_pods(pods, owners, strangers)),
+            ready_times=tuple(ReadyTime(*one) for one in orjson.loads(ready_times)),
         )
-        return Seen(
+        return MirroredWorkload(
             workload_id=number,
             uid=uid,
             leaving=leaving == 1,
@@ -92,13 +92,13 @@ def read(cluster: models.Cluster, namespace: str, name: str) -> Seen | None:
             observed=observed,
             resource_version=str(version),
             labels=manifest["metadata"].get("labels") or {},
-            in_doubt=tuple((kind, name, uid) for kind, name, uid in orjson.loads(in_doubt)),
-            refused=orjson.loads(refused),
+            unconfirmed_writes=tuple((kind, name, uid) for kind, name, uid in orjson.loads(in_doubt)),
+            rejected_writes=orjson.loads(refused),
             written_by_grove=f"PodCliqueSet {name}"
-            if is_theirs
+            if grove_wrote_set
             else _find_written_by_grove(owners, groups, cliques, gangs),
             strangers=tuple(strangers),
-            ownerless=_read_ownerless(owners, cliques, groups, gangs, services),
+            orphans=_parse_orphans(owners, cliques, groups, gangs, services),
         )
     return None
 
@@ -140,29 +140,29 @@ SERVICE: Final = ("owner_uid", "name", "uid", "replica", "leaving", "publish_not
 
 
 def _fetch(
-    model: type[models.Mirrored], columns: tuple[str, ...], whose: tuple[Any, ...], belongs: str = "workload"
+    model: type[models.Mirrored], columns: tuple[str, ...], key: tuple[Any, ...], workload_column: str = "workload"
 ) -> _Rows:
     """Return rows as the database gives them: going through Django's fields would cost as much again.
 
     So a truth value may be a 1, and JSON is text.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_select(model, columns, belongs), whose)
+        cursor.execute(_select_statement(model, columns, workload_column), key)
         rows: _Rows = cursor.fetchall()
     return rows
 
 
 @cache
-def _select(model: type[models.Mirrored], columns: tuple[str, ...], belongs: str) -> str:
+def _select_statement(model: type[models.Mirrored], columns: tuple[str, ...], workload_column: str) -> str:
     quote = connection.ops.quote_name
     table = quote(model._meta.db_table)  # noqa: SLF001 (public in all but name)
     return (
         f"SELECT {', '.join(map(quote, columns))} FROM {table} "  # noqa: S608 (names of our own)
-        f"WHERE cluster_id = %s AND namespace = %s AND {belongs} = %s AND gone_at IS NULL ORDER BY name"
+        f"WHERE cluster_id = %s AND namespace = %s AND {workload_column} = %s AND gone_at IS NULL ORDER BY name"
     )
 
 
-def _find_owners(set_uid: str, groups: _Rows, cliques: _Rows) -> Owners:
+def _compute_owners(set_uid: str, groups: _Rows, cliques: _Rows) -> Owners:
     """Return who is there, and which groups and PodCliques go because their own owner is another one."""
     doomed = {row[2] for row in groups if row[0] != set_uid}
     group_uids = {row[1]: row[2] for row in groups}
@@ -175,16 +175,16 @@ def _find_owners(set_uid: str, groups: _Rows, cliques: _Rows) -> Owners:
     return Owners(set_uid, group_uids, clique_uids, frozenset(doomed))
 
 
-def _read_ownerless(owners: Owners, cliques: _Rows, groups: _Rows, gangs: _Rows, services: _Rows) -> Observed | None:
+def _parse_orphans(owners: Owners, cliques: _Rows, groups: _Rows, gangs: _Rows, services: _Rows) -> Observed | None:
     """Return what nothing of Grove's controls, as if the set did; None if there is no such thing."""
     lost = [[(owners.set_uid, *row[1:]) for row in rows if not row[0]] for rows in (cliques, groups, gangs, services)]
     if not any(lost):
         return None
     return Observed(
-        cliques=tuple(read_cliques(lost[0], owners, [])),
-        groups=tuple(read_groups(lost[1], owners, [])),
-        gangs=tuple(read_gangs(lost[2], owners, [])),
-        services=tuple(read_services(lost[3], owners, [])),
+        cliques=tuple(parse_cliques(lost[0], owners, [])),
+        groups=tuple(parse_groups(lost[1], owners, [])),
+        gangs=tuple(parse_gangs(lost[2], owners, [])),
+        services=tuple(parse_services(lost[3], owners, [])),
     )
 
 
@@ -194,17 +194,19 @@ def _find_written_by_grove(owners: Owners, groups: _Rows, cliques: _Rows, gangs:
     kinds = (("PodCliqueScalingGroup", groups), ("PodClique", cliques), ("PodGang", gangs))
     theirs = ((kind, row) for kind, rows in kinds for row in rows if row[-1])
     for kind, (owner, name, uid, *_) in theirs:
-        if owner in left_behind or (uid not in owners.doomed and (kind != "PodGang" or owner == owners.set_uid)):
+        if owner in left_behind or (
+            uid not in owners.pending_collection and (kind != "PodGang" or owner == owners.set_uid)
+        ):
             return f"{kind} {name}"
     return ""
 
 
-def read_groups(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Group]:
+def parse_groups(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Group]:
     """Yield the scaling groups of the workload among these rows."""
     for owner, name, uid, version, generation, created, template, replica, *rest in rows:
         if _is_ours(name, owner, replica, strangers):
             replicas, noted, leaving, status, keys, _ = rest
-            leaves = leaving == 1 or uid in owners.doomed
+            leaves = leaving == 1 or uid in owners.pending_collection
             yield Group(
                 *(name, uid, str(version), generation, created, template, replica, replicas, noted),
                 leaving=leaves,
@@ -213,9 +215,9 @@ def read_groups(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Itera
             )
 
 
-def read_cliques(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Clique]:
+def parse_cliques(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Clique]:
     """Yield the PodCliques of the workload among these rows."""
-    doomed, parse = owners.doomed, orjson.loads
+    doomed, parse = owners.pending_collection, orjson.loads
     for owner, name, uid, version, generation, created, template, replica, group, part, *rest in rows:
         if _is_ours(name, owner, min(replica, part) if group else replica, strangers):
             template_hash, replicas, noted, leaving, status, keys, minimum, _ = rest
@@ -227,9 +229,9 @@ def read_cliques(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iter
             )
 
 
-def read_pods(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Pod]:
+def parse_pods(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Pod]:
     """Yield the pods of the workload among these rows."""
-    cliques, doomed = owners.cliques, owners.doomed
+    cliques, doomed = owners.cliques, owners.pending_collection
     for owner, name, uid, clique, index, template_hash, created, node, phase, ready, leaving, *rest in rows:
         if not _is_ours(name, owner, index if clique else -1, strangers):
             continue
@@ -238,17 +240,17 @@ def read_pods(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterato
         yield Pod(
             *(name, uid, clique, index, template_hash, created, node, phase),
             *(ready == 1, leaves, gated == 1, message, failing == 1, gone_by, str(version)),
-            *(scheduled_at, ready_since, restarts, *_split_fault(fault)),
+            *(scheduled_at, ready_since, restarts, *_parse_fault(fault)),
         )
 
 
-def _split_fault(text: str) -> tuple[str, str]:
+def _parse_fault(text: str) -> tuple[str, str]:
     """Return the word for what a container fails with, and the detail."""
     fault, _, detail = text.partition(": ")
     return fault, detail
 
 
-def read_gangs(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Gang]:
+def parse_gangs(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Gang]:
     """Yield the gangs of the workload among these rows."""
     for owner, name, uid, version, replica, leaving, pod_groups, status, priority_class, _ in rows:
         if _is_ours(name, owner, replica, strangers):
@@ -261,16 +263,16 @@ def _split_keys(keys: str) -> tuple[str, ...]:
     return tuple(filter(None, keys.split(","))) if keys else ()
 
 
-def read_services(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Service]:
+def parse_services(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Service]:
     """Yield the services of the workload among these rows."""
     for owner, name, uid, replica, leaving, publish in rows:
         if _is_ours(name, owner, replica, strangers):
             yield Service(name, uid, replica, leaving == 1 or owner != owners.set_uid, publish == 1)
 
 
-def _is_ours(name: str, owner: str, place: int, strangers: list[Stranger]) -> bool:
+def _is_ours(name: str, owner: str, position: int, strangers: list[Stranger]) -> bool:
     """Say whether an object is one of Grove's with a place in the workload; else note it as a stranger."""
-    if owner and place >= 0:
+    if owner and position >= 0:
         return True
-    strangers.append((name, _NO_PLACE if owner else _NO_OWNER))
+    strangers.append((name, _UNKNOWN_POSITION if owner else _NO_OWNER))
     return False

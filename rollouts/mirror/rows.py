@@ -1,7 +1,7 @@
 """What of an object is kept: one function a kind, from the API's JSON to the columns of its table.
 
 `writing` puts the columns into the database. Everything here is total: whatever an object lacks or has in the wrong
-form becomes a blank, a zero or -1, so that one odd object can never stop the news of all others. `objects` decides what
+form becomes a blank, a zero or -1, so that one odd object can never stop the news of all others. `reading` decides what
 a blank means.
 """
 
@@ -30,17 +30,17 @@ from rollouts.cluster.resources import (
 from rollouts.engine.manifest.defaults import with_defaults
 from rollouts.engine.model import names
 from rollouts.engine.model.conditions import AVAILABLE, NOTHING_IN_THE_WAY, PROGRESSING, SCALED_BELOW, STUCK
-from rollouts.engine.model.container_faults import RESTARTS_OF_A_LOOP, Fault
+from rollouts.engine.model.container_faults import CRASH_LOOP_RESTARTS, ContainerFault
 from rollouts.engine.model.times import parse_time
 from rollouts.engine.plan.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.scheduling.resources import compute_requests
 from rollouts.engine.simulation.pod_behaviour import join_images
-from rollouts.mirror.other_operator import find_time_of_write, is_written_by_grove
+from rollouts.mirror.other_operator import find_grove_write_time, is_written_by_grove
 from rollouts.models import Clique, Gang, Mirrored, Node, Pod, ScalingGroup, Service, Workload
 
 Row = dict[str, Any]
 
-_GROVE: Final = "grove.io/"
+_GROVE_GROUP_PREFIX: Final = "grove.io/"
 _LARGEST_INT: Final = 2**31 - 1
 _LARGEST_VERSION: Final = 2**63 - 1
 
@@ -50,8 +50,10 @@ class Table:
     """A kind of objects and the table that mirrors it."""
 
     model: type[Mirrored]
-    read: Callable[[Obj], Row]  # the columns that only this kind has
-    notes: Mapping[str, Any] = default(default_factory=dict, hash=False)  # columns of our own, as they are in a new row
+    parse: Callable[[Obj], Row]  # the columns that only this kind has
+    initial_values: Mapping[str, Any] = default(
+        default_factory=dict, hash=False
+    )  # columns of our own, as they are in a new row
 
     @cached_property
     def name(self) -> str:
@@ -96,45 +98,45 @@ def make_row(table: Table, obj: Obj) -> Row:
         "uid": metadata.get("uid") or "",
         "created": parse_time(metadata.get("creationTimestamp")) or 0.0,
         "leaving": metadata.get("deletionTimestamp") is not None,
-        **table.read(obj),
+        **table.parse(obj),
     }
     for column, limit in table.limits.items():
         text = row.get(column)
         if text and (len(text) > limit or "\0" in text):
-            row[column] = _clean(text)[:limit]
-    row["digest"] = _digest(row)
-    row["resource_version"] = version_of(obj)
-    row.update(table.notes)
+            row[column] = _without_nul(text)[:limit]
+    row["digest"] = _compute_digest(row)
+    row["resource_version"] = parse_resource_version(obj)
+    row.update(table.initial_values)
     return row
 
 
-def version_of(obj: Obj) -> int:
+def parse_resource_version(obj: Obj) -> int:
     """Return the resourceVersion as the number that it is; 0 when it is not told."""
     text = obj["metadata"].get("resourceVersion")
     return min(int(text), _LARGEST_VERSION) if isinstance(text, str) and text.isascii() and text.isdigit() else 0
 
 
-def _digest(row: Row) -> int:
+def _compute_digest(row: Row) -> int:
     return int.from_bytes(blake2b(orjson.dumps(row), digest_size=8).digest(), "big", signed=True)
 
 
-def _workload(obj: Obj) -> Row:
+def _parse_workload(obj: Obj) -> Row:
     metadata, spec, status = obj["metadata"], _mapping(obj.get("spec")), _mapping(obj.get("status"))
     # Moves with every write and is kept in a column of its own; who wrote what is of no use to anybody here.
     kept = {key: value for key, value in metadata.items() if key not in ("managedFields", "resourceVersion")}
     progress = _mapping(status.get("updateProgress"))
-    conditions = _conditions(status)
-    stuck = _text(_where(conditions, STUCK, "True").get("reason"))
-    unavailable = _text(_where(conditions, AVAILABLE, "False").get("reason"))
-    waits_for = _text(_where(conditions, STUCK, "False").get("reason"))
+    conditions = _conditions_by_type(status)
+    stuck = _text(_find_condition(conditions, STUCK, "True").get("reason"))
+    unavailable = _text(_find_condition(conditions, AVAILABLE, "False").get("reason"))
+    waits_for = _text(_find_condition(conditions, STUCK, "False").get("reason"))
     return {
-        "manifest": _json(obj | {"metadata": kept}),
-        **_written_by_grove(obj),
-        "labels": _json(metadata.get("labels") or {}),
+        "manifest": _render_json(obj | {"metadata": kept}),
+        **_parse_grove_write(obj),
+        "labels": _render_json(metadata.get("labels") or {}),
         "generation": _int(metadata.get("generation")),
         "observed_generation": _int(status.get("observedGeneration")),
         "replicas": _int(spec.get("replicas")),
-        "strategy": _strategy(obj),
+        "strategy": _parse_strategy(obj),
         "generation_hash": _text(status.get("currentGenerationHash")),
         "updated_replicas": _int(status.get("updatedReplicas")),
         "available_replicas": _int(status.get("availableReplicas")),
@@ -143,33 +145,33 @@ def _workload(obj: Obj) -> Row:
         "progressing_reason": _text(conditions.get(PROGRESSING, {}).get("reason")),
         "stuck_reason": stuck,
         "waits_for": "" if waits_for == NOTHING_IN_THE_WAY else waits_for,
-        "fault_reason": _text(_where(conditions, "Valid", "False").get("reason"))
-        or _text(_where(conditions, "WriteDenied", "True").get("reason"))
+        "fault_reason": _text(_find_condition(conditions, "Valid", "False").get("reason"))
+        or _text(_find_condition(conditions, "WriteDenied", "True").get("reason"))
         # Also while an update goes on, which is not stuck for it.
         or (SCALED_BELOW if unavailable == SCALED_BELOW and not stuck else ""),
     }
 
 
-def _strategy(obj: Obj) -> str:
+def _parse_strategy(obj: Obj) -> str:
     spec = _mapping(_mapping(with_defaults(obj)).get("spec"))
     return _text(_mapping(spec.get("updateStrategy")).get("type"))
 
 
-def _group(obj: Obj) -> Row:
-    spec, owned = _mapping(obj.get("spec")), _owned(obj, "PodCliqueSet")
+def _parse_group(obj: Obj) -> Row:
+    spec, owned = _mapping(obj.get("spec")), _parse_owner(obj, "PodCliqueSet")
     return {
         **owned,
         "template": obj["metadata"]["name"].removeprefix(f"{owned['workload']}-{owned['replica']}-"),
-        **_scaled(obj, spec),
-        "status": _json(_mapping(obj.get("status"))),
-        **_written_by_grove(obj),
+        **_parse_scale(obj, spec),
+        "status": _render_json(_mapping(obj.get("status"))),
+        **_parse_grove_write(obj),
     }
 
 
-def _clique(obj: Obj) -> Row:
+def _parse_clique(obj: Obj) -> Row:
     spec, labels = _mapping(obj.get("spec")), _labels(obj)
-    owned = _owned(obj, "PodCliqueSet", "PodCliqueScalingGroup")
-    group, group_replica = labels.get(names.GROUP, ""), _index(labels.get(names.GROUP_REPLICA_INDEX))
+    owned = _parse_owner(obj, "PodCliqueSet", "PodCliqueScalingGroup")
+    group, group_replica = labels.get(names.GROUP, ""), _parse_index(labels.get(names.GROUP_REPLICA_INDEX))
     prefix = f"{group}-{group_replica}-" if group else f"{owned['workload']}-{owned['replica']}-"
     return {
         **owned,
@@ -177,25 +179,25 @@ def _clique(obj: Obj) -> Row:
         "group": group,
         "group_replica": group_replica if group else -1,
         "template_hash": labels.get(names.TEMPLATE_HASH, ""),
-        **_scaled(obj, spec),
-        "status": _json(_mapping(obj.get("status"))),
-        **_written_by_grove(obj),
+        **_parse_scale(obj, spec),
+        "status": _render_json(_mapping(obj.get("status"))),
+        **_parse_grove_write(obj),
     }
 
 
-def _scaled(obj: Obj, spec: Mapping[str, Any]) -> Row:
+def _parse_scale(obj: Obj, spec: Mapping[str, Any]) -> Row:
     annotations = _mapping(obj["metadata"].get("annotations"))
-    noted = _index(annotations.get(TEMPLATE_REPLICAS))
+    template_replicas = _parse_index(annotations.get(TEMPLATE_REPLICAS))
     return {
         "generation": _int(obj["metadata"].get("generation")),
         "replicas": _int(spec.get("replicas")),
         "min_available": _int(spec.get("minAvailable")),
-        "template_replicas": None if noted < 0 else noted,
-        "template_keys": _clean(_text(annotations.get(TEMPLATE_KEYS))),
+        "template_replicas": None if template_replicas < 0 else template_replicas,
+        "template_keys": _without_nul(_text(annotations.get(TEMPLATE_KEYS))),
     }
 
 
-def _gang(obj: Obj) -> Row:
+def _parse_gang(obj: Obj) -> Row:
     spec = _mapping(obj.get("spec"))
     groups = _mappings(spec.get("podgroups"))
     pod_groups = {
@@ -206,30 +208,30 @@ def _gang(obj: Obj) -> Row:
         for group in groups
     }
     return {
-        **_owned(obj, "PodCliqueSet"),
-        "pod_groups": _json(pod_groups),
+        **_parse_owner(obj, "PodCliqueSet"),
+        "pod_groups": _render_json(pod_groups),
         "priority_class": _text(spec.get("priorityClassName")),
-        "status": _json(_mapping(obj.get("status"))),
-        **_written_by_grove(obj),
+        "status": _render_json(_mapping(obj.get("status"))),
+        **_parse_grove_write(obj),
     }
 
 
-def _service(obj: Obj) -> Row:
+def _parse_service(obj: Obj) -> Row:
     publish = _mapping(obj.get("spec")).get("publishNotReadyAddresses")
-    return {**_owned(obj, "PodCliqueSet"), "publish_not_ready_addresses": bool(publish)}
+    return {**_parse_owner(obj, "PodCliqueSet"), "publish_not_ready_addresses": bool(publish)}
 
 
-def _pod(obj: Obj) -> Row:
+def _parse_pod(obj: Obj) -> Row:
     spec, status, labels = _mapping(obj.get("spec")), _mapping(obj.get("status")), _labels(obj)
-    conditions = _conditions(status)
+    conditions = _conditions_by_type(status)
     ready = conditions.get("Ready", {})
     is_ready = ready.get("status") == "True"
     containers = [*_mappings(status.get("initContainerStatuses")), *_mappings(status.get("containerStatuses"))]
-    reason, message = ("", "") if is_ready else _why_not_ready(status, containers)
+    reason, message = ("", "") if is_ready else _explain_not_ready(status, containers)
     return {
-        **_owned(obj, "PodClique"),
+        **_parse_owner(obj, "PodClique"),
         "clique": labels.get(names.CLIQUE, ""),
-        "index": _pod_index(labels, spec),
+        "index": _parse_pod_index(labels, spec),
         "template_hash": labels.get(names.TEMPLATE_HASH, ""),
         "gang": labels.get(names.GANG, ""),
         "node": _text(spec.get("nodeName")),
@@ -237,64 +239,66 @@ def _pod(obj: Obj) -> Row:
         "phase": _text(status.get("phase")),
         "ready": is_ready,
         "ready_since": parse_time(ready.get("lastTransitionTime")),
-        "gated": any(gate.get("name") == names.GATE for gate in _mappings(spec.get("schedulingGates"))),
+        "gated": any(gate.get("name") == names.SCHEDULING_GATE for gate in _mappings(spec.get("schedulingGates"))),
         "gone_by": parse_time(obj["metadata"].get("deletionTimestamp")),
         "failing": not is_ready and _has_failed(status),
         "reason": reason,
-        "message": _clean(message),
+        "message": _without_nul(message),
         "restarts": sum(_int(container.get("restartCount")) for container in containers),
-        "scheduled_at": parse_time(_where(conditions, "PodScheduled", "True").get("lastTransitionTime")),
-        "fault": "" if is_ready else _clean(_find_fault(containers, ready)),
-        "images": _clean(join_images(spec)),
-        "requests": _json(dict(sorted(compute_requests(spec).items()))),
+        "scheduled_at": parse_time(_find_condition(conditions, "PodScheduled", "True").get("lastTransitionTime")),
+        "fault": "" if is_ready else _without_nul(_find_fault(containers, ready)),
+        "images": _without_nul(join_images(spec)),
+        "requests": _render_json(dict(sorted(compute_requests(spec).items()))),
     }
 
 
-def _node(obj: Obj) -> Row:
+def _parse_node(obj: Obj) -> Row:
     spec, status = _mapping(obj.get("spec")), _mapping(obj.get("status"))
     return {
-        "ready": _conditions(status).get("Ready", {}).get("status") == "True",
+        "ready": _conditions_by_type(status).get("Ready", {}).get("status") == "True",
         "unschedulable": bool(spec.get("unschedulable")),
-        "labels": _json(_labels(obj)),
-        "taints": _json(spec.get("taints") or []),
-        "allocatable": _json(_mapping(status.get("allocatable"))),
+        "labels": _render_json(_labels(obj)),
+        "taints": _render_json(spec.get("taints") or []),
+        "allocatable": _render_json(_mapping(status.get("allocatable"))),
     }
 
 
 MIRRORED: Final[Mapping[Resource, Table]] = {
-    PODCLIQUESETS: Table(Workload, _workload, notes={"in_doubt": "[]", "refused": "{}", "ready_times": "[]"}),
-    PODCLIQUESCALINGGROUPS: Table(ScalingGroup, _group),
-    PODCLIQUES: Table(Clique, _clique),
-    PODGANGS: Table(Gang, _gang),
-    SERVICES: Table(Service, _service),
-    PODS: Table(Pod, _pod),
-    NODES: Table(Node, _node, notes={"foreign_requests": None}),
+    PODCLIQUESETS: Table(
+        Workload, _parse_workload, initial_values={"in_doubt": "[]", "refused": "{}", "ready_times": "[]"}
+    ),
+    PODCLIQUESCALINGGROUPS: Table(ScalingGroup, _parse_group),
+    PODCLIQUES: Table(Clique, _parse_clique),
+    PODGANGS: Table(Gang, _parse_gang),
+    SERVICES: Table(Service, _parse_service),
+    PODS: Table(Pod, _parse_pod),
+    NODES: Table(Node, _parse_node, initial_values={"foreign_requests": None}),
 }
 """The kinds that are mirrored, owners before what they own."""
 
 
-def _owned(obj: Obj, *kinds: str) -> Row:
+def _parse_owner(obj: Obj, *kinds: str) -> Row:
     """Return whose object it is: by its labels, and by the controller among its owners if it is of these kinds."""
     labels = _labels(obj)
-    owner = _controller(obj)
-    is_grove = _text(owner.get("apiVersion")).startswith(_GROVE) and owner.get("kind") in kinds
+    owner = _find_controller(obj)
+    is_grove = _text(owner.get("apiVersion")).startswith(_GROVE_GROUP_PREFIX) and owner.get("kind") in kinds
     return {
         "workload": labels.get(names.PART_OF, ""),
         "owner_uid": _text(owner.get("uid")) if is_grove else "",
-        "replica": _index(labels.get(names.REPLICA_INDEX)),
+        "replica": _parse_index(labels.get(names.REPLICA_INDEX)),
     }
 
 
-def _controller(obj: Obj) -> Mapping[str, Any]:
+def _find_controller(obj: Obj) -> Mapping[str, Any]:
     owners = _mappings(obj["metadata"].get("ownerReferences"))
     return next((owner for owner in owners if owner.get("controller")), {})
 
 
-def _pod_index(labels: Mapping[str, str], spec: Mapping[str, Any]) -> int:
+def _parse_pod_index(labels: Mapping[str, str], spec: Mapping[str, Any]) -> int:
     """Return the stable identity of a pod: from its label, or from its hostname where there is none."""
     if names.POD_INDEX in labels:
-        return _index(labels[names.POD_INDEX])
-    return _index(_text(spec.get("hostname")).rpartition("-")[2])
+        return _parse_index(labels[names.POD_INDEX])
+    return _parse_index(_text(spec.get("hostname")).rpartition("-")[2])
 
 
 def _has_failed(status: Mapping[str, Any]) -> bool:
@@ -302,62 +306,64 @@ def _has_failed(status: Mapping[str, Any]) -> bool:
     containers = _mappings(status.get("containerStatuses"))
     if any(container.get("started") and not container.get("ready") for container in containers):
         return True
-    return any(map(_ended_badly, (*containers, *_mappings(status.get("initContainerStatuses")))))
+    return any(map(_has_exited_with_error, (*containers, *_mappings(status.get("initContainerStatuses")))))
 
 
-def _ended_badly(container: Mapping[str, Any]) -> bool:
+def _has_exited_with_error(container: Mapping[str, Any]) -> bool:
     ends = (_mapping(_mapping(container.get(state)).get("terminated")) for state in ("state", "lastState"))
     return any(end.get("exitCode") for end in ends)
 
 
-_FAULTS: Final = (*Fault,)
-_WAITING_FAULTS: Final[Mapping[str, Fault]] = {
-    "ErrImagePull": Fault.IMAGE,
-    "ImagePullBackOff": Fault.IMAGE,
-    "InvalidImageName": Fault.IMAGE,
-    "ErrImageNeverPull": Fault.IMAGE,
-    "CreateContainerConfigError": Fault.CONFIG,
-    "CreateContainerError": Fault.CONFIG,
-    "CrashLoopBackOff": Fault.CRASH,
+_FAULTS: Final = (*ContainerFault,)
+_WAITING_FAULTS: Final[Mapping[str, ContainerFault]] = {
+    "ErrImagePull": ContainerFault.IMAGE,
+    "ImagePullBackOff": ContainerFault.IMAGE,
+    "InvalidImageName": ContainerFault.IMAGE,
+    "ErrImageNeverPull": ContainerFault.IMAGE,
+    "CreateContainerConfigError": ContainerFault.CONFIG,
+    "CreateContainerError": ContainerFault.CONFIG,
+    "CrashLoopBackOff": ContainerFault.CRASH,
 }
 """What the kubelet's words for a container that waits stand for; a pull that fails is told in two words by turns."""
 
 
 def _find_fault(containers: Iterable[Mapping[str, Any]], ready: Mapping[str, Any]) -> str:
     """Return what a container of a pod that is not Ready fails with, and a detail that stays the same meanwhile."""
-    found = [fault for fault in (_container_fault(container, ready) for container in containers) if fault is not None]
+    found = [
+        fault for fault in (_find_container_fault(container, ready) for container in containers) if fault is not None
+    ]
     return ": ".join(filter(None, min(found, key=lambda one: _FAULTS.index(one[0]), default=())))
 
 
-def _container_fault(container: Mapping[str, Any], ready: Mapping[str, Any]) -> tuple[Fault, str] | None:
+def _find_container_fault(container: Mapping[str, Any], ready: Mapping[str, Any]) -> tuple[ContainerFault, str] | None:
     state = _mapping(container.get("state"))
     waiting = _mapping(state.get("waiting"))
     waits_for = _WAITING_FAULTS.get(_text(waiting.get("reason")))
-    if waits_for is Fault.IMAGE:
-        return Fault.IMAGE, _text(container.get("image"))
-    if waits_for is Fault.CONFIG:
-        return Fault.CONFIG, _text(waiting.get("message"))
+    if waits_for is ContainerFault.IMAGE:
+        return ContainerFault.IMAGE, _text(container.get("image"))
+    if waits_for is ContainerFault.CONFIG:
+        return ContainerFault.CONFIG, _text(waiting.get("message"))
     end = _mapping(state.get("terminated")) or _mapping(_mapping(container.get("lastState")).get("terminated"))
     if not end or _has_recovered(state, ready):
-        return (Fault.CRASH, "") if waits_for is Fault.CRASH else None
-    if end.get("reason") == Fault.MEMORY:
-        return Fault.MEMORY, ""
-    is_loop = _int(container.get("restartCount")) >= RESTARTS_OF_A_LOOP or _was_held_back(state, end)
-    if waits_for is Fault.CRASH or is_loop:
-        return Fault.CRASH, f"exit code {_int(end.get('exitCode'))}"
+        return (ContainerFault.CRASH, "") if waits_for is ContainerFault.CRASH else None
+    if end.get("reason") == ContainerFault.MEMORY:
+        return ContainerFault.MEMORY, ""
+    is_loop = _int(container.get("restartCount")) >= CRASH_LOOP_RESTARTS or _was_backed_off(state, end)
+    if waits_for is ContainerFault.CRASH or is_loop:
+        return ContainerFault.CRASH, f"exit code {_int(end.get('exitCode'))}"
     return None
 
 
 # The kubelet starts a container again at once for the first time; from then on it waits for 10 s and more. Times are
 # told in whole seconds.
-_BACK_OFF: Final = 9.0
+_MIN_BACK_OFF_SECONDS: Final = 9.0
 
 
-def _was_held_back(state: Mapping[str, Any], end: Mapping[str, Any]) -> bool:
+def _was_backed_off(state: Mapping[str, Any], end: Mapping[str, Any]) -> bool:
     """Say whether a container that runs was held back before it was started again, as in a crash loop."""
     started = parse_time(_mapping(state.get("running")).get("startedAt"))
     ended = parse_time(end.get("finishedAt"))
-    return started is not None and ended is not None and started - ended >= _BACK_OFF
+    return started is not None and ended is not None and started - ended >= _MIN_BACK_OFF_SECONDS
 
 
 def _has_recovered(state: Mapping[str, Any], ready: Mapping[str, Any]) -> bool:
@@ -367,36 +373,36 @@ def _has_recovered(state: Mapping[str, Any], ready: Mapping[str, Any]) -> bool:
     return started is not None and changed is not None and changed > started
 
 
-def _why_not_ready(status: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
+def _explain_not_ready(status: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
     """Return the most telling reason and words: of the pod, of its scheduling, of a container, of readiness."""
     if status.get("reason"):
         return _text(status["reason"]), _text(status.get("message"))
-    conditions = _conditions(status)
+    conditions = _conditions_by_type(status)
     scheduled = conditions.get("PodScheduled", {})
     if scheduled.get("status") == "False":
         return _text(scheduled.get("reason")), _text(scheduled.get("message"))
     for container in containers:
         state = _mapping(container.get("state"))
-        held = _mapping(state.get("waiting")) or _mapping(state.get("terminated"))
-        if held.get("message") or held.get("exitCode"):
-            return _text(held.get("reason")), _text(held.get("message"))
+        not_running = _mapping(state.get("waiting")) or _mapping(state.get("terminated"))
+        if not_running.get("message") or not_running.get("exitCode"):
+            return _text(not_running.get("reason")), _text(not_running.get("message"))
     ready = conditions.get("Ready", {})
     return _text(ready.get("reason")), _text(ready.get("message"))
 
 
-def _conditions(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _conditions_by_type(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {_text(condition.get("type")): condition for condition in _mappings(status.get("conditions"))}
 
 
-def _where(conditions: Mapping[str, Mapping[str, Any]], name: str, status: str) -> Mapping[str, Any]:
+def _find_condition(conditions: Mapping[str, Mapping[str, Any]], name: str, status: str) -> Mapping[str, Any]:
     """Return a condition if it has this status; else nothing."""
     condition = conditions.get(name, {})
     return condition if condition.get("status") == status else {}
 
 
-def _written_by_grove(obj: Obj) -> Row:
-    told = {"metadata": {"managedFields": _mappings(obj["metadata"].get("managedFields"))}}
-    return {"written_by_grove": is_written_by_grove(told), "grove_wrote_at": find_time_of_write(told)}
+def _parse_grove_write(obj: Obj) -> Row:
+    readable = {"metadata": {"managedFields": _mappings(obj["metadata"].get("managedFields"))}}
+    return {"written_by_grove": is_written_by_grove(readable), "grove_wrote_at": find_grove_write_time(readable)}
 
 
 def _labels(obj: Obj) -> Mapping[str, str]:
@@ -415,7 +421,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _clean(text: str) -> str:
+def _without_nul(text: str) -> str:
     """Return a text without what PostgreSQL cannot keep."""
     return text.replace("\0", "")
 
@@ -424,11 +430,11 @@ def _int(value: Any) -> int:
     return max(-_LARGEST_INT, min(_LARGEST_INT, value)) if isinstance(value, int) else 0
 
 
-def _index(text: Any) -> int:
+def _parse_index(text: Any) -> int:
     """Return a number that is written in a label; -1 when there is none."""
     readable = isinstance(text, str) and text.isascii() and text.isdigit()
     return min(_LARGEST_INT, int(text)) if readable else -1
 
 
-def _json(value: Any) -> str:
+def _render_json(value: Any) -> str:
     return orjson.dumps(value).decode()

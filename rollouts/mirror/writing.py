@@ -29,13 +29,13 @@ from rollouts import models
 from rollouts.cluster import Obj, Resource
 from rollouts.mirror.rows import MIRRORED, Row, Table, make_row
 
-_VALUES_A_STATEMENT: Final = 32_000  # of 32,766 that SQLite takes
-_TRIES: Final = 5
+_MAX_STATEMENT_VALUES: Final = 32_000  # of 32,766 that SQLite takes
+_MAX_ATTEMPTS: Final = 5
 _DEADLOCK: Final = "40P01"  # PostgreSQL's code
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ObjectChanges:
     """What was heard of one kind: objects as they are now, and objects that are gone, as they were last."""
 
     resource: Resource
@@ -44,7 +44,7 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class RowChange:
     """An object whose row says something else than before."""
 
     resource: Resource
@@ -61,7 +61,7 @@ class _Write:
     resource: Resource
     table: Table
     rows: Sequence[Row]
-    ends: Sequence[Row] = field(default_factory=tuple)
+    tombstones: Sequence[Row] = field(default_factory=tuple)
 
 
 def ensure_cluster(name: str, source: str = "") -> models.Cluster:
@@ -78,21 +78,21 @@ def store(cluster: models.Cluster, resource: Resource, objects: Iterable[Obj], g
 
     An end that was concluded comes as metadata without a resourceVersion.
     """
-    return workload_keys(cluster, store_all(cluster, [Changes(resource, tuple(objects), tuple(gone))]))
+    return workload_keys(cluster, store_all(cluster, [ObjectChanges(resource, tuple(objects), tuple(gone))]))
 
 
-def store_all(cluster: models.Cluster, changes: Iterable[Changes]) -> list[News]:
+def store_all(cluster: models.Cluster, changes: Iterable[ObjectChanges]) -> list[RowChange]:
     """Take in objects of several kinds in one transaction, and return what of it was news."""
-    writes = [_prepare(cluster, part) for part in _merged(changes)]
+    writes = [_prepare_write(cluster, part) for part in _merge(changes)]
     if not writes:
         return []
-    for attempt in range(_TRIES):
+    for attempt in range(_MAX_ATTEMPTS):
         try:
             with transaction.atomic():
                 return [news for write in writes for news in _write(write)]
         except OperationalError as error:
             # Two writers of the same rows have met in opposite order, and the database has sent one of them back.
-            if not _is_deadlock(error) or attempt == _TRIES - 1 or connection.in_atomic_block:
+            if not _is_deadlock(error) or attempt == _MAX_ATTEMPTS - 1 or connection.in_atomic_block:
                 raise
     raise AssertionError("unreachable")
 
@@ -107,32 +107,34 @@ def replace(
 
     What is newer than the list stays: it was made after the list was.
     """
-    return workload_keys(cluster, end_all_but(cluster, resource, keys, resource_version))
+    return workload_keys(cluster, mark_missing_gone(cluster, resource, keys, resource_version))
 
 
-def end_all_but(
+def mark_missing_gone(
     cluster: models.Cluster, resource: Resource, keys: Collection[tuple[str, str]], resource_version: str
-) -> list[News]:
+) -> list[RowChange]:
     """Do what `replace` does, and return what of it was news."""
     table, version = MIRRORED[resource], int(resource_version)
     listed = keys if isinstance(keys, set | frozenset) else set(keys)
     older = table.model.objects.filter(cluster=cluster, resource_version__lte=version)
     columns = ("id", "namespace", "name", "workload" if table.has_workload else "name")
     missing = sorted(row for row in older.values_list(*columns) if (row[1], row[2]) not in listed)
-    for part in _parts(missing, 1):
+    for part in _split(missing, 1):
         # Only what is still as it was read: somebody may have heard of a newer object meanwhile.
         older.filter(id__in=[row[0] for row in part]).update(
             gone_at=time.time(), resource_version=version, end_inferred=False
         )
-    return [_news(resource, namespace, name, workload, is_gone=True) for _, namespace, name, workload in missing]
+    return [
+        _make_row_change(resource, namespace, name, workload, is_gone=True) for _, namespace, name, workload in missing
+    ]
 
 
-def purge(before: float) -> int:
+def delete_tombstones(before: float) -> int:
     """Drop the tombstones of what ended before a moment; return how many."""
     return sum(table.model.everything.filter(gone_at__lt=before).delete()[0] for table in MIRRORED.values())
 
 
-def forget(cluster: models.Cluster) -> None:
+def delete_objects(cluster: models.Cluster) -> None:
     """Drop everything that is known of a cluster's objects, to be listed anew."""
     with transaction.atomic():
         models.Cluster.objects.filter(pk=cluster.pk).update(complete=False)
@@ -140,7 +142,7 @@ def forget(cluster: models.Cluster) -> None:
             table.model.everything.filter(cluster=cluster).delete()
 
 
-def workload_keys(cluster: models.Cluster, news: Iterable[News]) -> set[str]:
+def workload_keys(cluster: models.Cluster, news: Iterable[RowChange]) -> set[str]:
     """Return the keys of the workloads that the news is about."""
     return {f"{cluster.name}/{part.namespace}/{part.workload}" for part in news if part.workload}
 
@@ -149,28 +151,28 @@ def _is_deadlock(error: OperationalError) -> bool:
     return getattr(error.__cause__, "sqlstate", None) == _DEADLOCK
 
 
-def _merged(changes: Iterable[Changes]) -> list[Changes]:
+def _merge(changes: Iterable[ObjectChanges]) -> list[ObjectChanges]:
     """Join the changes of each kind, and put the kinds in a fixed order: writers meet in the same one."""
     by_kind: dict[Resource, tuple[list[Obj], list[Obj]]] = {}
     for part in changes:
         objects, gone = by_kind.setdefault(part.resource, ([], []))
         objects += part.objects
         gone += part.gone
-    return [Changes(resource, *by_kind[resource]) for resource in MIRRORED if resource in by_kind]
+    return [ObjectChanges(resource, *by_kind[resource]) for resource in MIRRORED if resource in by_kind]
 
 
-def _prepare(cluster: models.Cluster, changes: Changes) -> _Write:
+def _prepare_write(cluster: models.Cluster, changes: ObjectChanges) -> _Write:
     table = MIRRORED[changes.resource]
     batch = secrets.randbits(62) + 1
     fixed: Row = {"cluster_id": cluster.pk, "gone_at": None, "end_inferred": False, "batch": batch}
     rows = [make_row(table, obj) | fixed for obj in changes.objects]
-    ends = [make_row(table, obj) | fixed for obj in changes.gone]
-    for row in ends:
+    tombstones = [make_row(table, obj) | fixed for obj in changes.gone]
+    for row in tombstones:
         row |= {"gone_at": time.time(), "end_inferred": row["resource_version"] == 0}
-    return _Write(changes.resource, table, _newest_of_each_name(rows), _newest_of_each_name(ends))
+    return _Write(changes.resource, table, _newest_by_name(rows), _newest_by_name(tombstones))
 
 
-def _newest_of_each_name(rows: Iterable[Row]) -> list[Row]:
+def _newest_by_name(rows: Iterable[Row]) -> list[Row]:
     """Return one row a name, in the order of names: a statement may touch a row once only."""
     newest: dict[tuple[str, str], Row] = {}
     for row in rows:
@@ -180,33 +182,34 @@ def _newest_of_each_name(rows: Iterable[Row]) -> list[Row]:
     return [newest[key] for key in sorted(newest)]
 
 
-def _write(write: _Write) -> Iterator[News]:
-    width = len(write.table.columns) - len(_SAME_FOR_ALL)
-    for part in _parts(write.rows, width):
-        yield from _execute(write, _news_rule(write.table), part, is_gone=False)
-    for part in _parts(write.ends, width):
-        yield from _execute(write, _END_RULE, part, is_gone=True)
+def _write(write: _Write) -> Iterator[RowChange]:
+    width = len(write.table.columns) - len(_SHARED_COLUMNS)
+    for part in _split(write.rows, width):
+        yield from _execute(write, _upsert_rule(write.table), part, is_gone=False)
+    for part in _split(write.tombstones, width):
+        yield from _execute(write, _TOMBSTONE_RULE, part, is_gone=True)
 
 
-def _execute(write: _Write, rule: str, rows: Sequence[Row], *, is_gone: bool) -> list[News]:
+def _execute(write: _Write, rule: str, rows: Sequence[Row], *, is_gone: bool) -> list[RowChange]:
     """Insert rows, or change those that are there as the rule says, and return what of it was news."""
     table = write.table
     source, parameters = (_from_json if connection.vendor == "postgresql" else _from_values)(table, rows)
-    belongs = "workload" if table.has_workload else "name"
+    workload_column = "workload" if table.has_workload else "name"
     statement = (
-        f"INSERT INTO {_quote(table.name)} AS mirror ({_names(table)}) {source} "
-        f"ON CONFLICT ({', '.join(_KEY)}) DO UPDATE SET {rule} RETURNING namespace, name, {belongs}, batch"
+        f"INSERT INTO {_quote(table.name)} AS mirror ({_render_columns(table)}) {source} "
+        f"ON CONFLICT ({', '.join(_KEY_COLUMNS)}) DO UPDATE SET {rule} "
+        f"RETURNING namespace, name, {workload_column}, batch"
     )
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         touched = cursor.fetchall()
     batch = rows[0]["batch"]
-    return [_news(write.resource, *row[:3], is_gone=is_gone) for row in touched if row[3] == batch]
+    return [_make_row_change(write.resource, *row[:3], is_gone=is_gone) for row in touched if row[3] == batch]
 
 
 def _from_values(table: Table, rows: Sequence[Row]) -> tuple[str, list[Any]]:
     """Pass each value by itself, but for those that all rows of a statement share: SQLite takes only so many."""
-    same = {column: str(int(rows[0][column])) for column in _SAME_FOR_ALL}
+    same = {column: str(int(rows[0][column])) for column in _SHARED_COLUMNS}
     places = f"({', '.join(same.get(column, '%s') for column in table.columns)})"
     own = [column for column in table.columns if column not in same]
     return f"VALUES {', '.join([places] * len(rows))}", [row[column] for row in rows for column in own]
@@ -215,33 +218,33 @@ def _from_values(table: Table, rows: Sequence[Row]) -> tuple[str, list[Any]]:
 def _from_json(table: Table, rows: Sequence[Row]) -> tuple[str, list[Any]]:
     """Pass all rows as one text: with PostgreSQL, passing each value by itself takes five times as long as the rest."""
     typed = ", ".join(f"{_quote(field.attname)} {field.db_type(connection)}" for field in table.fields)
-    source = f"SELECT {_names(table)} FROM json_to_recordset(%s::json) AS news({typed})"  # noqa: S608
+    source = f"SELECT {_render_columns(table)} FROM json_to_recordset(%s::json) AS news({typed})"  # noqa: S608
     return source, [orjson.dumps(rows).decode()]
 
 
-def _news(resource: Resource, namespace: str, name: str, workload: str, *, is_gone: bool) -> News:
-    return News(resource, namespace, name, workload if resource.namespaced else "", is_gone)
+def _make_row_change(resource: Resource, namespace: str, name: str, workload: str, *, is_gone: bool) -> RowChange:
+    return RowChange(resource, namespace, name, workload if resource.namespaced else "", is_gone)
 
 
-def _parts(rows: Sequence[Any], width: int) -> Iterator[Sequence[Any]]:
+def _split(rows: Sequence[Any], width: int) -> Iterator[Sequence[Any]]:
     """Yield the rows in parts that fit into a statement, with so many values a row."""
-    count = _VALUES_A_STATEMENT // width
+    count = _MAX_STATEMENT_VALUES // width
     return (rows[start : start + count] for start in range(0, len(rows), count))
 
 
-_KEY: Final = ("cluster_id", "namespace", "name")
-_SAME_FOR_ALL: Final = ("cluster_id", "batch")  # of the rows of one statement: numbers of our own
+_KEY_COLUMNS: Final = ("cluster_id", "namespace", "name")
+_SHARED_COLUMNS: Final = ("cluster_id", "batch")  # of the rows of one statement: numbers of our own
 
 
 @cache
-def _news_rule(table: Table) -> str:
+def _upsert_rule(table: Table) -> str:
     """Return how news changes a row: newer news takes its place, unless it is late news of what is known to be gone."""
     rules = {
         "leaving": "excluded.leaving OR (mirror.leaving AND mirror.uid = excluded.uid)",
         "batch": "CASE WHEN mirror.digest = excluded.digest AND mirror.gone_at IS NULL "
         "THEN mirror.batch ELSE excluded.batch END",
     }
-    changed = [column for column in table.columns if column not in _KEY and column not in table.notes]
+    changed = [column for column in table.columns if column not in _KEY_COLUMNS and column not in table.initial_values]
     return (
         ", ".join(f"{_quote(column)} = {rules.get(column, f'excluded.{_quote(column)}')}" for column in changed)
         + " WHERE mirror.resource_version < excluded.resource_version AND NOT "
@@ -250,7 +253,7 @@ def _news_rule(table: Table) -> str:
 
 
 # How an end changes a row: it marks it as gone and leaves the rest. What was never heard of begins as a tombstone.
-_END_RULE: Final = (
+_TOMBSTONE_RULE: Final = (
     "uid = excluded.uid, gone_at = excluded.gone_at, "
     "end_inferred = excluded.resource_version <= mirror.resource_version, "
     "resource_version = CASE WHEN mirror.resource_version < excluded.resource_version "
@@ -262,7 +265,7 @@ _END_RULE: Final = (
 
 
 @cache
-def _names(table: Table) -> str:
+def _render_columns(table: Table) -> str:
     return ", ".join(map(_quote, table.columns))
 
 

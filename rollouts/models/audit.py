@@ -2,8 +2,8 @@
 
 A command that sends something has two rows: one that it has begun, written before anything is sent, and its outcome,
 which refers to the first. A beginning without an outcome means that the process was ended in between, and that only the
-cluster knows what came of it. What was refused, or found nothing to do, has one row. `rollouts.services.audit` writes them.
-On PostgreSQL the database itself refuses to change or delete them, whoever asks (see migration 4).
+cluster knows what came of it. What was refused, or found nothing to do, has one row. `rollouts.services.audit` writes
+them. On PostgreSQL the database itself refuses to change or delete them, whoever asks (see migration 4).
 """
 
 from typing import Any, ClassVar, Never
@@ -17,7 +17,7 @@ class AppendOnlyError(Exception):
     """Somebody tried to change or remove what is on record."""
 
 
-class _AppendOnly(models.QuerySet["AuditEntry"]):
+class _AppendOnlyQuerySet(models.QuerySet["AuditEntry"]):
     """Refuses what would change rows in bulk, where `save` and `delete` are not asked."""
 
     def update(self, **_: Any) -> Never:
@@ -55,7 +55,7 @@ class AuditEntry(models.Model):
     # Of an outcome: the entry that the command had begun. The other way round: `outcome`.
     begun = models.OneToOneField("self", on_delete=models.PROTECT, null=True, blank=True, related_name="outcome")
 
-    objects = _AppendOnly.as_manager()
+    objects = _AppendOnlyQuerySet.as_manager()
 
     class Meta:
         ordering = ("-at", "-id")

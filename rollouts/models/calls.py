@@ -1,7 +1,7 @@
 """Calls of the API that carry an Idempotency-Key, with the answers they got.
 
-`apiserver.idempotency` writes them: the row is there before the command is carried out, the answer afterwards. The invariant:
-a person has one row for a key, whichever process asked first.
+`apiserver.idempotency` writes them: the row is there before the command is carried out, the answer afterwards. The
+invariant: a person has one row for a key, whichever process asked first.
 """
 
 from typing import ClassVar

@@ -1,8 +1,8 @@
 """What happened: revisions, rollouts, the steps of their timelines, and counts over time for charts.
 
-`rollouts.controller.history` writes them after each pass; pages read them. A workload is named by cluster, namespace, name and
-uid and not by a row of the mirror, which may be dropped. Passes repeat: what is the same is recognised by the unique
-constraints, so telling it twice keeps one row.
+`rollouts.controller.history` writes them after each pass; pages read them. A workload is named by cluster, namespace,
+name and uid and not by a row of the mirror, which may be dropped. Passes repeat: what is the same is recognised by the
+unique constraints, so telling it twice keeps one row.
 """
 
 from typing import ClassVar

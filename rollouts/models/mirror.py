@@ -57,7 +57,7 @@ class Cluster(models.Model):
         return OTHER_OPERATOR if self.other_operator else ""
 
 
-class _Present(models.Manager[Any]):
+class _PresentManager(models.Manager[Any]):
     """Shows only what is in the cluster."""
 
     def get_queryset(self) -> models.QuerySet[Any]:
@@ -82,7 +82,7 @@ class Mirrored(models.Model):
     # Which write last changed what the row says; tells a write which of its rows were news.
     batch = models.BigIntegerField(default=0)
 
-    objects = _Present()
+    objects = _PresentManager()
     everything: ClassVar[models.Manager[Any]] = models.Manager()
 
     class Meta:

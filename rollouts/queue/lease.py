@@ -52,7 +52,7 @@ class Lease:
         """Take a lease that was asked for at a moment of the clock."""
         self._key = key
         self._renew = renew
-        self._good_for = seconds * (1 - _MARGIN)
+        self._valid_seconds = seconds * (1 - _MARGIN)
         self._clock = clock
         self._confirmed_at = asked_at
         self._is_lost = False
@@ -76,11 +76,11 @@ class Lease:
                 with contextlib.suppress(RedisError):
                     self._is_lost = not self._renew()
                     self._confirmed_at = asked_at
-            return not self._is_lost and self._clock() - self._confirmed_at < self._good_for
+            return not self._is_lost and self._clock() - self._confirmed_at < self._valid_seconds
 
 
 @contextlib.contextmanager
-def held(queue: WorkQueue, claim: Claim, asked_at: float) -> Iterator[Lease]:
+def renewed_lease(queue: WorkQueue, claim: Claim, asked_at: float) -> Iterator[Lease]:
     """Keep the lease of a claim renewed inside the block."""
     lease = Lease(claim.key, lambda: queue.renew(claim), asked_at=asked_at, seconds=queue.lease_ms / 1000)
     renewer = _renewer(os.getpid())

@@ -1,8 +1,8 @@
 """What one pass over a workload came to: the only thing a reconciler tells the queue.
 
 The reconciler returns exactly one of these values a pass; `rollouts.queue.dispatch` turns it into one transition of the
-queue. Waiting is not failing: `Wait` comes back on time and leaves no mark, `Retry` comes back later with every failure
-in a row, and only a pass that succeeded wipes the count.
+queue. Waiting is not failing: `RequeueAfter` comes back on time and leaves no mark, `Retry` comes back later with every
+failure in a row, and only a pass that succeeded wipes the count.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Requeue:
     """Something was written that makes a next step possible at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class RequeueAfter:
     """Nothing can be done yet; look again by then even if nothing changes."""
 
     after_seconds: float
@@ -43,4 +43,4 @@ class Stop:
     reason: str
 
 
-Outcome = Done | Again | Wait | Retry | Stop
+ReconcileResult = Done | Requeue | RequeueAfter | Retry | Stop

@@ -1,7 +1,7 @@
 """The process pool of a Celery worker, which notices when one of its processes dies in the middle of a pass.
 
 Celery starts it (CELERY_WORKER_POOL) and replaces processes that died. This module adds one thing: the parent process
-frees the claims of the dead one at once (`dispatch.give_back`), and the next sweep sends their messages. Where the
+frees the claims of the dead one at once (`dispatch.release_claims`), and the next sweep sends their messages. Where the
 parent cannot, since it is gone or Redis is away, the claims' leases run out within seconds.
 """
 
@@ -27,17 +27,17 @@ class TaskPool(prefork.TaskPool):
 
         def on_process_down(process: Any) -> None:
             forget(process)
-            _give_back(process.pid)
+            _release_claims(process.pid)
 
         pool.on_process_down = on_process_down
 
 
-def _give_back(pid: int) -> None:
+def _release_claims(pid: int) -> None:
     # Imported here: Celery imports this module before Django is set up.
     from rollouts.queue import dispatch  # noqa: PLC0415
 
     try:
-        keys = dispatch.give_back(pid)
+        keys = dispatch.release_claims(pid)
     except RedisError as error:
         logger.warning("Process %d has ended; its claims end with their leases (%s)", pid, type(error).__name__)
         return

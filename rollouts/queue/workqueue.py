@@ -42,10 +42,10 @@ Key = str
 
 FIRST_BACK_OFF_MS: Final = 1_000
 # A resync comes every few minutes anyway; longer than this would only hide that something is mended.
-LONGEST_BACK_OFF_MS: Final = 60_000
+MAX_BACK_OFF_MS: Final = 60_000
 # A message takes milliseconds to a free worker. When all are busy the key's age doubles between two messages.
 RESEND_MS: Final = 5_000
-_KEYS_IN_A_SCRIPT: Final = 500
+_MAX_KEYS_PER_SCRIPT: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Claim:
     attempt: int
 
 
-class Ended(Enum):
+class FinishResult(Enum):
     """What became of a key whose flight ended."""
 
     FREE = "free"  # nothing is due now
@@ -74,7 +74,7 @@ class Depth:
     """How much there is to do."""
 
     ready: int
-    flying: int
+    processing: int
     dirty: int
     delayed: int
     # How long the key that waits longest has been due; 0 when none waits.
@@ -89,7 +89,7 @@ class WorkQueue:
         redis: Redis,
         *,
         lease_ms: int,
-        longest_ms: int | None = None,
+        max_claim_ms: int | None = None,
         owner: str = "",
         name: str = "reconcile",
         clock: Callable[[], int] | None = None,
@@ -99,15 +99,15 @@ class WorkQueue:
         `longest_ms` bounds a claim however often its lease is renewed. `owner` names the process in its claims.
         """
         self.lease_ms: Final = lease_ms
-        self._longest_ms = longest_ms or lease_ms
+        self._max_claim_ms = max_claim_ms or lease_ms
         self._owner = owner
         self._clock = clock
-        self._places = [f"grove:queue:{name}:{place}" for place in _PLACES]
+        self._redis_keys = [f"grove:queue:{name}:{place}" for place in _REDIS_KEYS]
         self._scripts = {source: redis.register_script(_SHARED + source) for source in _SOURCES}
 
     def add(self, keys: Iterable[Key]) -> list[Key]:
         """Make keys due and return those that need a message; the others wait for a worker already, or fly."""
-        return [key for some in _batches(keys) for key in self._texts(_ADD, RESEND_MS, *some)]
+        return [key for some in _batches(keys) for key in self._run_for_keys(_ADD, RESEND_MS, *some)]
 
     def add_after(self, key: Key, delay_ms: int) -> None:
         """Make a key due in a while, unless it will be sooner."""
@@ -116,63 +116,63 @@ class WorkQueue:
     def claim(self, key: Key) -> Claim | None:
         """Take a key that is due, or None when it is not or somebody works on it."""
         token = secrets.token_hex(8)
-        answer = self._run(_CLAIM, key, token, self.lease_ms, self._longest_ms, self._owner)
+        answer = self._run(_CLAIM, key, token, self.lease_ms, self._max_claim_ms, self._owner)
         return None if answer is None else Claim(key, token, epoch=int(answer[0]), attempt=int(answer[1]))
 
     def renew(self, claim: Claim) -> bool:
         """Begin the lease of a claim anew; False when the claim is lost."""
         return bool(self._run(_RENEW, claim.key, claim.token, self.lease_ms))
 
-    def give_back(self, owner: str) -> list[Key]:
+    def release_claims(self, owner: str) -> list[Key]:
         """Free the claims of a process that has ended, and return their keys: the next sweep sends them."""
-        return self._texts(_GIVE_BACK, owner)
+        return self._run_for_keys(_GIVE_BACK, owner)
 
-    def done(self, claim: Claim, *, again: bool = False) -> Ended:
+    def done(self, claim: Claim, *, requeue: bool = False) -> FinishResult:
         """End a flight that went well; with `again` the key is due at once, as if it had been added meanwhile."""
-        return self._end(_DONE, claim, int(again))
+        return self._finish(_DONE, claim, int(requeue))
 
-    def wait(self, claim: Claim, delay_ms: int) -> Ended:
+    def requeue_after(self, claim: Claim, delay_ms: int) -> FinishResult:
         """End a flight that went well and make the key due in a while."""
-        return self._end(_WAIT, claim, delay_ms)
+        return self._finish(_WAIT, claim, delay_ms)
 
-    def back_off(self, claim: Claim) -> Ended:
+    def back_off(self, claim: Claim) -> FinishResult:
         """End a flight that failed: the key is due later, and later the more often it failed in a row."""
-        return self._end(_BACK_OFF, claim, compute_back_off_ms(claim.attempt))
+        return self._finish(_BACK_OFF, claim, compute_back_off_ms(claim.attempt))
 
     def sweep(self, limit: int = 1000) -> list[Key]:
         """Find what became due by time alone and what seems lost; return the keys that need a message."""
-        return self._texts(_SWEEP, RESEND_MS, limit)
+        return self._run_for_keys(_SWEEP, RESEND_MS, limit)
 
     def depth(self) -> Depth:
         """Count the keys in each place."""
         return Depth(*map(int, self._run(_DEPTH)))
 
-    def _end(self, source: str, claim: Claim, detail: int) -> Ended:
-        return Ended(self._run(source, claim.key, claim.token, RESEND_MS, detail).decode())
+    def _finish(self, source: str, claim: Claim, detail: int) -> FinishResult:
+        return FinishResult(self._run(source, claim.key, claim.token, RESEND_MS, detail).decode())
 
-    def _texts(self, source: str, *arguments: str | int) -> list[Key]:
+    def _run_for_keys(self, source: str, *arguments: str | int) -> list[Key]:
         return [key.decode() for key in self._run(source, *arguments)]
 
     def _run(self, source: str, *arguments: str | int) -> Any:
         now = "" if self._clock is None else self._clock()
-        return self._scripts[source](keys=self._places, args=[now, *arguments])
+        return self._scripts[source](keys=self._redis_keys, args=[now, *arguments])
 
 
 def compute_back_off_ms(attempt: int) -> int:
     """How long to wait after the failure of this attempt: 1 s, 2 s, 4 s … 60 s."""
     # The exponent is bounded as well: a workload may fail for weeks.
-    return min(FIRST_BACK_OFF_MS << min(attempt - 1, 16), LONGEST_BACK_OFF_MS)
+    return min(FIRST_BACK_OFF_MS << min(attempt - 1, 16), MAX_BACK_OFF_MS)
 
 
 def _batches(keys: Iterable[Key]) -> Iterator[Sequence[Key]]:
     rest = iter(keys)
-    while some := list(islice(rest, _KEYS_IN_A_SCRIPT)):
+    while some := list(islice(rest, _MAX_KEYS_PER_SCRIPT)):
         yield some
 
 
 # The scripts, one a transition. Scores are milliseconds: when a key became due (`ready`, `dirty`), when to send its
 # message once more (`resend`), when its lease ends (`flying`), when it will be due (`delayed`).
-_PLACES: Final = ("ready", "resend", "flying", "dirty", "delayed", "claims", "failures", "epoch")
+_REDIS_KEYS: Final = ("ready", "resend", "flying", "dirty", "delayed", "claims", "failures", "epoch")
 
 _SHARED: Final = """
 local ready, resend, flying, dirty, delayed, claims, failures, epoch = unpack(KEYS)
@@ -302,7 +302,7 @@ local given = {{}}
 for _, key in ipairs(call('HKEYS', claims)) do
     local _, _, _, owner = held(key)
     if owner == ARGV[2] then
-        take_away(key, 0, {FIRST_BACK_OFF_MS}, {LONGEST_BACK_OFF_MS})
+        take_away(key, 0, {FIRST_BACK_OFF_MS}, {MAX_BACK_OFF_MS})
         given[#given + 1] = key
     end
 end
@@ -351,7 +351,7 @@ local function over(place)
 end
 
 for _, key in ipairs(over(flying)) do
-    if take_away(key, resend_ms, {FIRST_BACK_OFF_MS}, {LONGEST_BACK_OFF_MS}) then
+    if take_away(key, resend_ms, {FIRST_BACK_OFF_MS}, {MAX_BACK_OFF_MS}) then
         unsent[#unsent + 1] = key
     end
 end

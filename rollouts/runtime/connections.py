@@ -21,11 +21,11 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from grove_ui.environment import Environment
-from rollouts.cluster import Cluster, Misconfigured, Patience, in_cluster, kubeconfig
-from rollouts.cluster.config import Source, current_context
+from rollouts.cluster import ClusterClient, Misconfigured, RetryPolicy, in_cluster, kubeconfig
+from rollouts.cluster.config import ConfigurationLoader, current_context
 from rollouts.telemetry import metrics
 
-_SECONDS_TO_ANSWER = 5
+_REDIS_TIMEOUT_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ClusterEntry:
     name: str
     kind: str  # of the setting CLUSTER: sandbox, kubeconfig or in-cluster
     origin: str  # where its address and credentials come from, in words
-    load: Source
+    load: ConfigurationLoader
 
 
 def redis_client() -> Redis:
@@ -47,8 +47,8 @@ def async_redis_client() -> AsyncRedis:
     """Return a new client for the event loop that asks; whoever has it closes it, and tries again where that helps."""
     return AsyncRedis.from_url(
         settings.REDIS_URL,
-        socket_timeout=_SECONDS_TO_ANSWER,
-        socket_connect_timeout=_SECONDS_TO_ANSWER,
+        socket_timeout=_REDIS_TIMEOUT_SECONDS,
+        socket_connect_timeout=_REDIS_TIMEOUT_SECONDS,
         retry=Retry(NoBackoff(), 0),
     )
 
@@ -68,19 +68,19 @@ def cluster_entries() -> tuple[ClusterEntry, ...]:
     return entries
 
 
-def connect_cluster(name: str, patience: Patience | None = None) -> Cluster:
+def connect_cluster(name: str, patience: RetryPolicy | None = None) -> ClusterClient:
     """Open a configured cluster; raises Misconfigured when there is none of that name or it cannot be used."""
     entry = next((entry for entry in cluster_entries() if entry.name == name), None)
     if entry is None:
         raise Misconfigured(f"No cluster {name!r} is configured; there are: {', '.join(cluster_names())}.")
-    return Cluster(
+    return ClusterClient(
         entry.load,
-        patience=patience or Patience(read=settings.CLUSTER_REQUEST_TIMEOUT),
+        retry_policy=patience or RetryPolicy(read_timeout=settings.CLUSTER_REQUEST_TIMEOUT),
         observer=metrics.call_observer(name),
     )
 
 
-def shared_cluster(name: str, url: str = "") -> Cluster:
+def shared_cluster(name: str, url: str = "") -> ClusterClient:
     """This process's client of a cluster, with one pool of connections for all who call it.
 
     With another `url`, where the watcher has found the cluster, it is opened anew: by a context that was changed
@@ -92,15 +92,17 @@ def shared_cluster(name: str, url: str = "") -> Cluster:
 @cache
 def _redis_client(_pid: int) -> Redis:
     return Redis.from_url(
-        settings.REDIS_URL, socket_timeout=_SECONDS_TO_ANSWER, socket_connect_timeout=_SECONDS_TO_ANSWER
+        settings.REDIS_URL, socket_timeout=_REDIS_TIMEOUT_SECONDS, socket_connect_timeout=_REDIS_TIMEOUT_SECONDS
     )
 
 
 @cache
-def _shared_cluster(_pid: int, name: str, _url: str) -> Cluster:
+def _shared_cluster(_pid: int, name: str, _url: str) -> ClusterClient:
     # Used within passes: a read ends with all its repetitions well before the time limit of the pass.
     seconds = settings.CLUSTER_REQUEST_TIMEOUT
-    return connect_cluster(name, Patience(connect=min(4.0, seconds), read=seconds, deadline=2 * seconds))
+    return connect_cluster(
+        name, RetryPolicy(connect_timeout=min(4.0, seconds), read_timeout=seconds, deadline=2 * seconds)
+    )
 
 
 def _entries(environment: Environment) -> Iterator[ClusterEntry]:

@@ -31,11 +31,11 @@ def list_missing_migrations() -> list[str]:
     """
     with connection.cursor() as cursor:
         if not connection.introspection.table_names(cursor):
-            return sorted(map(".".join, _newest()))
+            return sorted(map(".".join, _list_latest_migrations()))
         cursor.execute("SELECT app, name FROM django_migrations")
         applied = set(cursor.fetchall())
     Workload.objects.exists()  # a table of ours, whatever the migrations say
-    return sorted(".".join(one) for one in _newest() if one not in applied)
+    return sorted(".".join(one) for one in _list_latest_migrations() if one not in applied)
 
 
 def is_write_locked() -> bool:
@@ -52,7 +52,7 @@ def is_write_locked() -> bool:
     return False
 
 
-def find_disk_trouble(folder: Path) -> str:
+def find_disk_problem(folder: Path) -> str:
     """Return why nothing can be written to a folder, in words that follow "The disk of DATA_DIR"; nothing if it can."""
     try:
         _write_probe(folder)
@@ -71,7 +71,7 @@ def _write_probe(folder: Path) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def list_holders_of_deleted() -> list[int]:
+def list_processes_with_deleted_database() -> list[int]:
     """Return the processes that have a file of a deleted SQLite database open, as far as this system tells.
 
     A connection that outlived its database file deletes the write-ahead log of the new one when it closes: SQLite goes
@@ -94,6 +94,6 @@ def _list_open_files(process: Path) -> Iterator[str]:
 
 
 @cache
-def _newest() -> frozenset[tuple[str, str]]:
+def _list_latest_migrations() -> frozenset[tuple[str, str]]:
     """Return the last migration of each app as (app, name), read once: they do not change while a process runs."""
     return frozenset(MigrationLoader(None, ignore_no_migrations=True).graph.leaf_nodes())

@@ -41,12 +41,12 @@ def _find_bundled() -> Path | None:
     return bundled if bundled.exists() else None
 
 
-def name_data_folder(binary: Path) -> str:
+def data_folder_name(binary: Path) -> str:
     """Return the name of the server's data folder: Redis cannot read the files of a newer Valkey."""
     return binary.name.removesuffix("-server")
 
 
-def redis_command(binary: Path, *, socket: Path, folder: Path) -> list[str]:
+def build_redis_command(binary: Path, *, socket: Path, folder: Path) -> list[str]:
     """Return the command line of a private Redis server."""
     options = {
         "port": "0",

@@ -11,11 +11,11 @@ import gc
 from typing import Final
 
 # New objects beyond those that went, before the youngest are looked through; Python's default is 700.
-_NEW_OBJECTS: Final = 100_000
+_YOUNGEST_GENERATION_THRESHOLD: Final = 100_000
 
 
-def settle() -> None:
+def tune_garbage_collector() -> None:
     """Leave out of collections what is loaded by now, as it stays, and collect seldom from now on."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
+    gc.set_threshold(_YOUNGEST_GENERATION_THRESHOLD, *gc.get_threshold()[1:])

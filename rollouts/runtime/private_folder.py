@@ -17,12 +17,12 @@ from typing import Final
 
 UMASK: Final = 0o077
 _MODE: Final = 0o700
-_OTHERS: Final = 0o077
+_OTHERS_MODE: Final = 0o077
 # What only we write: a folder with one of these is a data folder.
-_OURS: Final = frozenset(
+_OWN_FILES: Final = frozenset(
     {"run.lock", "sandbox.lock", "secret_key", "static.sha256", "grove.sqlite3", "sandbox.sqlite3"}
 )
-_NOTHING: Final = frozenset({"lost+found"})  # a volume that was just made
+_IGNORED_FILES: Final = frozenset({"lost+found"})  # a volume that was just made
 _STATIC: Final = "static"  # holds nothing that strangers are not given anyway
 _LINK: Final = "sockets"
 
@@ -36,11 +36,11 @@ def ensure_private(folder: Path) -> None:
     try:
         folder.mkdir(mode=_MODE, parents=True, exist_ok=True)
         found = folder.stat()
-        if not found.st_mode & _OTHERS:
+        if not found.st_mode & _OTHERS_MODE:
             return
-        _require_ours(folder, found)
+        _require_own_folder(folder, found)
         folder.chmod(_MODE)
-        _close_files(folder)
+        _restrict_files(folder)
     except OSError as error:
         raise NotPrivateError(
             f"DATA_DIR is {folder}, which cannot be used ({error.strerror}); "
@@ -51,7 +51,7 @@ def ensure_private(folder: Path) -> None:
 def ensure_socket_folder(data_dir: Path) -> Path:
     """Return a private folder with a short path, made when there is none; raises NotPrivateError and OSError."""
     link = data_dir / _LINK
-    if (folder := _follow(link)) is not None:
+    if (folder := _resolve_private_link(link)) is not None:
         return folder
     ensure_private(data_dir)
     made = Path(tempfile.mkdtemp(prefix="grove-ui-"))
@@ -66,19 +66,19 @@ def ensure_socket_folder(data_dir: Path) -> Path:
         made.rmdir()  # another process was first
     finally:
         draft.unlink(missing_ok=True)
-    if (folder := _follow(link)) is None:
+    if (folder := _resolve_private_link(link)) is None:
         raise NotPrivateError(f"{link} leads to a folder that is not private; remove {link} and start again")
     return folder
 
 
-def drop_socket_folder(data_dir: Path) -> None:
+def remove_socket_folder(data_dir: Path) -> None:
     """Remove the private folder, once nothing is in it."""
     with contextlib.suppress(OSError):
         (data_dir / _LINK).readlink().rmdir()
         (data_dir / _LINK).unlink()
 
 
-def _require_ours(folder: Path, found: os.stat_result) -> None:
+def _require_own_folder(folder: Path, found: os.stat_result) -> None:
     """Raise NotPrivateError unless a folder that others can open may be closed."""
     is_open = f"DATA_DIR is {folder}, which other accounts of this machine can open (mode {found.st_mode & 0o7777:04o})"
     if found.st_uid != os.geteuid():
@@ -86,36 +86,36 @@ def _require_ours(folder: Path, found: os.stat_result) -> None:
             f"{is_open} and which belongs to another account; "
             f"set DATA_DIR to a folder of your own, e.g. {folder / 'grove-ui'}"
         )
-    names = {path.name for path in folder.iterdir()} - _NOTHING
-    if found.st_mode & stat.S_ISVTX or (names and names.isdisjoint(_OURS)):
+    names = {path.name for path in folder.iterdir()} - _IGNORED_FILES
+    if found.st_mode & stat.S_ISVTX or (names and names.isdisjoint(_OWN_FILES)):
         raise NotPrivateError(
             f"{is_open} and which holds files of other programs; set DATA_DIR to a folder of its own, "
             f"e.g. {folder / 'grove-ui'}, or close it: chmod 700 {folder}"
         )
 
 
-def _close_files(folder: Path) -> None:
+def _restrict_files(folder: Path) -> None:
     """Take from others what they may with the files that earlier versions wrote."""
     for place, folders, files in os.walk(folder):
         if Path(place) == folder and _STATIC in folders:
             folders.remove(_STATIC)
         for name in (*folders, *files):
             with contextlib.suppress(FileNotFoundError):  # a database drops its files as it likes
-                _close(Path(place) / name)
+                _restrict_file(Path(place) / name)
 
 
-def _close(path: Path) -> None:
+def _restrict_file(path: Path) -> None:
     found = path.lstat()
-    if found.st_mode & _OTHERS and not stat.S_ISLNK(found.st_mode) and found.st_uid == os.geteuid():
-        path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS)
+    if found.st_mode & _OTHERS_MODE and not stat.S_ISLNK(found.st_mode) and found.st_uid == os.geteuid():
+        path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS_MODE)
 
 
-def _follow(link: Path) -> Path | None:
+def _resolve_private_link(link: Path) -> Path | None:
     """Return where the link leads, if that is a folder which nobody else can open."""
     try:
         folder = link.readlink()
         found = folder.lstat()
     except OSError:
         return None
-    is_private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS
+    is_private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_MODE
     return folder if is_private else None

@@ -24,7 +24,7 @@ _TABLES_ARE_GONE: Final = "The database lacks tables that its migrations made: r
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReadinessCheck:
     """One thing the product needs, and how it is."""
 
     name: str
@@ -35,26 +35,26 @@ class Part:
     is_one_of_several: bool = False
 
 
-def readiness_detail() -> list[Part]:
+def readiness_detail() -> list[ReadinessCheck]:
     """Ask every part how it is."""
-    redis = _ask("redis", _redis)
-    return [_database(), *_disk(), redis, _ask("sweep", partial(_sweep, redis)), *_clusters()]
+    redis = _run_check("redis", _redis)
+    return [_database(), *_disk(), redis, _run_check("sweep", partial(_sweep, redis)), *_clusters()]
 
 
-def is_ready(parts: Sequence[Part]) -> bool:
+def is_ready(parts: Sequence[ReadinessCheck]) -> bool:
     """Say whether work can be done: every part must be well, and of several clusters one."""
     several = [part.ok for part in parts if part.is_one_of_several]
     return all(part.ok for part in parts if not part.is_one_of_several) and (any(several) or not several)
 
 
-def _ask(name: str, question: Callable[[], Part], *, is_one_of_several: bool = False) -> Part:
+def _run_check(name: str, question: Callable[[], ReadinessCheck], *, is_one_of_several: bool = False) -> ReadinessCheck:
     try:
         return question()
     except RedisError as error:
-        return Part(name, ok=False, detail=_explain(error), is_one_of_several=is_one_of_several)
+        return ReadinessCheck(name, ok=False, detail=_explain_redis_error(error), is_one_of_several=is_one_of_several)
 
 
-def _explain(error: RedisError) -> str:
+def _explain_redis_error(error: RedisError) -> str:
     """Return what is wrong with Redis, and the way out where Redis names the cause."""
     if isinstance(error, OutOfMemoryError):
         return "Redis is at its memory limit and takes no writes: raise maxmemory, or free memory."
@@ -65,7 +65,7 @@ def _explain(error: RedisError) -> str:
     return f"Redis does not answer ({type(error).__name__})."
 
 
-def _database() -> Part:
+def _database() -> ReadinessCheck:
     try:
         missing = database.list_missing_migrations()
         if missing:
@@ -73,51 +73,55 @@ def _database() -> Part:
         elif database.is_write_locked():
             detail = "Another process holds the write lock of the database: nothing can be stored until it lets go."
         else:
-            return Part("database", ok=True, detail=f"{connection.display_name} answers.")
+            return ReadinessCheck("database", ok=True, detail=f"{connection.display_name} answers.")
     except ProgrammingError:
         detail = _TABLES_ARE_GONE
     except DatabaseError as error:
         # SQLite has one class for all of its errors.
         is_gone = "no such table" in str(error)
         detail = _TABLES_ARE_GONE if is_gone else f"The database does not answer ({type(error).__name__})."
-    return Part("database", ok=False, detail=detail)
+    return ReadinessCheck("database", ok=False, detail=detail)
 
 
-def _disk() -> list[Part]:
+def _disk() -> list[ReadinessCheck]:
     """Ask the disk, where the database or Redis writes to it."""
     if connection.vendor != "sqlite" and settings.ENVIRONMENT.redis_url:
         return []
-    trouble = database.find_disk_trouble(settings.DATA_DIR)
+    trouble = database.find_disk_problem(settings.DATA_DIR)
     if trouble:
-        return [Part("disk", ok=False, detail=f"The disk of DATA_DIR {trouble}.")]
-    return [Part("disk", ok=True, detail="The disk of DATA_DIR can be written.")]
+        return [ReadinessCheck("disk", ok=False, detail=f"The disk of DATA_DIR {trouble}.")]
+    return [ReadinessCheck("disk", ok=True, detail="The disk of DATA_DIR can be written.")]
 
 
-def _redis() -> Part:
+def _redis() -> ReadinessCheck:
     heartbeats.record_probe(redis_client())
-    return Part("redis", ok=True, detail="Redis answers.")
+    return ReadinessCheck("redis", ok=True, detail="Redis answers.")
 
 
-def _sweep(redis: Part) -> Part:
-    age = heartbeats.sweep_age(redis_client())
+def _sweep(redis: ReadinessCheck) -> ReadinessCheck:
+    age = heartbeats.fetch_sweep_age(redis_client())
     if not redis.ok:
-        return Part("sweep", ok=False, detail="The queue cannot be swept until Redis takes writes.")
+        return ReadinessCheck("sweep", ok=False, detail="The queue cannot be swept until Redis takes writes.")
     if age is None:
-        return Part("sweep", ok=False, detail="The queue was never swept: worker and beat have not started yet.")
+        return ReadinessCheck(
+            "sweep", ok=False, detail="The queue was never swept: worker and beat have not started yet."
+        )
     if age > settings.SWEEP_MAX_AGE_SECONDS:
-        return Part("sweep", ok=False, detail=f"The last sweep was {age:.0f} s ago: is a worker and beat running?")
-    return Part("sweep", ok=True, detail=f"The queue was swept {age:.0f} s ago.")
+        return ReadinessCheck(
+            "sweep", ok=False, detail=f"The last sweep was {age:.0f} s ago: is a worker and beat running?"
+        )
+    return ReadinessCheck("sweep", ok=True, detail=f"The queue was swept {age:.0f} s ago.")
 
 
-def _clusters() -> list[Part]:
+def _clusters() -> list[ReadinessCheck]:
     try:
         names = cluster_names()
     except Misconfigured as error:
-        return [Part("cluster", ok=False, detail=str(error))]
+        return [ReadinessCheck("cluster", ok=False, detail=str(error))]
     if len(names) == 1:
-        return [_ask("cluster", partial(_cluster, "cluster", names[0]))]
+        return [_run_check("cluster", partial(_cluster, "cluster", names[0]))]
     return [
-        _ask(
+        _run_check(
             f"cluster {name}",
             partial(_cluster, f"cluster {name}", name, is_one_of_several=True),
             is_one_of_several=True,
@@ -126,13 +130,13 @@ def _clusters() -> list[Part]:
     ]
 
 
-def _cluster(part: str, name: str, *, is_one_of_several: bool = False) -> Part:
-    word = heartbeats.cluster_word(redis_client(), name)
-    heard = "never heard" if word.age is None else f"last heard {word.age:.0f} s ago"
-    if word.trouble:
-        ok, detail = False, f"Cluster {name} is out of reach, {heard}: {word.trouble}"
-    elif word.age is None:
+def _cluster(part: str, name: str, *, is_one_of_several: bool = False) -> ReadinessCheck:
+    heartbeat = heartbeats.fetch_cluster_heartbeat(redis_client(), name)
+    heard = "never heard" if heartbeat.age is None else f"last heard {heartbeat.age:.0f} s ago"
+    if heartbeat.trouble:
+        ok, detail = False, f"Cluster {name} is out of reach, {heard}: {heartbeat.trouble}"
+    elif heartbeat.age is None:
         ok, detail = False, f"Cluster {name} has not been heard yet: is the watcher running?"
     else:
-        ok, detail = word.age <= settings.CLUSTER_MAX_AGE_SECONDS, f"Cluster {name}: {heard}."
-    return Part(part, ok=ok, detail=detail, is_one_of_several=is_one_of_several)
+        ok, detail = heartbeat.age <= settings.CLUSTER_MAX_AGE_SECONDS, f"Cluster {name}: {heard}."
+    return ReadinessCheck(part, ok=ok, detail=detail, is_one_of_several=is_one_of_several)

@@ -24,7 +24,7 @@ def collect_static_files() -> bool:
     """Collect the static files if they are missing or outdated; say whether they were."""
     stamp = Path(settings.DATA_DIR) / "static.sha256"
     fingerprint = _compute_fingerprint()
-    if (Path(settings.STATIC_ROOT) / _MANIFEST).exists() and _read(stamp) == fingerprint:
+    if (Path(settings.STATIC_ROOT) / _MANIFEST).exists() and _read_text(stamp) == fingerprint:
         return False
     call_command("collectstatic", verbosity=0, interactive=False)
     stamp.write_text(fingerprint)
@@ -46,5 +46,5 @@ def _describe_sources() -> Iterator[str]:
             yield f"{name} {stat.st_size} {stat.st_mtime_ns}"
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     return path.read_text() if path.exists() else ""

@@ -19,12 +19,12 @@ from datetime import datetime
 from functools import partial
 from typing import Final, TextIO
 
-_SECONDS_TO_STOP: Final = 10.0
-_FIRST_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 15.0
+_STOP_TIMEOUT_SECONDS: Final = 10.0
+_FIRST_RESTART_SECONDS: Final = 0.5
+_MAX_RESTART_SECONDS: Final = 15.0
 # A program that ran this long has recovered: its next restart is quick again.
-_SECONDS_TO_RECOVER: Final = 30.0
-_LINES_KEPT: Final = 20
+_RECOVERED_AFTER_SECONDS: Final = 30.0
+_MAX_LAST_LINES: Final = 20
 _SET_PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
@@ -41,13 +41,13 @@ class Program:
     # Added to the environment of this process.
     environment: Mapping[str, str] = field(default_factory=dict)
     # Says whether the program answers; None: it counts as started once it runs.
-    answers: Callable[[], Awaitable[bool]] | None = None
+    is_ready: Callable[[], Awaitable[bool]] | None = None
     # One that ends is reported at once: this is for those that hang, and a busy machine must not be taken for that.
-    seconds_to_answer: float = 60.0
+    ready_timeout: float = 60.0
     # Its output is kept back and shown only when it ends by itself: for programs that chat.
     quiet: bool = False
     # What it is sent when the supervisor is gone, and nobody sees to it that it ends.
-    last_signal: signal.Signals = signal.SIGTERM
+    parent_death_signal: signal.Signals = signal.SIGTERM
 
 
 class Log:
@@ -80,7 +80,7 @@ class _Child:
         async for raw in _lines(self.process.stdout):
             line = raw.decode(errors="replace").rstrip()
             if line:
-                self.last_lines = [*self.last_lines, line][-_LINES_KEPT:]
+                self.last_lines = [*self.last_lines, line][-_MAX_LAST_LINES:]
                 if not self.program.quiet:
                     log.write(self.program.name, line)
 
@@ -95,7 +95,7 @@ class Supervisor:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._keepers: list[asyncio.Task[None]] = []
+        self._restart_tasks: list[asyncio.Task[None]] = []
         self._children: dict[str, _Child] = {}
         self._stopping = asyncio.Event()
 
@@ -106,8 +106,8 @@ class Supervisor:
     async def start(self, program: Program) -> None:
         """Start a program and wait until it answers, or raise StartError with its last words."""
         child = await self._spawn(program)
-        await self._wait_until_it_answers(child)
-        self._keepers.append(asyncio.create_task(self._keep(child)))
+        await self._wait_until_ready(child)
+        self._restart_tasks.append(asyncio.create_task(self._restart_when_it_ends(child)))
 
     async def wait(self) -> None:
         """Wait until a stop is requested."""
@@ -116,10 +116,10 @@ class Supervisor:
     async def stop(self) -> None:
         """Stop all programs, the last started first; whoever does not go in time is killed."""
         self._stopping.set()
-        for keeper in self._keepers:
+        for keeper in self._restart_tasks:
             keeper.cancel()
         for child in reversed(list(self._children.values())):
-            await self._end(child)
+            await self._stop_child(child)
 
     async def _spawn(self, program: Program) -> _Child:
         try:
@@ -130,7 +130,9 @@ class Supervisor:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=partial(_die_with, os.getpid(), program.last_signal) if sys.platform == "linux" else None,
+                preexec_fn=partial(_set_parent_death_signal, os.getpid(), program.parent_death_signal)
+                if sys.platform == "linux"
+                else None,
             )
         except OSError as error:
             raise StartError(f"{program.name} cannot be started: {error.strerror} ({program.command[0]})") from error
@@ -138,44 +140,44 @@ class Supervisor:
         self._children[program.name] = child
         return child
 
-    async def _wait_until_it_answers(self, child: _Child) -> None:
+    async def _wait_until_ready(self, child: _Child) -> None:
         program = child.program
-        if program.answers is None:
+        if program.is_ready is None:
             return
-        deadline = time.monotonic() + program.seconds_to_answer
-        while not await program.answers():
+        deadline = time.monotonic() + program.ready_timeout
+        while not await program.is_ready():
             if self._stopping.is_set():
                 raise asyncio.CancelledError
             if child.process.returncode is not None:
                 await child.copying
-                raise StartError(_last_words(child))
+                raise StartError(_render_failed_start(child))
             if time.monotonic() > deadline:
-                raise StartError(f"{program.name} did not answer within {program.seconds_to_answer:.0f} s")
+                raise StartError(f"{program.name} did not answer within {program.ready_timeout:.0f} s")
             await asyncio.sleep(0.05)
 
-    async def _keep(self, child: _Child) -> None:
+    async def _restart_when_it_ends(self, child: _Child) -> None:
         """Restart the program whenever it dies, more slowly the more often it does."""
-        pause = _FIRST_PAUSE
+        pause = _FIRST_RESTART_SECONDS
         while True:
             started = time.monotonic()
             code = await child.process.wait()
             child.signal(signal.SIGKILL)  # what it may have started and left
-            if time.monotonic() - started > _SECONDS_TO_RECOVER:
-                pause = _FIRST_PAUSE
+            if time.monotonic() - started > _RECOVERED_AFTER_SECONDS:
+                pause = _FIRST_RESTART_SECONDS
             for line in child.last_lines if child.program.quiet else []:
                 self._log.write(child.program.name, line)
-            self._log.write(child.program.name, f"ended ({_ending(code)}); starting it again in {pause:g} s")
+            self._log.write(child.program.name, f"ended ({_render_exit_code(code)}); starting it again in {pause:g} s")
             await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            pause = min(pause * 2, _MAX_RESTART_SECONDS)
             child = await self._spawn(child.program)
 
-    async def _end(self, child: _Child) -> None:
+    async def _stop_child(self, child: _Child) -> None:
         if child.process.returncode is None:
             child.signal(signal.SIGTERM)
             try:
-                await asyncio.wait_for(child.process.wait(), _SECONDS_TO_STOP)
+                await asyncio.wait_for(child.process.wait(), _STOP_TIMEOUT_SECONDS)
             except TimeoutError:
-                self._log.write(child.program.name, f"did not stop within {_SECONDS_TO_STOP:.0f} s; killing it")
+                self._log.write(child.program.name, f"did not stop within {_STOP_TIMEOUT_SECONDS:.0f} s; killing it")
         child.signal(signal.SIGKILL)
         await child.process.wait()
         await child.copying
@@ -193,19 +195,19 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
         yield line
 
 
-def _die_with(supervisor: int, last_signal: signal.Signals) -> None:
+def _set_parent_death_signal(supervisor: int, last_signal: signal.Signals) -> None:
     """Ask the kernel to stop this child when the supervisor is gone. Runs between fork and exec."""
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, last_signal)
     if os.getppid() != supervisor:  # it went before the kernel was asked
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _last_words(child: _Child) -> str:
+def _render_failed_start(child: _Child) -> str:
     words = child.last_lines[-1] if child.last_lines else "it said nothing"
-    return f"{child.program.name} ended ({_ending(child.process.returncode)}) before it answered: {words}"
+    return f"{child.program.name} ended ({_render_exit_code(child.process.returncode)}) before it answered: {words}"
 
 
-def _ending(code: int | None) -> str:
+def _render_exit_code(code: int | None) -> str:
     if code is not None and code < 0:
         return f"by signal {signal.Signals(-code).name}"
     return f"exit code {code}"

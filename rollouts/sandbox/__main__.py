@@ -38,21 +38,21 @@ from typing import Final
 import uvicorn
 import uvloop
 
-from rollouts.runtime.gc_tuning import settle
+from rollouts.runtime.gc_tuning import tune_garbage_collector
 from rollouts.runtime.private_folder import UMASK, NotPrivateError, ensure_private
-from rollouts.sandbox.admission_webhook import ADVICE, REVIEWS
+from rollouts.sandbox.admission_webhook import VALIDATORS, WARNERS
 from rollouts.sandbox.apiserver.asgi import Application
 from rollouts.sandbox.apiserver.registry import Registry
-from rollouts.sandbox.apiserver.storage import Store
+from rollouts.sandbox.apiserver.storage import Storage
 from rollouts.sandbox.apiserver.verbs import Verbs
-from rollouts.sandbox.cluster.controller_manager import Simulation
-from rollouts.sandbox.cluster.pod_lifecycle import Pace
-from rollouts.sandbox.seed import NodeCounts, ensure_world, parse_node_counts
+from rollouts.sandbox.cluster.controller_manager import ControllerManager
+from rollouts.sandbox.cluster.pod_lifecycle import KubeletTimings
+from rollouts.sandbox.seed import NodeCounts, ensure_seeded, parse_node_counts
 
 log: Final = logging.getLogger("sandbox")
 
 HOST: Final = "127.0.0.1"
-DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+DEPLOY_DIRECTORY: Final = Path(__file__).parents[2] / "deploy"
 _HIGHEST_PORT: Final = 65535
 # How long connections stay open between requests, as an API server's do. With little, clients that pause that long send
 # what changes things to a connection that is just being closed, and cannot know what became of it.
@@ -62,7 +62,7 @@ _NICENESS: Final = 10
 _HIGHEST_NICENESS: Final = 19
 
 
-class RefusedError(Exception):
+class StartupError(Exception):
     """The sandbox cannot start; the text is the sentence for the operator."""
 
 
@@ -74,7 +74,7 @@ class Options:
     data_dir: Path
     nodes: NodeCounts | None  # None: the usual ones, and only in a new cluster
     samples: Path | None
-    pace: Pace
+    timings: KubeletTimings
     niceness: int  # how far it gives way to other processes, 0 to 19
 
     @property
@@ -88,28 +88,28 @@ def parse_options(variables: Mapping[str, str], arguments: list[str]) -> Options
     parser = argparse.ArgumentParser(prog="python -m rollouts.sandbox", description="Serve a simulated cluster.")
     parser.add_argument("--nodes", help="nodes to have, e.g. cpu=3,gpu=8", default=variables.get("SANDBOX_NODES"))
     nodes = parser.parse_args(arguments).nodes
-    samples = variables.get("SANDBOX_SAMPLES") or str(DEPLOY / "samples")
+    samples = variables.get("SANDBOX_SAMPLES") or str(DEPLOY_DIRECTORY / "samples")
     port = _parse_number(variables, "SANDBOX_PORT", 8001)
     if port != int(port) or port > _HIGHEST_PORT:
-        raise RefusedError(f"SANDBOX_PORT must be a port number, not {variables['SANDBOX_PORT']!r}")
+        raise StartupError(f"SANDBOX_PORT must be a port number, not {variables['SANDBOX_PORT']!r}")
     niceness = _parse_number(variables, "SANDBOX_NICENESS", _NICENESS)
     if niceness != int(niceness) or niceness > _HIGHEST_NICENESS:
-        raise RefusedError(
+        raise StartupError(
             f"SANDBOX_NICENESS must be a whole number from 0 to {_HIGHEST_NICENESS}, "
             f"not {variables['SANDBOX_NICENESS']!r}"
         )
     try:
         counts = parse_node_counts(nodes) if nodes else None
     except ValueError as error:
-        raise RefusedError(f"SANDBOX_NODES: {error}") from error
+        raise StartupError(f"SANDBOX_NODES: {error}") from error
     return Options(
         port=int(port),
         data_dir=Path(variables.get("DATA_DIR") or "var"),
         nodes=counts,
         samples=None if samples == "none" else Path(samples),
-        pace=Pace(
-            ready=_parse_number(variables, "SANDBOX_READY_SECONDS", Pace().ready),
-            termination=_parse_number(variables, "SANDBOX_TERMINATION_SECONDS", Pace().termination),
+        timings=KubeletTimings(
+            ready=_parse_number(variables, "SANDBOX_READY_SECONDS", KubeletTimings().ready),
+            termination=_parse_number(variables, "SANDBOX_TERMINATION_SECONDS", KubeletTimings().termination),
         ),
         niceness=int(niceness),
     )
@@ -122,29 +122,29 @@ def _parse_number(variables: Mapping[str, str], name: str, default: float) -> fl
     except ValueError:
         number = -1
     if not 0 <= number < float("inf"):
-        raise RefusedError(f"{name} must be a number that is not negative, not {text!r}")
+        raise StartupError(f"{name} must be a number that is not negative, not {text!r}")
     return number
 
 
 @contextlib.contextmanager
-def lock(data_dir: Path) -> Iterator[None]:
+def lock_data_dir(data_dir: Path) -> Iterator[None]:
     """Hold the data directory; the lock goes with the process, however it ends."""
     try:
         ensure_private(data_dir)
         file = (data_dir / "sandbox.lock").open("w")
     except NotPrivateError as error:
-        raise RefusedError(str(error)) from error
+        raise StartupError(str(error)) from error
     except OSError as error:
-        raise RefusedError(f"cannot write to DATA_DIR {data_dir}: {error.strerror}") from error
+        raise StartupError(f"cannot write to DATA_DIR {data_dir}: {error.strerror}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise RefusedError(f"another sandbox is already running on DATA_DIR {data_dir}") from error
+            raise StartupError(f"another sandbox is already running on DATA_DIR {data_dir}") from error
         yield
 
 
-def listen(port: int) -> socket.socket:
+def bind_port(port: int) -> socket.socket:
     """Take the port before anything else is touched."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -153,7 +153,7 @@ def listen(port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         why = "is in use by another program" if error.errno == errno.EADDRINUSE else f"fails: {error.strerror}"
-        raise RefusedError(f"port {port} on {HOST} {why}; choose another with SANDBOX_PORT") from error
+        raise StartupError(f"port {port} on {HOST} {why}; choose another with SANDBOX_PORT") from error
     return listener
 
 
@@ -193,13 +193,13 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-async def serve(options: Options, store: Store, listener: socket.socket) -> None:
+async def serve(options: Options, store: Storage, listener: socket.socket) -> None:
     """Run the API and the simulation until a signal comes."""
     clock = partial(datetime.now, UTC)
-    registry = Registry.load(DEPLOY / "crds", reviews=REVIEWS, advice=ADVICE)
+    registry = Registry.load(DEPLOY_DIRECTORY / "crds", validators=VALIDATORS, warners=WARNERS)
     verbs = Verbs(store, registry, clock)
-    simulation = Simulation(verbs, store, clock, options.pace)
-    ensure_world(verbs, options.nodes, options.samples)
+    simulation = ControllerManager(verbs, store, clock, options.timings)
+    ensure_seeded(verbs, options.nodes, options.samples)
     simulation.start()
     application = Application(verbs, store, registry)
     config = uvicorn.Config(
@@ -219,13 +219,13 @@ async def serve(options: Options, store: Store, listener: socket.socket) -> None
 
     server = Server(config, announce, application.close)
     _stop_on_signals(server)
-    living = asyncio.create_task(simulation.run())
+    controllers_task = asyncio.create_task(simulation.run())
     try:
         await server.serve(sockets=[listener])
     finally:
-        living.cancel()
+        controllers_task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await living
+            await controllers_task
         simulation.stop()
 
 
@@ -244,13 +244,13 @@ def _stop_on_signals(server: Server) -> None:
 
 def run(options: Options) -> None:
     """Take lock, port and store in this order, and give them back in the other."""
-    with lock(options.data_dir), contextlib.closing(listen(options.port)) as listener:
+    with lock_data_dir(options.data_dir), contextlib.closing(bind_port(options.port)) as listener:
         try:
-            store = Store.open(options.data_dir / "sandbox.sqlite3")
+            store = Storage.open(options.data_dir / "sandbox.sqlite3")
         except sqlite3.Error as error:
-            raise RefusedError(f"cannot open the state in DATA_DIR {options.data_dir}: {error}") from error
+            raise StartupError(f"cannot open the state in DATA_DIR {options.data_dir}: {error}") from error
         with contextlib.closing(store), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            settle()
+            tune_garbage_collector()
             os.nice(options.niceness)
             runner.run(serve(options, store, listener))
     log.info("stopped; the state is kept in %s", options.data_dir)
@@ -262,7 +262,7 @@ def main() -> int:
     os.umask(UMASK)
     try:
         run(parse_options(os.environ, sys.argv[1:]))
-    except RefusedError as refusal:
+    except StartupError as refusal:
         sys.stderr.write(f"sandbox: {refusal}\n")
         return 1
     except KeyboardInterrupt:  # while it was still starting

@@ -6,30 +6,30 @@ and CEL and say what those cannot: budgets that resolve to nothing, start-up cyc
 
 from typing import Any, Final
 
-from rollouts.engine.manifest.validation import Report, validate_create, validate_update
-from rollouts.sandbox.apiserver.errors import Cause
-from rollouts.sandbox.apiserver.registry import Advice, Review
+from rollouts.engine.manifest.validation import ValidationReport, validate_create, validate_update
+from rollouts.sandbox.apiserver.errors import StatusCause
+from rollouts.sandbox.apiserver.registry import AdmissionValidator, AdmissionWarner
 
 Obj = dict[str, Any]
 
 
-def review_set(obj: Obj, old: Obj | None) -> list[Cause]:
+def validate_set(obj: Obj, old: Obj | None) -> list[StatusCause]:
     """Return what the engine's rules find wrong with a PodCliqueSet."""
-    return [Cause("FieldValueInvalid", finding.message, finding.field) for finding in _look_at(obj, old).errors]
+    return [StatusCause("FieldValueInvalid", finding.message, finding.field) for finding in _validate(obj, old).errors]
 
 
-def advise_on_set(obj: Obj, old: Obj | None) -> list[str]:
+def warn_about_set(obj: Obj, old: Obj | None) -> list[str]:
     """Return what the engine's rules find odd about a PodCliqueSet: kubectl prints it as warnings."""
-    return [f"{finding.field}: {finding.message}" for finding in _look_at(obj, old).warnings]
+    return [f"{finding.field}: {finding.message}" for finding in _validate(obj, old).warnings]
 
 
-def _look_at(obj: Obj, old: Obj | None) -> Report:
+def _validate(obj: Obj, old: Obj | None) -> ValidationReport:
     if old is None:
         return validate_create(obj)
     if obj.get("spec") == old.get("spec"):
-        return Report(())  # a status, a label or a finalizer: nothing that the rules are about
+        return ValidationReport(())  # a status, a label or a finalizer: nothing that the rules are about
     return validate_update(old, obj)
 
 
-REVIEWS: Final[dict[str, Review]] = {"podcliquesets.grove.io": review_set}
-ADVICE: Final[dict[str, Advice]] = {"podcliquesets.grove.io": advise_on_set}
+VALIDATORS: Final[dict[str, AdmissionValidator]] = {"podcliquesets.grove.io": validate_set}
+WARNERS: Final[dict[str, AdmissionWarner]] = {"podcliquesets.grove.io": warn_about_set}

@@ -16,15 +16,15 @@ import yaml
 from rollouts.sandbox.apiserver.errors import ApiError
 from rollouts.sandbox.apiserver.registry import Kind
 from rollouts.sandbox.apiserver.verbs import Verbs
-from rollouts.sandbox.cluster.node_info import GPU_INSTANCE, INSTANCE_TYPE_LABEL
+from rollouts.sandbox.cluster.node_info import GPU_INSTANCE_TYPE, INSTANCE_TYPE_LABEL
 
 Obj = dict[str, Any]
 log: Final = logging.getLogger(__name__)
 
-MANAGER: Final = "sandbox-world"
+FIELD_MANAGER: Final = "sandbox-world"
 SAMPLES_NAMESPACE: Final = "default"
 ZONES: Final = ("zone-a", "zone-b")
-_NOTE: Final = ("kube-system", "sandbox-world")
+_SEEDED_MARKER: Final = ("kube-system", "sandbox-world")
 _CONFLICT: Final = 409
 
 
@@ -47,29 +47,32 @@ def parse_node_counts(text: str) -> NodeCounts:
     return NodeCounts(**counts)
 
 
-def ensure_world(verbs: Verbs, nodes: NodeCounts | None, samples: Path | None) -> None:
-    """Make what a new cluster starts with; `node_info` given explicitly are added to an old one too."""
-    is_made = verbs.store.get(verbs.registry.kind("configmaps"), *_NOTE) is not None
-    if nodes is not None or not is_made:
+def ensure_seeded(verbs: Verbs, nodes: NodeCounts | None, samples: Path | None) -> None:
+    """Make what a new cluster starts with; `nodes` given explicitly are added to an old one too."""
+    is_seeded = verbs.store.get(verbs.registry.kind("configmaps"), *_SEEDED_MARKER) is not None
+    if nodes is not None or not is_seeded:
         _ensure_nodes(verbs, nodes or NodeCounts())
-    if is_made:
+    if is_seeded:
         return
     if samples is not None:
         _apply_samples(verbs, samples)
-    note = {"metadata": {"name": _NOTE[1]}, "data": {"made": "true"}}
-    verbs.create(verbs.registry.kind("configmaps"), _NOTE[0], note, manager=MANAGER)
+    marker = {"metadata": {"name": _SEEDED_MARKER[1]}, "data": {"made": "true"}}
+    verbs.create(verbs.registry.kind("configmaps"), _SEEDED_MARKER[0], marker, manager=FIELD_MANAGER)
 
 
 def _ensure_nodes(verbs: Verbs, counts: NodeCounts) -> None:
     kind = verbs.registry.kind("nodes")
     for body in _render_nodes(counts):
         if verbs.store.get(kind, None, body["metadata"]["name"]) is None:
-            verbs.create(kind, None, body, manager=MANAGER)
+            verbs.create(kind, None, body, manager=FIELD_MANAGER)
 
 
 def _render_nodes(counts: NodeCounts) -> Iterator[Obj]:
     """Describe the nodes by name and labels; their machines report the rest."""
-    for prefix, instance, count in (("cpu-node", "cpu-node", counts.cpu), (GPU_INSTANCE, GPU_INSTANCE, counts.gpu)):
+    for prefix, instance, count in (
+        ("cpu-node", "cpu-node", counts.cpu),
+        (GPU_INSTANCE_TYPE, GPU_INSTANCE_TYPE, counts.gpu),
+    ):
         for number in range(count):
             name = f"{prefix}-{number}"
             labels = {
@@ -104,7 +107,7 @@ def _create(verbs: Verbs, manifest: Obj) -> str:
     kind = _find_kind(verbs, manifest)
     namespace = manifest["metadata"].get("namespace", SAMPLES_NAMESPACE) if kind.namespaced else None
     try:
-        verbs.create(kind, namespace, manifest, manager=MANAGER)
+        verbs.create(kind, namespace, manifest, manager=FIELD_MANAGER)
     except ApiError as error:
         if error.code != _CONFLICT:  # there already: an earlier start got this far
             raise

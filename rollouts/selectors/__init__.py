@@ -8,6 +8,6 @@ cluster and never change anything. Only clusters that are configured are shown: 
     in_force    the strategies of many workloads at once, overrides put in
     paging      a part of a long list
 
-Words like outdated, available, surge and complete are the engine's own (`engine.tree.views`); what a manifest holds leaves
-through `masking`: as the reader may see it where a selector is told who reads, else as everybody may.
+Words like outdated, available, surge and complete are the engine's own (`engine.tree.views`); what a manifest holds
+leaves through `masking`: as the reader may see it where a selector is told who reads, else as everybody may.
 """

@@ -10,54 +10,54 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.controller.pod_counts import Counts, count_pods
 from rollouts.engine.model.actions import Wait
-from rollouts.engine.plan.diagnosis import CONSEQUENCES, Code, pressure
+from rollouts.engine.plan.diagnosis import CONSEQUENCE_CODES, WaitCode, wait_sort_key
 from rollouts.engine.plan.remedies import Remedy
-from rollouts.mirror.other_operator import find_other_keeper
-from rollouts.selectors.diagnosis import Diagnosis, diagnosis_in
-from rollouts.selectors.pod_grid import Meter, measure
+from rollouts.mirror.other_operator import find_grove_management
+from rollouts.selectors.diagnosis import Diagnosis, snapshot_diagnosis
+from rollouts.selectors.pod_grid import ComponentProgress, compute_progress
 from rollouts.selectors.strategy_detail import StrategyDetail
 from rollouts.selectors.tree import WorkloadTree
 from rollouts.selectors.workload_detail import WorkloadDetail
-from rollouts.selectors.workload_snapshot import Look
+from rollouts.selectors.workload_snapshot import WorkloadSnapshot
 from rollouts.selectors.workload_state import State
 
 # So many notes are told at once, so many when somebody asks for more; of the rest there is a number.
-NOTES_TOLD: Final = 4
-MOST_NOTES: Final = 40
+WAITS_SHOWN: Final = 4
+MAX_WAITS: Final = 40
 # Of waits that are alike, as many are told in words.
-SENTENCES_TOLD: Final = 3
+SENTENCES_SHOWN: Final = 3
 
-TITLES: Final[Mapping[str, str]] = {
-    Code.WAITING_FOR_READY: "Waiting for pods to become ready",
-    Code.WAITING_FOR_TERMINATION: "Waiting for pods to go",
-    Code.BUDGET_EXHAUSTED: "Nothing more may be missing now",
-    Code.SURGE_UNSCHEDULABLE: "Surge cannot be scheduled",
-    Code.SURGE_NOT_READY: "Waiting for surge to become ready",
-    Code.SURGE_GATED: "Surge waits for its base gang",
-    Code.REPLICA_UNSCHEDULABLE: "Pods cannot be scheduled",
-    Code.WAITING_FOR_REPLICA: "Another replica goes first",
-    Code.AWAITING_DELETION: "Outdated pods wait for you",
-    Code.SCALED_BELOW_MIN_AVAILABLE: "Scaled below minAvailable",
-    Code.IMAGE_NOT_PULLED: "An image cannot be pulled",
-    Code.CONTAINER_NOT_CREATED: "A container cannot be created",
-    Code.OUT_OF_MEMORY: "A container runs out of memory",
-    Code.CRASH_LOOP: "A container crashes again and again",
-    Code.TOO_FEW_AVAILABLE: "Too few replicas are available",
+WAIT_TITLES: Final[Mapping[str, str]] = {
+    WaitCode.WAITING_FOR_READY: "Waiting for pods to become ready",
+    WaitCode.WAITING_FOR_TERMINATION: "Waiting for pods to go",
+    WaitCode.BUDGET_EXHAUSTED: "Nothing more may be missing now",
+    WaitCode.SURGE_UNSCHEDULABLE: "Surge cannot be scheduled",
+    WaitCode.SURGE_NOT_READY: "Waiting for surge to become ready",
+    WaitCode.SURGE_GATED: "Surge waits for its base gang",
+    WaitCode.REPLICA_UNSCHEDULABLE: "Pods cannot be scheduled",
+    WaitCode.WAITING_FOR_REPLICA: "Another replica goes first",
+    WaitCode.AWAITING_DELETION: "Outdated pods wait for you",
+    WaitCode.SCALED_BELOW_MIN_AVAILABLE: "Scaled below minAvailable",
+    WaitCode.IMAGE_NOT_PULLED: "An image cannot be pulled",
+    WaitCode.CONTAINER_NOT_CREATED: "A container cannot be created",
+    WaitCode.OUT_OF_MEMORY: "A container runs out of memory",
+    WaitCode.CRASH_LOOP: "A container crashes again and again",
+    WaitCode.TOO_FEW_AVAILABLE: "Too few replicas are available",
 }
 """What is waited for, in few words."""
 
-PROBLEMS: Final[Mapping[str, str]] = {
-    **TITLES,
-    Code.WAITING_FOR_READY: "Pods do not become ready",
-    Code.WAITING_FOR_TERMINATION: "Pods do not go",
-    Code.SURGE_NOT_READY: "Surge does not become ready",
+PROBLEM_TITLES: Final[Mapping[str, str]] = {
+    **WAIT_TITLES,
+    WaitCode.WAITING_FOR_READY: "Pods do not become ready",
+    WaitCode.WAITING_FOR_TERMINATION: "Pods do not go",
+    WaitCode.SURGE_NOT_READY: "Surge does not become ready",
 }
 """The same once it is a problem."""
 
-REMEDIES: Final[Mapping[str, str]] = {
+REMEDY_LABELS: Final[Mapping[str, str]] = {
     Remedy.ADD_CAPACITY: "Look at the nodes",
     Remedy.SET_MAX_SURGE_TO_ZERO: "Set maxSurge to 0",
     Remedy.DELETE_SURGE: "Delete the surge",
@@ -72,13 +72,13 @@ REMEDIES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class WaitNote:
+class WaitSummary:
     """Something that is waited for; waits that are alike are one."""
 
     code: str
     title: str
     sentences: tuple[str, ...]
-    untold: int  # how many alike there are besides
+    omitted: int  # how many alike there are besides
     component: str  # empty when several wait alike
     unit: str  # the first of what is waited for; empty when nothing has a name
     is_problem: bool
@@ -91,11 +91,11 @@ class WaitNote:
     @property
     def is_calm(self) -> bool:
         """Whether nobody has to do anything about it."""
-        return not self.is_problem and self.code != Code.AWAITING_DELETION
+        return not self.is_problem and self.code != WaitCode.AWAITING_DELETION
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class Activity:
     """What a workload is doing."""
 
     state: State
@@ -103,11 +103,11 @@ class Now:
     strategy: StrategyDetail
     diagnosis: Diagnosis
     counts: Counts | None  # in pods; None when it cannot be read
-    meters: tuple[Meter, ...]
-    waits: tuple[WaitNote, ...]  # a card each
-    calm: WaitNote | None  # what one line says where there is no card; told in full among `more`
-    more: tuple[WaitNote, ...]  # behind a fold
-    untold: int  # how many there are besides
+    meters: tuple[ComponentProgress, ...]
+    waits: tuple[WaitSummary, ...]  # a card each
+    calm: WaitSummary | None  # what one line says where there is no card; told in full among `more`
+    more: tuple[WaitSummary, ...]  # behind a fold
+    omitted: int  # how many there are besides
     is_kept_by_grove: bool = False  # so it can be taken over
 
     @property
@@ -116,35 +116,37 @@ class Now:
         return 0 if self.counts is None else max(0, self.counts.available - self.counts.floor)
 
 
-def now_in(place: Place, look: Look, detail: WorkloadDetail, tree: WorkloadTree, strategy: StrategyDetail) -> Now:
+def snapshot_activity(
+    place: WorkloadRef, snapshot: WorkloadSnapshot, detail: WorkloadDetail, tree: WorkloadTree, strategy: StrategyDetail
+) -> Activity:
     """Return what a workload that was looked at is doing."""
-    diagnosis = diagnosis_in(place, look)
-    counts = None if look.workload is None else count_pods(look.workload, look.seen.observed)
-    notes = note_waits(diagnosis.waits, diagnosis.at)
-    told = min(NOTES_TOLD, sum(not note.is_calm for note in notes))
-    return Now(
+    diagnosis = snapshot_diagnosis(place, snapshot)
+    counts = None if snapshot.workload is None else count_pods(snapshot.workload, snapshot.mirrored.observed)
+    notes = summarize_waits(diagnosis.waits, diagnosis.at)
+    told = min(WAITS_SHOWN, sum(not note.is_calm for note in notes))
+    return Activity(
         state=detail.state,
-        sentence=_sentence(detail, diagnosis, counts, tree.pods.outdated),
+        sentence=_render_sentence(detail, diagnosis, counts, tree.pods.outdated),
         strategy=strategy,
         diagnosis=diagnosis,
         counts=counts,
-        meters=measure(tree),
+        meters=compute_progress(tree),
         waits=notes[:told],
         calm=notes[0] if notes and not told else None,
-        more=notes[told:MOST_NOTES],
-        untold=max(0, len(notes) - MOST_NOTES),
-        is_kept_by_grove=bool(find_other_keeper(look.seen.manifest, look.seen.written_by_grove)),
+        more=notes[told:MAX_WAITS],
+        omitted=max(0, len(notes) - MAX_WAITS),
+        is_kept_by_grove=bool(find_grove_management(snapshot.mirrored.manifest, snapshot.mirrored.written_by_grove)),
     )
 
 
-def note_waits(waits: Iterable[Wait], at: datetime | None = None) -> tuple[WaitNote, ...]:
+def summarize_waits(waits: Iterable[Wait], at: datetime | None = None) -> tuple[WaitSummary, ...]:
     """Return what is waited for, the most pressing first, with what is alike told once; `at` is when it was seen."""
-    notes = [_note(alike, at) for alike in _alike(sorted(waits, key=pressure))]
-    causes = [note for note in notes if note.is_problem and note.code not in CONSEQUENCES]
-    return _put_under(causes, notes) if causes else tuple(sorted(notes, key=lambda note: note.is_calm))
+    notes = [_summarize_alike(alike, at) for alike in _group_alike(sorted(waits, key=wait_sort_key))]
+    causes = [note for note in notes if note.is_problem and note.code not in CONSEQUENCE_CODES]
+    return _group_under_causes(causes, notes) if causes else tuple(sorted(notes, key=lambda note: note.is_calm))
 
 
-def _put_under(causes: Sequence[WaitNote], notes: Iterable[WaitNote]) -> tuple[WaitNote, ...]:
+def _group_under_causes(causes: Sequence[WaitSummary], notes: Iterable[WaitSummary]) -> tuple[WaitSummary, ...]:
     """Put what would help those who wait for a cause on its card; they themselves are told after all causes."""
     others = [note for note in notes if note not in causes]
     followers = [note for note in others if note.is_problem]
@@ -155,18 +157,18 @@ def _put_under(causes: Sequence[WaitNote], notes: Iterable[WaitNote]) -> tuple[W
     return (first, *causes[1:], *sorted(calm, key=lambda note: note.is_calm))
 
 
-def title_of(detail: WorkloadDetail) -> str:
+def render_title(detail: WorkloadDetail) -> str:
     """Return how a workload stands, in a word or two."""
     if detail.leaving:
         return "Being deleted"
     if detail.state is State.NEEDS_ATTENTION:
-        return PROBLEMS.get(detail.reason, "Needs attention")
+        return PROBLEM_TITLES.get(detail.reason, "Needs attention")
     if detail.state is State.PROGRESSING:
         return "Rolling" if detail.rollout is not None and detail.rollout.from_hash else "Deploying"
     return "Waiting for you" if detail.state is State.WAITING else "Settled"
 
 
-def _sentence(detail: WorkloadDetail, diagnosis: Diagnosis, counts: Counts | None, outdated: int) -> str:
+def _render_sentence(detail: WorkloadDetail, diagnosis: Diagnosis, counts: Counts | None, outdated: int) -> str:
     if diagnosis.obstacle:
         return diagnosis.obstacle
     if counts is None:
@@ -179,7 +181,7 @@ def _sentence(detail: WorkloadDetail, diagnosis: Diagnosis, counts: Counts | Non
     return f"{counts.updated} of {counts.desired} pods are updated, {counts.available} are available{extra}."
 
 
-def _alike(waits: Iterable[Wait]) -> Iterable[Sequence[Wait]]:
+def _group_alike(waits: Iterable[Wait]) -> Iterable[Sequence[Wait]]:
     """Put waits for the same thing together."""
     found: dict[tuple[str, bool], list[Wait]] = {}
     for wait in waits:
@@ -195,18 +197,18 @@ def _list_remedies(waits: Sequence[Wait]) -> tuple[tuple[str, str, str], ...]:
             found.setdefault(code, []).append(wait.component)
     components = {wait.component for wait in waits}
     is_for_all = {code: len(components) > 1 and components == {*theirs} for code, theirs in found.items()}
-    return tuple((code, REMEDIES.get(code, code), "" if is_for_all[code] else found[code][0]) for code in found)
+    return tuple((code, REMEDY_LABELS.get(code, code), "" if is_for_all[code] else found[code][0]) for code in found)
 
 
-def _note(waits: Sequence[Wait], at: datetime | None) -> WaitNote:
+def _summarize_alike(waits: Sequence[Wait], at: datetime | None) -> WaitSummary:
     first = waits[0]
     component = first.component if len({wait.component for wait in waits}) == 1 else ""
     longest = max(waits, key=lambda wait: wait.waited_seconds or 0.0)
-    note = WaitNote(
+    note = WaitSummary(
         code=first.code,
-        title=(PROBLEMS if first.is_problem else TITLES).get(first.code, first.code),
-        sentences=tuple(wait.text for wait in waits[:SENTENCES_TOLD]),
-        untold=max(0, len(waits) - SENTENCES_TOLD),
+        title=(PROBLEM_TITLES if first.is_problem else WAIT_TITLES).get(first.code, first.code),
+        sentences=tuple(wait.text for wait in waits[:SENTENCES_SHOWN]),
+        omitted=max(0, len(waits) - SENTENCES_SHOWN),
         component=component,
         unit=next((unit for wait in waits for unit in wait.units), ""),
         is_problem=first.is_problem,
@@ -214,7 +216,7 @@ def _note(waits: Sequence[Wait], at: datetime | None) -> WaitNote:
         since=_since(longest, at),
         usual_seconds=longest.usual_seconds,
     )
-    return replace(note, sentences=note.sentences[:1], untold=len(waits) - 1, remedies=()) if note.is_calm else note
+    return replace(note, sentences=note.sentences[:1], omitted=len(waits) - 1, remedies=()) if note.is_calm else note
 
 
 def _since(wait: Wait, at: datetime | None) -> datetime | None:

@@ -16,12 +16,12 @@ import orjson
 from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
 
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.manifests.masking import mask_manifest, without_digests
 from rollouts.models import AuditEntry
 from rollouts.selectors.paging import Page, Window
 
-_EXPORTED_AT_ONCE: Final = 1_000
+_EXPORT_BATCH: Final = 1_000
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -86,7 +86,7 @@ async def audit_csv(rows: QuerySet[AuditEntry]) -> AsyncIterator[bytes]:
         last = part[-1].id
 
 
-def place_filters(place: Place) -> AuditFilters:
+def place_filters(place: WorkloadRef) -> AuditFilters:
     """Return what chooses the commands to one workload."""
     return AuditFilters(cluster=place.cluster, namespace=place.namespace, name=place.name)
 
@@ -107,7 +107,7 @@ def audit_rows(filters: AuditFilters) -> QuerySet[AuditEntry]:
 
 
 def _read_part(rows: QuerySet[AuditEntry]) -> list[AuditItem]:
-    return [_item(row) for row in rows[:_EXPORTED_AT_ONCE]]
+    return [_item(row) for row in rows[:_EXPORT_BATCH]]
 
 
 def _render(lines: Iterable[Sequence[str]]) -> bytes:

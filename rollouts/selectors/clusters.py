@@ -8,13 +8,13 @@ from typing import Any, Final
 from django.db.models import Count, Q
 
 from rollouts import models
-from rollouts.accounts.errors import NotThere
+from rollouts.accounts.errors import NotFound
 from rollouts.cluster import Misconfigured
 from rollouts.runtime.connections import ClusterEntry, cluster_entries
 from rollouts.selectors.paging import Page, Window, read_page
-from rollouts.selectors.timestamps import moment
+from rollouts.selectors.timestamps import to_datetime
 from rollouts.selectors.workload_snapshot import find_cluster
-from rollouts.selectors.workload_state import STANDING, STATES, State
+from rollouts.selectors.workload_state import STATE_INDEX, STATES, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def cluster_detail(name: str) -> ClusterDetail:
     found = next((one for one in cluster_list() if one.name == name), None)
     if found is None:
         known = ", ".join(entry.name for entry in _entries()) or "none"
-        raise NotThere(f"There is no cluster {name!r}; configured: {known}.")
+        raise NotFound(f"There is no cluster {name!r}; configured: {known}.")
     return found
 
 
@@ -105,7 +105,7 @@ class _Counts:
     """How many there are of what, by cluster: three queries for all of them."""
 
     def __init__(self, clusters: list[int]) -> None:
-        workloads = models.Workload.objects.filter(cluster__in=clusters).annotate(standing=STANDING).order_by()
+        workloads = models.Workload.objects.filter(cluster__in=clusters).annotate(standing=STATE_INDEX).order_by()
         self._workloads = {
             (cluster, standing): number
             for cluster, standing, number in workloads.values_list("cluster_id", "standing").annotate(Count("id"))
@@ -126,11 +126,11 @@ class _Counts:
         return self._pods.get(cluster, 0)
 
 
-_NOBODY: Final = -1
+_NO_CLUSTER: Final = -1
 
 
 def _cluster(entry: ClusterEntry, row: models.Cluster | None, counts: _Counts) -> ClusterDetail:
-    key = _NOBODY if row is None else row.pk
+    key = _NO_CLUSTER if row is None else row.pk
     nodes, ready = counts.nodes(key)
     told = row or models.Cluster(name=entry.name)
     return ClusterDetail(
@@ -172,7 +172,7 @@ def _node(row: models.Node, pods: tuple[PodsOnNode, ...]) -> NodeDetail:
         ready=row.ready,
         unschedulable=row.unschedulable,
         leaving=row.leaving,
-        created=moment(row.created),
+        created=to_datetime(row.created),
         labels=row.labels,
         taints=tuple(row.taints),
         allocatable=row.allocatable,

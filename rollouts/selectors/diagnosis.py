@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.engine.manifest.findings import Finding
 from rollouts.engine.model.actions import Kind, Wait, WriteStatus
 from rollouts.engine.model.conditions import STUCK, find_condition
 from rollouts.engine.plan.planner import plan_tree
 from rollouts.engine.rollout.ready_times import measure_ready_times
-from rollouts.mirror.other_operator import find_observing, find_other_keeper
-from rollouts.selectors.remedies import sift_remedies
-from rollouts.selectors.timestamps import moment, moment_or_none
+from rollouts.mirror.other_operator import find_grove_management, find_observe_only
+from rollouts.selectors.remedies import filter_remedies
+from rollouts.selectors.timestamps import to_datetime, to_datetime_or_none
 from rollouts.selectors.tree import Stranger
-from rollouts.selectors.workload_snapshot import Look, look_at
+from rollouts.selectors.workload_snapshot import WorkloadSnapshot, read_snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,61 +39,65 @@ class Diagnosis:
     obstacle: str  # why the controller does not look at all; empty when it does
 
 
-def diagnosis_detail(place: Place) -> Diagnosis:
+def diagnosis_detail(place: WorkloadRef) -> Diagnosis:
     """Return what a workload waits for; raises NotThere."""
-    return diagnosis_in(place, look_at(place))
+    return snapshot_diagnosis(place, read_snapshot(place))
 
 
-def diagnosis_in(place: Place, look: Look) -> Diagnosis:
+def snapshot_diagnosis(place: WorkloadRef, snapshot: WorkloadSnapshot) -> Diagnosis:
     """Return what a workload that was looked at waits for."""
-    if look.arranged is None or look.seen.leaving:
+    if snapshot.planner_input is None or snapshot.mirrored.leaving:
         return Diagnosis(
-            **_common(place, look),
+            **_common(place, snapshot),
             is_stuck=False,
             steps=0,
             waits=(),
-            strangers=_strangers(look.seen.strangers),
+            strangers=_strangers(snapshot.mirrored.strangers),
             look_again_at=None,
         )
-    observed = look.seen.observed
+    observed = snapshot.mirrored.observed
     ready_times = measure_ready_times(observed)
-    planned = plan_tree(look.arranged.shape, look.arranged.tree, observed.status, look.now, ready_times)
+    planned = plan_tree(
+        snapshot.planner_input.shape, snapshot.planner_input.tree, observed.status, snapshot.now, ready_times
+    )
     statuses = [one for one in planned.actions if isinstance(one, WriteStatus) and one.kind is Kind.SET]
-    status = statuses[-1].status if statuses else look.seen.observed.status
+    status = statuses[-1].status if statuses else snapshot.mirrored.observed.status
     return Diagnosis(
-        **_common(place, look),
+        **_common(place, snapshot),
         is_stuck=find_condition(status, STUCK).get("status") == "True",
         steps=sum(not isinstance(one, WriteStatus) for one in planned.actions),
-        waits=sift_remedies(look, planned.waits),
-        strangers=_strangers((*look.seen.strangers, *planned.strangers)),
-        look_again_at=moment_or_none(planned.look_again_at),
+        waits=filter_remedies(snapshot, planned.waits),
+        strangers=_strangers((*snapshot.mirrored.strangers, *planned.strangers)),
+        look_again_at=to_datetime_or_none(planned.requeue_at),
     )
 
 
-def _common(place: Place, look: Look) -> dict[str, Any]:
+def _common(place: WorkloadRef, snapshot: WorkloadSnapshot) -> dict[str, Any]:
     return {
         "cluster": place.cluster,
         "namespace": place.namespace,
         "name": place.name,
-        "version": look.version,
-        "at": moment(look.now),
-        "findings": look.findings,
-        "obstacle": _obstacle(look),
+        "version": snapshot.version,
+        "at": to_datetime(snapshot.now),
+        "findings": snapshot.findings,
+        "obstacle": _obstacle(snapshot),
     }
 
 
-def _obstacle(look: Look) -> str:
-    if look.seen.leaving:
-        return f"{look.seen.manifest['metadata']['name']} is being deleted."
-    if look.cluster.trouble_code:
-        return look.cluster.trouble
-    if observing := find_observing():
+def _obstacle(snapshot: WorkloadSnapshot) -> str:
+    if snapshot.mirrored.leaving:
+        return f"{snapshot.mirrored.manifest['metadata']['name']} is being deleted."
+    if snapshot.cluster.trouble_code:
+        return snapshot.cluster.trouble
+    if observing := find_observe_only():
         return observing
-    if look.cluster.other_operator:
-        return look.cluster.other_operator
-    if keeper := find_other_keeper(look.seen.manifest, look.seen.written_by_grove):
+    if snapshot.cluster.other_operator:
+        return snapshot.cluster.other_operator
+    if keeper := find_grove_management(snapshot.mirrored.manifest, snapshot.mirrored.written_by_grove):
         return keeper
-    return "" if look.cluster.complete else f"The cluster {look.cluster.name} has not been listed to its end yet."
+    return (
+        "" if snapshot.cluster.complete else f"The cluster {snapshot.cluster.name} has not been listed to its end yet."
+    )
 
 
 def _strangers(found: tuple[tuple[str, str], ...]) -> tuple[Stranger, ...]:

@@ -11,8 +11,15 @@ from functools import lru_cache
 from typing import Any
 
 from rollouts import models
-from rollouts.controller.effective_strategy import TYPE, Override, Source, compute_effective, hits, list_overrides
-from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.controller.effective_strategy import (
+    STRATEGY_TYPE,
+    Override,
+    StrategySource,
+    compute_effective_strategy,
+    list_overrides,
+    matches,
+)
+from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +31,7 @@ class StrategyInForce:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class OverrideTarget:
     """As much of a workload as overrides choose by."""
 
     id: int  # of its row
@@ -42,7 +49,7 @@ class Named:
         return {"metadata": {"namespace": self.namespace, "name": self.name, "labels": self.labels}}
 
 
-def active_overrides(clusters: Iterable[str]) -> dict[str, list[Override]]:
+def list_active_overrides(clusters: Iterable[str]) -> dict[str, list[Override]]:
     """Return the overrides of each cluster that have not run out."""
     now = time.time()
     return {
@@ -51,12 +58,12 @@ def active_overrides(clusters: Iterable[str]) -> dict[str, list[Override]]:
     }
 
 
-def strategies_in_force(
-    workloads: Sequence[Named], overrides: Mapping[str, Sequence[Override]]
+def list_effective_strategies(
+    workloads: Sequence[OverrideTarget], overrides: Mapping[str, Sequence[Override]]
 ) -> dict[int, StrategyInForce]:
     """Return the strategy of each workload, by the id of its row."""
     found = {one.id: StrategyInForce(one.strategy) for one in workloads}
-    hit = [(one, by) for one in workloads if (by := _hit_by(one, overrides.get(one.cluster, ())))]
+    hit = [(one, by) for one in workloads if (by := _find_matching(one, overrides.get(one.cluster, ())))]
     if hit:
         rows = models.Workload.objects.filter(id__in=[one.id for one, _ in hit])
         manifests: dict[int, Any] = dict(rows.values_list("id", "manifest"))
@@ -64,19 +71,19 @@ def strategies_in_force(
     return found
 
 
-def _hit_by(workload: Named, overrides: Sequence[Override]) -> list[Override]:
+def _find_matching(workload: OverrideTarget, overrides: Sequence[Override]) -> list[Override]:
     manifest = workload.metadata
-    return [one for one in overrides if hits(one, manifest, workload.cluster)]
+    return [one for one in overrides if matches(one, manifest, workload.cluster)]
 
 
-def _resolve(workload: Named, overrides: Sequence[Override], manifest: Any) -> StrategyInForce:
-    marks = tuple((one.id, one.rank, repr(sorted(one.settings.items(), key=repr))) for one in overrides)
+def _resolve(workload: OverrideTarget, overrides: Sequence[Override], manifest: Any) -> StrategyInForce:
+    marks = tuple((one.id, one.precedence, repr(sorted(one.settings.items(), key=repr))) for one in overrides)
     key = (workload.uid, workload.generation, workload.cluster, marks)
-    return _compute(_Question(key, manifest, tuple(overrides)))
+    return _compute(_StrategyQuery(key, manifest, tuple(overrides)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _StrategyQuery:
     """A workload and what hits it, told from others by its key alone."""
 
     key: tuple[Any, ...]
@@ -85,11 +92,11 @@ class _Question:
 
 
 @lru_cache(maxsize=2048)
-def _compute(question: _Question) -> StrategyInForce:
+def _compute(question: _StrategyQuery) -> StrategyInForce:
     """Ask once for the many lists that show the same: the rules look at the whole manifest, which takes a while."""
     cluster = question.key[2]
-    effective = compute_effective(question.manifest, question.overrides, time.time(), cluster=cluster)
-    source: Source = effective.sources["", TYPE]
+    effective = compute_effective_strategy(question.manifest, question.overrides, time.time(), cluster=cluster)
+    source: StrategySource = effective.sources["", STRATEGY_TYPE]
     workload = parse_workload(effective.manifest)
-    written = "" if isinstance(workload, Unreadable) else str(workload.strategy)
+    written = "" if isinstance(workload, ParseFailure) else str(workload.strategy)
     return StrategyInForce(written, source if isinstance(source, int) else None)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from rollouts import models
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.cluster import ClusterError, Forbidden, Obj
 from rollouts.cluster.resources import EVENTS, PODCLIQUESETS
 from rollouts.engine.model.times import parse_time
@@ -24,8 +24,8 @@ from rollouts.runtime.connections import shared_cluster
 from rollouts.selectors.workload_snapshot import find_workload
 
 # The newest so many, where somebody wants to see all.
-MOST_SHOWN: Final = 50
-_PAGES_READ: Final = 4
+MAX_SHOWN: Final = 50
+_MAX_PAGES: Final = 4
 _PAGE_SIZE: Final = 500
 _OWNED: Final = (models.Clique, models.ScalingGroup, models.Gang, models.Service)
 
@@ -55,24 +55,24 @@ class EventList:
     problem: str  # why there may be none, in a sentence
 
 
-def event_list(place: Place, most: int = MOST_SHOWN) -> EventList:
+def event_list(place: WorkloadRef, most: int = MAX_SHOWN) -> EventList:
     """Return the newest Events about a workload and its objects, so many of them; raises NotThere."""
     row = find_workload(place)
     if row.cluster.trouble_code:
-        return EventList((), 0, is_partial=False, problem=f"{_NOT_NOW} {place.cluster}: {row.cluster.trouble}")
+        return EventList((), 0, is_partial=False, problem=f"{_UNAVAILABLE} {place.cluster}: {row.cluster.trouble}")
     try:
         found, is_partial = _read(row.cluster, place.namespace)
     except Forbidden:
         return EventList((), 0, is_partial=False, problem=_FORBIDDEN)
     except ClusterError as error:
-        return EventList((), 0, is_partial=False, problem=f"{_NOT_NOW} {place.cluster}: {error}")
-    about = sorted(filter(_make_test(row), found), key=_order, reverse=True)
+        return EventList((), 0, is_partial=False, problem=f"{_UNAVAILABLE} {place.cluster}: {error}")
+    about = sorted(filter(_make_filter(row), found), key=_order, reverse=True)
     mask = make_text_mask(row.manifest, *_former_templates(row))
     items = [_item(one, mask) for one in about[:most]]
     return EventList(items, len(about), is_partial, "")
 
 
-_NOT_NOW: Final = "Events are not kept here, and cannot be read from the cluster now."
+_UNAVAILABLE: Final = "Events are not kept here, and cannot be read from the cluster now."
 _FORBIDDEN: Final = (
     "Grove UI may not list the Events of this cluster; the ClusterRole grove-ui of this version allows it "
     "(kubectl apply -f deploy/rbac)."
@@ -83,17 +83,19 @@ def _read(cluster: models.Cluster, namespace: str) -> tuple[list[Obj], bool]:
     client = shared_cluster(cluster.name, cluster.url)
     found: list[Obj] = []
     following: str | None = None
-    for _ in range(_PAGES_READ):
+    for _ in range(_MAX_PAGES):
         # One try: somebody is waiting.
-        page = client.list_page(EVENTS, namespace=namespace, page_size=_PAGE_SIZE, following=following, repeat=False)
+        page = client.list_page(
+            EVENTS, namespace=namespace, page_size=_PAGE_SIZE, continue_token=following, retry=False
+        )
         found += page.items
-        following = page.following
+        following = page.continue_token
         if following is None:
             break
     return found, following is not None
 
 
-def _make_test(row: models.Workload) -> Callable[[Obj], bool]:
+def _make_filter(row: models.Workload) -> Callable[[Obj], bool]:
     """Return what says whether an Event is about a workload or one of its objects.
 
     Objects are known by their uid, as far as the mirror remembers those that are gone. A pod is also known by its name:
@@ -122,7 +124,7 @@ def _former_templates(row: models.Workload) -> list[Obj]:
 
 
 def _item(event: Obj, mask: Callable[[str], str]) -> EventItem:
-    involved, series, at = _involved(event), event.get("series") or {}, _moment_of(event)
+    involved, series, at = _involved(event), event.get("series") or {}, _timestamp_of(event)
     source = event.get("reportingComponent") or (event.get("source") or {}).get("component")
     return EventItem(
         id=str(event["metadata"].get("uid") or event["metadata"]["name"]),
@@ -137,7 +139,7 @@ def _item(event: Obj, mask: Callable[[str], str]) -> EventItem:
     )
 
 
-def _moment_of(event: Obj) -> float:
+def _timestamp_of(event: Obj) -> float:
     """Return when it happened last; writers of the old and of the new kind of Events say so in different fields."""
     repeated = (event.get("series") or {}).get("lastObservedTime")
     told = repeated or event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp")
@@ -151,4 +153,4 @@ def _involved(event: Obj) -> Obj:
 
 def _order(event: Obj) -> tuple[float, bool, str]:
     # Of the same second: what is about the whole set comes first.
-    return _moment_of(event), _involved(event).get("kind") == PODCLIQUESETS.kind, event["metadata"]["name"]
+    return _timestamp_of(event), _involved(event).get("kind") == PODCLIQUESETS.kind, event["metadata"]["name"]

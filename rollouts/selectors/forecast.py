@@ -1,8 +1,9 @@
 """The simulated cluster of a forecast: the real one as the mirror has it, and what somebody supposes otherwise.
 
-Before it: `mirror.read_surroundings` (nodes, other pods, how this workload's pods behaved) and `engine.simulation.pod_behaviour` (what
-that lets one expect). After it: `engine.simulation.simulate`, for previews and for remedies alike, so that both are told the same
-truth. Every assumption is also a sentence, which stands under the numbers of a forecast.
+Before it: `mirror.read_surroundings` (nodes, other pods, how this workload's pods behaved) and
+`engine.simulation.pod_behaviour` (what that lets one expect). After it: `engine.simulation.simulate`, for previews and
+for remedies alike, so that both are told the same truth. Every assumption is also a sentence, which stands under the
+numbers of a forecast.
 """
 
 from collections import Counter
@@ -15,33 +16,38 @@ from rollouts import mirror, models
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.scheduling.constraints import list_unsimulated
-from rollouts.engine.simulation.cluster import ENDLESS_ROOM, Behaviour, TemplateKey
-from rollouts.engine.simulation.pod_behaviour import SECONDS_TO_READY, Expectation, Outlook, compute_outlook
-from rollouts.engine.simulation.scheduler import Node
-from rollouts.engine.tree.layout import make_shape
-from rollouts.mirror import Surroundings
+from rollouts.engine.simulation.cluster import UNLIMITED_NODES, ClusterBehaviour, TemplateKey
+from rollouts.engine.simulation.pod_behaviour import (
+    DEFAULT_READY_SECONDS,
+    CliqueExpectation,
+    ExpectedBehaviour,
+    compute_expected_behaviour,
+)
+from rollouts.engine.simulation.scheduler import SimulatedNode
+from rollouts.engine.tree.layout import make_layout
+from rollouts.mirror import ClusterSnapshot
 
-SECONDS_TO_GO: Final = 5.0
+DEFAULT_TERMINATION_SECONDS: Final = 5.0
 """From a pod's deletion to its end, where none was seen to go lately."""
 
-_CLIQUES_TOLD: Final = 8
-_TENTHS_BELOW: Final = 10.0  # seconds that are told with a decimal
-_SUPPOSED: Final = "you suppose so"
+_MAX_CLIQUES_SHOWN: Final = 8
+_DECIMALS_BELOW_SECONDS: Final = 10.0  # seconds that are told with a decimal
+_ASSUMED_BY_USER: Final = "you suppose so"
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class Assumptions:
     """How somebody supposes that the cluster behaves; None: as it was measured."""
 
-    seconds_to_ready: float | None = SECONDS_TO_READY
-    seconds_to_go: float | None = None
+    seconds_to_ready: float | None = DEFAULT_READY_SECONDS
+    seconds_to_terminate: float | None = None
     never_ready: tuple[str, ...] = ()  # cliques whose pods of a new template never become Ready
     all_ready: bool = False  # pods become Ready though others of their template have failed so far
     is_full: bool = False  # there is room for the pods that run now, and no more
     is_unlimited: bool = False  # there is room for every pod
 
 
-class About(StrEnum):
+class AssumptionKind(StrEnum):
     """What an assumption is about."""
 
     ROOM = "Room"
@@ -56,7 +62,7 @@ class About(StrEnum):
 class Assumption:
     """Something that a forecast rests on."""
 
-    about: About
+    about: AssumptionKind
     text: str
 
 
@@ -72,89 +78,95 @@ class Pace:
 class Forecast:
     """A cluster to simulate in."""
 
-    behaviour: Behaviour
+    behaviour: ClusterBehaviour
     pace: Pace
     never_ready: tuple[str, ...]  # cliques of the template that are expected never to become Ready
     assumptions: tuple[Assumption, ...]
 
 
-def read_cluster(
+def fetch_surroundings(
     cluster: models.Cluster, namespace: str, workload: Workload, observed: Observed, now: float
-) -> Surroundings:
+) -> ClusterSnapshot:
     """Return what surrounds a workload of which this is observed."""
     templates = {clique.name: clique.template for clique in observed.cliques}
     told = {clique.name: clique.pod_spec.get("terminationGracePeriodSeconds") for clique in workload.cliques}
     grace = {name: float(seconds) for name, seconds in told.items() if isinstance(seconds, int)}
-    return mirror.read_surroundings(cluster, (namespace, workload.name), templates, grace, now)
+    return mirror.fetch_cluster_snapshot(cluster, (namespace, workload.name), templates, grace, now)
 
 
-def make_forecast(
+def compute_forecast(
     before: Workload,
     after: Workload,
     observed: Observed,
-    surroundings: Surroundings,
-    belief: Belief = Belief(seconds_to_ready=None),  # noqa: B008 (frozen)
+    surroundings: ClusterSnapshot,
+    assumptions: Assumptions = Assumptions(seconds_to_ready=None),  # noqa: B008 (frozen)
 ) -> Forecast:
     """Return the cluster to simulate a change in, and what is assumed about it."""
-    outlook = compute_outlook(before, after, surroundings.records, observed.measured)
-    wanted = make_shape(after).hashes
+    outlook = compute_expected_behaviour(before, after, surroundings.records, observed.ready_times)
+    wanted = make_layout(after).hashes
     current = [one for one in outlook.cliques if wanted.get(one.clique) == one.template_hash]
-    broken, never = _find_never_ready(belief, before, after, observed, outlook)
-    gone = surroundings.seconds_to_go if belief.seconds_to_go is None else belief.seconds_to_go
-    ready = belief.seconds_to_ready
-    behaviour = Behaviour(
-        nodes=_choose_nodes(belief, observed, surroundings),
-        ready_seconds=SECONDS_TO_READY if ready is None else ready,
+    broken, never = _find_never_ready(assumptions, before, after, observed, outlook)
+    gone = (
+        surroundings.termination_seconds
+        if assumptions.seconds_to_terminate is None
+        else assumptions.seconds_to_terminate
+    )
+    ready = assumptions.seconds_to_ready
+    behaviour = ClusterBehaviour(
+        nodes=_choose_nodes(assumptions, observed, surroundings),
+        ready_seconds=DEFAULT_READY_SECONDS if ready is None else ready,
         ready_seconds_of=outlook.ready_seconds_of if ready is None else {},
-        on_node_for=outlook.on_node_for if ready is None and not belief.all_ready else {},
+        seconds_on_node=outlook.seconds_on_node if ready is None and not assumptions.all_ready else {},
         never_ready=broken,
-        gone_seconds=SECONDS_TO_GO if gone is None else gone,
+        termination_seconds=DEFAULT_TERMINATION_SECONDS if gone is None else gone,
     )
     return Forecast(
         behaviour=behaviour,
-        pace=_choose_pace(belief, current),
+        pace=_choose_pace(assumptions, current),
         never_ready=tuple(one.clique for one in never),
         assumptions=(
-            *_tell_room(belief, surroundings),
-            *_tell_unsimulated(after),
-            *_tell_ready(belief, [one for one in current if one.key not in broken]),
-            *_tell_never(never),
-            *_tell_termination(belief, surroundings),
+            *_describe_room(assumptions, surroundings),
+            *_describe_unsimulated(after),
+            *_describe_ready(assumptions, [one for one in current if one.key not in broken]),
+            *_describe_never_ready(never),
+            *_describe_termination(assumptions, surroundings),
         ),
     )
 
 
-def _choose_nodes(belief: Belief, observed: Observed, surroundings: Surroundings) -> tuple[Node, ...]:
+def _choose_nodes(belief: Assumptions, observed: Observed, surroundings: ClusterSnapshot) -> tuple[SimulatedNode, ...]:
     if belief.is_full:
         there = Counter(pod.node for pod in observed.pods if pod.node)
         known = {node.name: node for node in surroundings.nodes}
-        kept = ((known.get(name, Node(name)), number) for name, number in sorted(there.items()))
-        return tuple(replace(node, pods=number, resources={}, is_closed=False) for node, number in kept)
-    return ENDLESS_ROOM if belief.is_unlimited or not surroundings.nodes else surroundings.nodes
+        kept = ((known.get(name, SimulatedNode(name)), number) for name, number in sorted(there.items()))
+        return tuple(replace(node, pods=number, resources={}, is_exhaustive=False) for node, number in kept)
+    return UNLIMITED_NODES if belief.is_unlimited or not surroundings.nodes else surroundings.nodes
 
 
 def _find_never_ready(
-    belief: Belief, before: Workload, after: Workload, observed: Observed, outlook: Outlook
-) -> tuple[frozenset[str | TemplateKey], list[Expectation]]:
+    belief: Assumptions, before: Workload, after: Workload, observed: Observed, outlook: ExpectedBehaviour
+) -> tuple[frozenset[str | TemplateKey], list[CliqueExpectation]]:
     """Return what never becomes Ready, as templates and names of pods, and of which cliques that is told."""
-    hashes = make_shape(after).hashes
+    hashes = make_layout(after).hashes
     current = {one.clique: one for one in outlook.cliques if hashes.get(one.clique) == one.template_hash}
-    assumed = {} if belief.all_ready else {name: one for name, one in current.items() if one.never}
-    former = make_shape(before).hashes
+    assumed = {} if belief.all_ready else {name: one for name, one in current.items() if one.never_ready_reason}
+    former = make_layout(before).hashes
     templates = {clique.name: clique.template for clique in observed.cliques}
     # What an update at work brings is as new as what the change itself does.
     running = {(templates.get(pod.clique, ""), pod.template_hash) for pod in observed.pods}
     rolling = {name for name, template_hash in running if name in hashes and hashes[name] != template_hash}
     new = {name for name in hashes if hashes[name] != former.get(name)} | rolling
     supposed = [name for name in belief.never_ready if name in new and name not in assumed]
-    told = [*assumed.values(), *(replace(current[name], never=_SUPPOSED) for name in supposed)]
+    told = [*assumed.values(), *(replace(current[name], never_ready_reason=_ASSUMED_BY_USER) for name in supposed)]
     lost: frozenset[str | TemplateKey] = frozenset() if belief.all_ready else outlook.never_ready
     return lost | {one.key for one in told}, told
 
 
-def _choose_pace(belief: Belief, current: list[Expectation]) -> Pace:
+def _choose_pace(belief: Assumptions, current: list[CliqueExpectation]) -> Pace:
     if belief.seconds_to_ready is not None or not current:
-        return Pace(SECONDS_TO_READY if belief.seconds_to_ready is None else belief.seconds_to_ready, is_measured=False)
+        return Pace(
+            DEFAULT_READY_SECONDS if belief.seconds_to_ready is None else belief.seconds_to_ready, is_measured=False
+        )
     slowest = max(current, key=lambda one: one.seconds)
     return Pace(slowest.seconds, is_measured=slowest.pods > 0)
 
@@ -162,71 +174,85 @@ def _choose_pace(belief: Belief, current: list[Expectation]) -> Pace:
 # ---- in words
 
 
-def _tell_room(belief: Belief, surroundings: Surroundings) -> Iterator[Assumption]:
+def _describe_room(belief: Assumptions, surroundings: ClusterSnapshot) -> Iterator[Assumption]:
     nodes = len(surroundings.nodes)
     if belief.is_full:
-        yield Assumption(About.ROOM, "You suppose that there is room for the pods that run now, and no more.")
+        yield Assumption(AssumptionKind.ROOM, "You suppose that there is room for the pods that run now, and no more.")
     elif belief.is_unlimited:
-        yield Assumption(About.ROOM, "You suppose that there is room for every pod.")
+        yield Assumption(AssumptionKind.ROOM, "You suppose that there is room for every pod.")
     elif not nodes:
-        yield Assumption(About.ROOM, "No nodes are known, so room is not limited.")
+        yield Assumption(AssumptionKind.ROOM, "No nodes are known, so room is not limited.")
     else:
         closed = {"cordoned": surroundings.cordoned, "not ready": surroundings.not_ready}
         told = ", ".join(f"{number} {words}" for words, number in closed.items() if number)
         takes = nodes - sum(closed.values())
         yield Assumption(
-            About.ROOM,
+            AssumptionKind.ROOM,
             f"{takes} of {nodes} node{'s' * (nodes != 1)} take{'s' * (takes == 1)} new pods"
             f"{f' ({told})' if told else ''}, as far as taints, selectors and the requests of other pods let them.",
         )
         if not surroundings.counts_foreign:
-            yield Assumption(About.OTHER_PODS, "Pods that Grove does not manage are not counted yet.")
+            yield Assumption(AssumptionKind.OTHER_PODS, "Pods that Grove does not manage are not counted yet.")
 
 
-def _tell_unsimulated(after: Workload) -> Iterator[Assumption]:
+def _describe_unsimulated(after: Workload) -> Iterator[Assumption]:
     found: dict[tuple[str, ...], list[str]] = {}
     for clique in after.cliques:
         if features := list_unsimulated(clique.pod_spec):
             found.setdefault(features, []).append(clique.name)
     for features, names in found.items():
-        more = f" and {len(names) - _CLIQUES_TOLD} more" if len(names) > _CLIQUES_TOLD else ""
-        text = f"Not simulated: {', '.join(features)} of {', '.join(names[:_CLIQUES_TOLD])}{more}."
-        yield Assumption(About.NOT_SIMULATED, text)
+        more = f" and {len(names) - _MAX_CLIQUES_SHOWN} more" if len(names) > _MAX_CLIQUES_SHOWN else ""
+        text = f"Not simulated: {', '.join(features)} of {', '.join(names[:_MAX_CLIQUES_SHOWN])}{more}."
+        yield Assumption(AssumptionKind.NOT_SIMULATED, text)
 
 
-def _tell_ready(belief: Belief, current: list[Expectation]) -> Iterator[Assumption]:
+def _describe_ready(belief: Assumptions, current: list[CliqueExpectation]) -> Iterator[Assumption]:
     if belief.seconds_to_ready is not None:
-        yield Assumption(About.READY, f"New pods take {_say(belief.seconds_to_ready)} to become Ready.")
+        yield Assumption(
+            AssumptionKind.READY, f"New pods take {_render_seconds(belief.seconds_to_ready)} to become Ready."
+        )
         return
-    for one in current[:_CLIQUES_TOLD]:
+    for one in current[:_MAX_CLIQUES_SHOWN]:
         source = f"measured on {one.pods} pod{'s' * (one.pods != 1)}" if one.pods else "assumed: none was measured yet"
-        yield Assumption(About.READY, f"New pods of {one.clique} take {_say(one.seconds)} to become Ready, {source}.")
-    if len(current) > _CLIQUES_TOLD:
+        yield Assumption(
+            AssumptionKind.READY,
+            f"New pods of {one.clique} take {_render_seconds(one.seconds)} to become Ready, {source}.",
+        )
+    if len(current) > _MAX_CLIQUES_SHOWN:
         slowest = max(one.seconds for one in current)
-        others = len(current) - _CLIQUES_TOLD
-        yield Assumption(About.READY, f"New pods of {others} more cliques take at most {_say(slowest)}.")
+        others = len(current) - _MAX_CLIQUES_SHOWN
+        yield Assumption(
+            AssumptionKind.READY, f"New pods of {others} more cliques take at most {_render_seconds(slowest)}."
+        )
 
 
-def _tell_never(never: list[Expectation]) -> Iterator[Assumption]:
-    for one in never[:_CLIQUES_TOLD]:
-        yield Assumption(About.NEVER_READY, f"New pods of {one.clique} never become Ready ({one.never}).")
+def _describe_never_ready(never: list[CliqueExpectation]) -> Iterator[Assumption]:
+    for one in never[:_MAX_CLIQUES_SHOWN]:
+        yield Assumption(
+            AssumptionKind.NEVER_READY, f"New pods of {one.clique} never become Ready ({one.never_ready_reason})."
+        )
 
 
-def _tell_termination(belief: Belief, surroundings: Surroundings) -> Iterator[Assumption]:
-    if belief.seconds_to_go is not None:
-        yield Assumption(About.TERMINATION, f"Deleted pods take {_say(belief.seconds_to_go)} to end.")
-    elif surroundings.seconds_to_go is None:
-        yield Assumption(About.TERMINATION, f"Deleted pods take {_say(SECONDS_TO_GO)} to end, assumed.")
+def _describe_termination(belief: Assumptions, surroundings: ClusterSnapshot) -> Iterator[Assumption]:
+    if belief.seconds_to_terminate is not None:
+        yield Assumption(
+            AssumptionKind.TERMINATION, f"Deleted pods take {_render_seconds(belief.seconds_to_terminate)} to end."
+        )
+    elif surroundings.termination_seconds is None:
+        yield Assumption(
+            AssumptionKind.TERMINATION,
+            f"Deleted pods take {_render_seconds(DEFAULT_TERMINATION_SECONDS)} to end, assumed.",
+        )
     else:
-        number, seconds = surroundings.pods_gone, _say(surroundings.seconds_to_go)
+        number, seconds = surroundings.terminated_pods, _render_seconds(surroundings.termination_seconds)
         counted = f"measured on {number} pod{'s' * (number != 1)}"
-        yield Assumption(About.TERMINATION, f"Deleted pods take {seconds} to end, {counted}.")
+        yield Assumption(AssumptionKind.TERMINATION, f"Deleted pods take {seconds} to end, {counted}.")
 
 
-def _say(seconds: float) -> str:
+def _render_seconds(seconds: float) -> str:
     """Say a number of seconds, with a decimal where it matters.
 
     >>> [_say(seconds) for seconds in (0.5, 2.04, 30.0, 600.0)]
     ['0.5 s', '2 s', '30 s', '600 s']
     """
-    return f"{seconds:.1f}".removesuffix(".0") + " s" if seconds < _TENTHS_BELOW else f"{seconds:.0f} s"
+    return f"{seconds:.1f}".removesuffix(".0") + " s" if seconds < _DECIMALS_BELOW_SECONDS else f"{seconds:.0f} s"

@@ -1,8 +1,8 @@
 """What can be measured the moment somebody asks: the queue, the clusters, the rollouts.
 
-Before it: the page `/metrics`, which shows these beside the counts of `rollouts.telemetry.metrics`. Nothing is kept here: each
-gauge is read from Redis or the database with a number of queries that does not depend on how much there is. Every
-source answers for itself; one that is away leaves its gauges out, and `grove_ui_part_up` says which it is.
+Before it: the page `/metrics`, which shows these beside the counts of `rollouts.telemetry.metrics`. Nothing is kept
+here: each gauge is read from Redis or the database with a number of queries that does not depend on how much there is.
+Every source answers for itself; one that is away leaves its gauges out, and `grove_ui_part_up` says which it is.
 """
 
 from collections import Counter
@@ -40,10 +40,10 @@ class Gauge:
 def read_gauges() -> Iterator[Gauge]:
     """Read everything that can be read."""
     for source in (_parts, _queue, _clusters, _workloads, _rollouts, _stuck_surges, _outdated_pods):
-        yield from _ask(source)
+        yield from _read_source(source)
 
 
-def _ask(source: Callable[[], Iterator[Gauge]]) -> list[Gauge]:
+def _read_source(source: Callable[[], Iterator[Gauge]]) -> list[Gauge]:
     try:
         return list(source())
     except (RedisError, DatabaseError):
@@ -57,7 +57,7 @@ def _parts() -> Iterator[Gauge]:
 
 def _queue() -> Iterator[Gauge]:
     depth = open_queue().depth()
-    states = {"ready": depth.ready, "flying": depth.flying, "dirty": depth.dirty, "delayed": depth.delayed}
+    states = {"ready": depth.ready, "flying": depth.processing, "dirty": depth.dirty, "delayed": depth.delayed}
     yield Gauge(
         "grove_ui_queue_keys",
         "Workloads in the queue: ready for a worker, worked on, due again after that (dirty), due later.",
@@ -73,7 +73,7 @@ def _queue() -> Iterator[Gauge]:
 
 
 def _clusters() -> Iterator[Gauge]:
-    ages = {name: heartbeats.cluster_word(redis_client(), name).age for name in _cluster_names()}
+    ages = {name: heartbeats.fetch_cluster_heartbeat(redis_client(), name).age for name in _cluster_names()}
     yield Gauge(
         "grove_ui_cluster_silence_seconds",
         "How long ago a cluster last sent anything, be it only a bookmark.",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.manifests.masking import Reader, mask_manifest
 from rollouts.manifests.workload_version import version_of
 from rollouts.selectors.workload_snapshot import find_workload
@@ -17,7 +17,7 @@ class Manifest:
     version: str
 
 
-def manifest_detail(place: Place, reader: Reader) -> Manifest:
+def manifest_detail(place: WorkloadRef, reader: Reader) -> Manifest:
     """Return the manifest of a workload as a reader may see it; raises NotThere."""
     row = find_workload(place)
     masked = mask_manifest(row.manifest, reader)

@@ -8,13 +8,13 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from rollouts.accounts.commands import Place
-from rollouts.accounts.errors import NotThere
-from rollouts.controller.effective_strategy import Part, hits
+from rollouts.accounts.commands import WorkloadRef
+from rollouts.accounts.errors import NotFound
+from rollouts.controller.effective_strategy import StrategyField, matches
 from rollouts.engine.manifest.findings import Finding
 from rollouts.models import StrategyOverride
 from rollouts.selectors.paging import Page, Window
-from rollouts.selectors.workload_snapshot import look_at
+from rollouts.selectors.workload_snapshot import read_snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +66,23 @@ def override_detail(number: int) -> OverrideItem:
     """Return one override, also one that has ended."""
     row = StrategyOverride.objects.select_related("author").filter(pk=number).first()
     if row is None:
-        raise NotThere(f"There is no override {number}.")
+        raise NotFound(f"There is no override {number}.")
     return make_item(row)
 
 
-def workload_overrides(place: Place) -> list[WorkloadOverride]:
+def workload_overrides(place: WorkloadRef) -> list[WorkloadOverride]:
     """Return the overrides in force that are about a workload, the one that wins first."""
-    look = look_at(place)
-    about = [one for one in look.overrides if hits(one, look.seen.manifest, place.cluster)]
-    alive = [one for one in about if one.expires_at is None or one.expires_at > look.now]
+    snapshot = read_snapshot(place)
+    about = [one for one in snapshot.overrides if matches(one, snapshot.mirrored.manifest, place.cluster)]
+    alive = [one for one in about if one.expires_at is None or one.expires_at > snapshot.now]
     rows = StrategyOverride.objects.select_related("author").in_bulk([one.id for one in alive])
     return [
         WorkloadOverride(
             make_item(rows[one.id]),
-            tuple(_name(part) for part, source in look.effective.sources.items() if source == one.id),
-            tuple(finding for number, finding in look.effective.ignored if number == one.id),
+            tuple(_name(part) for part, source in snapshot.effective.sources.items() if source == one.id),
+            tuple(finding for number, finding in snapshot.effective.ignored if number == one.id),
         )
-        for one in sorted(alive, key=lambda one: one.rank, reverse=True)
+        for one in sorted(alive, key=lambda one: one.precedence, reverse=True)
         if one.id in rows
     ]
 
@@ -114,5 +114,5 @@ def _rows(filters: OverrideFilters) -> QuerySet[StrategyOverride]:
     return rows.filter(in_force if filters.active else ~in_force)
 
 
-def _name(part: Part) -> str:
+def _name(part: StrategyField) -> str:
     return ".".join(filter(None, part))

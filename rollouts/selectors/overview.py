@@ -9,7 +9,7 @@ from redis import RedisError
 
 from rollouts.cluster import Misconfigured
 from rollouts.runtime.connections import cluster_names, redis_client
-from rollouts.runtime.readiness import Part, is_ready, readiness_detail
+from rollouts.runtime.readiness import ReadinessCheck, is_ready, readiness_detail
 from rollouts.telemetry import heartbeats
 
 # The kinds an operator counts by, in the order of the page.
@@ -37,7 +37,7 @@ class Overview:
     """What the first page shows."""
 
     clusters: Sequence[ClusterCounts]
-    parts: Sequence[Part]
+    parts: Sequence[ReadinessCheck]
     # Where kubectl finds the sandbox, None without one.
     kubeconfig: Path | None
 
@@ -47,7 +47,7 @@ class Overview:
         return is_ready(self.parts)
 
     @property
-    def well(self) -> bool:
+    def is_healthy(self) -> bool:
         """Whether every part can do its work."""
         return all(part.ok for part in self.parts)
 
@@ -76,7 +76,7 @@ def _cluster_names() -> Sequence[str]:
 
 def _counts(cluster: str) -> list[tuple[str, int]]:
     try:
-        counts = heartbeats.cluster_word(redis_client(), cluster).counts
+        counts = heartbeats.fetch_cluster_heartbeat(redis_client(), cluster).counts
     except RedisError:
         return []
     return [(label, counts[plural]) for plural, label in _COUNTED.items() if plural in counts]

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 T = TypeVar("T")
 
 PAGE_SIZE: Final = 100
-LARGEST_PAGE: Final = 500
+MAX_PAGE_SIZE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,15 +17,15 @@ from typing import Any, Final
 
 from django.db.models import Q
 
-from rollouts.accounts.commands import Command, Place
-from rollouts.accounts.errors import NotThere
+from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.accounts.errors import NotFound
 from rollouts.models import AuditEntry
-from rollouts.selectors.tree import CliqueNode, PodNode, WorkloadTree, cliques_of
+from rollouts.selectors.tree import CliqueNode, PodNode, WorkloadTree, walk_cliques
 
 _COMMANDS: Final = (Command.DELETE_OUTDATED_PODS, Command.DELETE_ANY_PODS)
 
 
-class Stage(StrEnum):
+class ReplacementStage(StrEnum):
     """How far a pod is that was to be deleted."""
 
     STAYED = "stayed"  # it was not deleted
@@ -38,52 +38,52 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class PodDeletion:
     """A pod that was to be deleted."""
 
     name: str
     where: str  # its clique and its place there; empty when it had none
     outcome: str  # as `services.pods.Fate` says it
     message: str
-    stage: Stage
+    stage: ReplacementStage
     successor: PodNode | None
 
 
 @dataclass(frozen=True, slots=True)
-class Departures:
+class PodDeletionReport:
     """What a command to delete pods has come to by now."""
 
     record: int
     at: datetime
     actor: str
     is_by_force: bool
-    pods: tuple[Departure, ...]
+    pods: tuple[PodDeletion, ...]
     stages: Mapping[str, int]  # how many are how far
-    untold: int  # of which there is no more on record than their number
+    omitted: int  # of which there is no more on record than their number
     left: int  # that were meant as well, and were more than one command deletes
 
 
-def departures_detail(place: Place, record: int, tree: WorkloadTree) -> Departures:
+def pod_deletions_detail(place: WorkloadRef, record: int, tree: WorkloadTree) -> PodDeletionReport:
     """Return what has come of a command to delete pods of a workload; raises NotThere."""
     entry = _find_entry(place, record)
     after = {} if entry is None or not isinstance(entry.after, dict) else entry.after
     recorded = after.get("pods")
     if entry is None or not isinstance(recorded, list) or not all(isinstance(one, dict) for one in recorded):
-        raise NotThere(f"There is no deletion {record} of pods of {place.name} on record.")
-    pods = tuple(_follow(recorded, tree))
-    return Departures(
+        raise NotFound(f"There is no deletion {record} of pods of {place.name} on record.")
+    pods = tuple(_trace_pods(recorded, tree))
+    return PodDeletionReport(
         record=entry.pk,
         at=entry.at,
         actor=entry.actor,
         is_by_force=entry.command == Command.DELETE_ANY_PODS,
         pods=pods,
         stages=Counter(str(pod.stage) for pod in pods),
-        untold=int(after.get("untold") or 0),
+        omitted=int(after.get("untold") or 0),
         left=int(after.get("left") or 0),
     )
 
 
-def _find_entry(place: Place, record: int) -> AuditEntry | None:
+def _find_entry(place: WorkloadRef, record: int) -> AuditEntry | None:
     """Return the outcome of a command, by its own number or by that of its beginning; the beginning, if it has none."""
     rows = AuditEntry.objects.filter(
         cluster=place.cluster, namespace=place.namespace, name=place.name, command__in=_COMMANDS
@@ -93,35 +93,35 @@ def _find_entry(place: Place, record: int) -> AuditEntry | None:
     return next((entry for entry in found.order_by("-pk") if entry.after is not None), None)
 
 
-def rest_of(place: Place, record: int) -> frozenset[str]:
+def list_remaining_uids(place: WorkloadRef, record: int) -> frozenset[str]:
     """Return the uids of the pods that a command left for another one."""
     rows = AuditEntry.objects.filter(pk=record, cluster=place.cluster, namespace=place.namespace, name=place.name)
     after = rows.values_list("after", flat=True).first()
     return frozenset(after.get("rest") or ()) if isinstance(after, dict) else frozenset()
 
 
-def _follow(recorded: list[dict[str, Any]], tree: WorkloadTree) -> Iterator[Departure]:
-    cliques = {clique.name: clique for _, clique in cliques_of(tree)}
+def _trace_pods(recorded: list[dict[str, Any]], tree: WorkloadTree) -> Iterator[PodDeletion]:
+    cliques = {clique.name: clique for _, clique in walk_cliques(tree)}
     places = {name: place for place, name in enumerate(cliques)}
     # In the order of the picture; what has no place in it any more comes last.
     for one in sorted(recorded, key=lambda one: (places.get(one["clique"], len(places)), one["index"], one["name"])):
-        yield _follow_one(one, cliques.get(one.get("clique") or ""))
+        yield _trace_pod(one, cliques.get(one.get("clique") or ""))
 
 
-def _follow_one(one: Mapping[str, Any], clique: CliqueNode | None) -> Departure:
+def _trace_pod(one: Mapping[str, Any], clique: CliqueNode | None) -> PodDeletion:
     index, pods = one.get("index"), () if clique is None else clique.pods
     itself = next((pod for pod in pods if pod.uid == one["uid"]), None)
     successor = next((pod for pod in pods if pod.index == index and pod.uid != one["uid"] and not pod.leaving), None)
-    stage = _stage(
+    stage = _compute_stage(
         str(one["outcome"]), itself, successor, is_wanted=clique is not None and index in range(clique.wanted)
     )
-    return Departure(
+    return PodDeletion(
         name=one["name"],
         where=f"{one['clique']} {index}" if one.get("clique") else "",
         outcome=str(one["outcome"]),
         message=one.get("message") or "",
         stage=stage,
-        successor=successor if stage in (Stage.COMING, Stage.BACK) else None,
+        successor=successor if stage in (ReplacementStage.COMING, ReplacementStage.BACK) else None,
     )
 
 
@@ -129,12 +129,14 @@ def _follow_one(one: Mapping[str, Any], clique: CliqueNode | None) -> Departure:
 _NOT_DELETED: Final = frozenset({"Refused", "NotOutdated", "NotSent"})
 
 
-def _stage(outcome: str, itself: PodNode | None, successor: PodNode | None, *, is_wanted: bool) -> Stage:
+def _compute_stage(
+    outcome: str, itself: PodNode | None, successor: PodNode | None, *, is_wanted: bool
+) -> ReplacementStage:
     if itself is not None:
         if outcome == "Unknown" and not itself.leaving:
-            return Stage.THERE
+            return ReplacementStage.THERE
         # What the cluster was asked to delete is leaving, also before the mirror has heard of it.
-        return Stage.STAYED if outcome in _NOT_DELETED and not itself.leaving else Stage.LEAVING
+        return ReplacementStage.STAYED if outcome in _NOT_DELETED and not itself.leaving else ReplacementStage.LEAVING
     if successor is not None:
-        return Stage.BACK if successor.available else Stage.COMING
-    return Stage.GONE if is_wanted else Stage.OVER
+        return ReplacementStage.BACK if successor.available else ReplacementStage.COMING
+    return ReplacementStage.GONE if is_wanted else ReplacementStage.OVER

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from rollouts.engine.model.observed import ENDED
+from rollouts.engine.model.observed import TERMINAL_PHASES
 from rollouts.engine.model.values import value
 from rollouts.engine.model.workload import GroupTemplate, Workload
 from rollouts.models import Revision
@@ -22,20 +22,20 @@ from rollouts.selectors.tree import (
     PodNode,
     ReplicaNode,
     WorkloadTree,
-    cliques_of,
+    walk_cliques,
 )
 
 _Component = TypeVar("_Component", CliqueNode, GroupNode)
 
 # With more replicas than this each is a small tile without headings; details are a step away.
-MOST_AT_LENGTH: Final = 12
+MAX_DETAILED_REPLICAS: Final = 12
 # Cells that fit into a tile.
-_TILES: Final[Mapping[str, int]] = {"narrow": 3, "middle": 9}
+_TILE_WIDTHS: Final[Mapping[str, int]] = {"narrow": 3, "middle": 9}
 # Of a name that says who of a group speaks for it.
 _LEADER: Final = "leader"
 
 
-class Age(StrEnum):
+class TemplateAge(StrEnum):
     """How old the template of a pod is."""
 
     CURRENT = "current"
@@ -43,7 +43,7 @@ class Age(StrEnum):
     OLDER = "older"  # of an earlier one, or of none that is on record
 
 
-class Doing(StrEnum):
+class PodState(StrEnum):
     """What a pod is doing."""
 
     READY = "ready"
@@ -54,7 +54,7 @@ class Doing(StrEnum):
     LEAVING = "leaving"
 
 
-class Standing(StrEnum):
+class ReplicaState(StrEnum):
     """How a replica stands in an update."""
 
     COMPLETE = "up to date"
@@ -72,11 +72,11 @@ class Cell:
 
     pod: str  # its name; empty for a place
     label: str  # for whoever hears it
-    marks: str  # words for how it looks: age, what it is doing, surge, leader; or missing
+    css_classes: str  # words for how it looks: age, what it is doing, surge, leader; or missing
 
 
 @value
-class CliquePart:
+class CliqueCells:
     """The pods of a clique that is in no scaling group."""
 
     name: str
@@ -87,7 +87,7 @@ class CliquePart:
 
 
 @value
-class GroupBox:
+class GroupReplicaCells:
     """A replica of a scaling group, with the pods of all its cliques."""
 
     index: int
@@ -110,32 +110,32 @@ class GroupBox:
 
 
 @value
-class GroupPart:
+class GroupCells:
     """A scaling group."""
 
     name: str
     wanted: int
     available: int  # of its replicas
     is_available: bool
-    boxes: tuple[GroupBox, ...]
+    boxes: tuple[GroupReplicaCells, ...]
 
 
 @value
-class ReplicaPicture:
+class ReplicaGrid:
     """A replica of the set."""
 
     index: int
-    standing: Standing
+    state: ReplicaState
     is_surge: bool
     is_updating: bool
     wanted: int  # pods
     available: int
     outdated: int
-    cliques: tuple[CliquePart, ...]
-    groups: tuple[GroupPart, ...]
+    cliques: tuple[CliqueCells, ...]
+    groups: tuple[GroupCells, ...]
 
     @property
-    def places(self) -> int:
+    def cell_count(self) -> int:
         """How many cells it has."""
         boxes = (len(box.cells) for part in self.groups for box in part.boxes)
         return sum(len(part.cells) for part in self.cliques) + sum(boxes)
@@ -143,14 +143,14 @@ class ReplicaPicture:
     @property
     def sentence(self) -> str:
         """How its pods are."""
-        if self.standing is Standing.ABSENT:
+        if self.state is ReplicaState.ABSENT:
             return "its pods are gone or not created yet"
         pods = f"{self.available} of {self.wanted} pods available"
         return f"{pods}, {self.outdated} outdated" if self.outdated else pods
 
 
 @dataclass(frozen=True, slots=True)
-class NodePicture:
+class NodeGrid:
     """What a node holds of a workload."""
 
     name: str  # empty: no node yet
@@ -160,7 +160,7 @@ class NodePicture:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class PodGrid:
     """A workload as it looks now."""
 
     wanted: int  # replicas of the set
@@ -171,21 +171,21 @@ class Picture:
     surge: int
     leaving: int
     is_dense: bool
-    replicas: tuple[ReplicaPicture, ...]
+    replicas: tuple[ReplicaGrid, ...]
     strangers: tuple[tuple[str, str], ...]  # names of what has no place, and why
 
     @property
     def tile(self) -> str:
         """How wide a tile has to be: narrow, middle or wide."""
-        most = max((replica.places for replica in self.replicas), default=0)
-        return next((name for name, places in _TILES.items() if most <= places), "wide")
+        most = max((replica.cell_count for replica in self.replicas), default=0)
+        return next((name for name, places in _TILE_WIDTHS.items() if most <= places), "wide")
 
 
-def draw(tree: WorkloadTree, workload: Workload | None) -> Picture:
+def build_grid(tree: WorkloadTree, workload: Workload | None) -> PodGrid:
     """Return the picture of a tree; `workload` is what the tree was made from, None when it cannot be read."""
-    replicas = tuple(_Drawing(workload, _previous_revision(tree)).replicas(tree)) if workload is not None else ()
+    replicas = tuple(_GridBuilder(workload, _previous_revision(tree)).replicas(tree)) if workload is not None else ()
     originals = [replica for replica in tree.replicas if not replica.surge]
-    return Picture(
+    return PodGrid(
         wanted=tree.wanted,
         available=sum(replica.available for replica in originals),
         updated=sum(replica.available and not replica.outdated for replica in originals),
@@ -193,21 +193,21 @@ def draw(tree: WorkloadTree, workload: Workload | None) -> Picture:
         outdated=tree.pods.outdated,
         surge=tree.pods.surge,
         leaving=tree.pods.leaving,
-        is_dense=len(replicas) > MOST_AT_LENGTH,
+        is_dense=len(replicas) > MAX_DETAILED_REPLICAS,
         replicas=replicas,
         strangers=tuple((stranger.name, stranger.why) for stranger in tree.strangers),
     )
 
 
-def draw_nodes(tree: WorkloadTree) -> tuple[NodePicture, ...]:
+def build_node_grids(tree: WorkloadTree) -> tuple[NodeGrid, ...]:
     """Return the pods of a tree by the node that holds them; those that wait for one come first."""
-    drawing = _Drawing(None, _previous_revision(tree))
+    drawing = _GridBuilder(None, _previous_revision(tree))
     cells: dict[str, list[tuple[PodNode, Cell]]] = {}
-    for where, clique in cliques_of(tree):
+    for where, clique in walk_cliques(tree):
         for pod in clique.pods:
             cells.setdefault(pod.node, []).append((pod, drawing.cell(clique, pod, where)))
     return tuple(
-        NodePicture(
+        NodeGrid(
             name,
             sum(pod.available for pod, _ in cells[name]),
             sum(pod.outdated and not pod.leaving for pod, _ in cells[name]),
@@ -225,7 +225,7 @@ def _previous_revision(tree: WorkloadTree) -> int | None:
     return rows.order_by("-number").values_list("number", flat=True).first()
 
 
-class _Drawing:
+class _GridBuilder:
     """Draws one workload."""
 
     def __init__(self, workload: Workload | None, previous: int | None) -> None:
@@ -235,31 +235,31 @@ class _Drawing:
         groups = () if workload is None else workload.groups
         self._groups: Mapping[str, GroupTemplate] = {group.name: group for group in groups}
 
-    def replicas(self, tree: WorkloadTree) -> Iterator[ReplicaPicture]:
+    def replicas(self, tree: WorkloadTree) -> Iterator[ReplicaGrid]:
         """Draw what there is, with an empty place for each replica that is wanted and not there."""
         found = {replica.index: replica for replica in tree.replicas}
         for index in sorted({*found, *range(tree.wanted)}):
             replica = found.get(index)
             yield self._absent(index) if replica is None else self._replica(replica)
 
-    def _absent(self, index: int) -> ReplicaPicture:
+    def _absent(self, index: int) -> ReplicaGrid:
         members = {name for group in self._groups.values() for name in group.clique_names}
         pods = sum(size for name, size in self._sizes.items() if name not in members)
         pods += sum(group.replicas * self._size_of(group.name) for group in self._groups.values())
-        return ReplicaPicture(index, Standing.ABSENT, False, False, pods, 0, 0, (), ())
+        return ReplicaGrid(index, ReplicaState.ABSENT, False, False, pods, 0, 0, (), ())
 
     def _size_of(self, group: str) -> int:
         return sum(self._sizes.get(name, 0) for name in self._groups[group].clique_names)
 
-    def _replica(self, node: ReplicaNode) -> ReplicaPicture:
+    def _replica(self, node: ReplicaNode) -> ReplicaGrid:
         cliques = tuple(map(self._clique, node.cliques))
         groups = tuple(map(self._group, node.groups))
         nodes = [*node.cliques, *(one for group in node.groups for part in group.replicas for one in part.cliques)]
         wanted = sum(one.wanted for one in node.cliques)
         wanted += sum(group.wanted * self._size_of(group.template) for group in node.groups)
-        return ReplicaPicture(
+        return ReplicaGrid(
             index=node.index,
-            standing=_standing(node, nodes),
+            state=_compute_replica_state(node, nodes),
             is_surge=node.surge,
             is_updating=node.updating and not node.complete,
             wanted=wanted,
@@ -269,27 +269,27 @@ class _Drawing:
             groups=groups,
         )
 
-    def _clique(self, node: CliqueNode) -> CliquePart:
+    def _clique(self, node: CliqueNode) -> CliqueCells:
         cells = tuple(self._cells(node))
-        return CliquePart(node.template, node.wanted, node.available_pods, node.available, cells)
+        return CliqueCells(node.template, node.wanted, node.available_pods, node.available, cells)
 
-    def _group(self, node: GroupNode) -> GroupPart:
+    def _group(self, node: GroupNode) -> GroupCells:
         found = {part.index: part for part in node.replicas}
         boxes = tuple(
             self._box(found[index]) if index in found else self._empty_box(node.template, index)
             for index in sorted({*found, *range(node.wanted)})
         )
         available = sum(part.available for part in node.replicas)
-        return GroupPart(node.template, node.wanted, available, node.available, boxes)
+        return GroupCells(node.template, node.wanted, available, node.available, boxes)
 
-    def _box(self, node: GroupReplicaNode) -> GroupBox:
+    def _box(self, node: GroupReplicaNode) -> GroupReplicaCells:
         cells = tuple(cell for clique in node.cliques for cell in self._cells(clique))
-        return GroupBox(node.index, node.surge, node.leaving, node.available, node.outdated, cells)
+        return GroupReplicaCells(node.index, node.surge, node.leaving, node.available, node.outdated, cells)
 
-    def _empty_box(self, group: str, index: int) -> GroupBox:
+    def _empty_box(self, group: str, index: int) -> GroupReplicaCells:
         names = self._groups[group].clique_names
-        cells = tuple(_place(name, place) for name in names for place in range(self._sizes.get(name, 0)))
-        return GroupBox(index, False, False, False, False, cells)
+        cells = tuple(_empty_cell(name, place) for name in names for place in range(self._sizes.get(name, 0)))
+        return GroupReplicaCells(index, False, False, False, False, cells)
 
     def _cells(self, node: CliqueNode) -> Iterator[Cell]:
         """Draw the pods by index, those that leave before those that take their places."""
@@ -297,77 +297,84 @@ class _Drawing:
         # What leaves keeps its place until somebody else has it: an empty one beside it would say that two are missing.
         held = taken | {pod.index for pod in node.pods}
         cells = [(pod.index, not pod.leaving, self.cell(node, pod)) for pod in node.pods]
-        cells += [(index, True, _place(node.template, index)) for index in range(node.wanted) if index not in held]
-        for _, _, cell in sorted(cells, key=_by_place):
+        cells += [(index, True, _empty_cell(node.template, index)) for index in range(node.wanted) if index not in held]
+        for _, _, cell in sorted(cells, key=_cell_order):
             yield cell
 
     def cell(self, node: CliqueNode, pod: PodNode, where: str = "") -> Cell:
         """Draw a pod; `where` it is, if that is not told by what stands around it."""
-        age, doing = self._age(pod), _doing(pod)
+        age, doing = self._age(pod), _compute_pod_state(pod)
         marks = [str(age), str(doing)]
         if pod.surge:
             marks.append("surge")
         if _LEADER in node.template:
             marks.append("leader")
         template = f"{age} template {pod.template_hash}" if pod.template_hash else "unknown template"
-        words = [f"{where}{node.template} {pod.index}", *(["surge"] if pod.surge else []), template, _say(pod, doing)]
+        words = [
+            f"{where}{node.template} {pod.index}",
+            *(["surge"] if pod.surge else []),
+            template,
+            _render_pod_state(pod, doing),
+        ]
         return Cell(pod.name, ", ".join(words), " ".join(marks))
 
-    def _age(self, pod: PodNode) -> Age:
+    def _age(self, pod: PodNode) -> TemplateAge:
         if not pod.outdated:
-            return Age.CURRENT
-        return Age.PREVIOUS if pod.revision is not None and pod.revision == self._previous else Age.OLDER
+            return TemplateAge.CURRENT
+        return (
+            TemplateAge.PREVIOUS if pod.revision is not None and pod.revision == self._previous else TemplateAge.OLDER
+        )
 
 
-def _by_place(entry: tuple[int, bool, Cell]) -> tuple[int, bool, str]:
+def _cell_order(entry: tuple[int, bool, Cell]) -> tuple[int, bool, str]:
     index, is_staying, cell = entry
     return index, is_staying, cell.pod
 
 
-def _place(clique: str, index: int) -> Cell:
+def _empty_cell(clique: str, index: int) -> Cell:
     return Cell("", f"{clique} {index}, not there", "missing leader" if _LEADER in clique else "missing")
 
 
-def _doing(pod: PodNode) -> Doing:
+def _compute_pod_state(pod: PodNode) -> PodState:
     if pod.leaving:
-        return Doing.LEAVING
+        return PodState.LEAVING
     if pod.gated:
-        return Doing.GATED
+        return PodState.GATED
     if pod.available:
-        return Doing.READY
-    if pod.phase in ENDED:
-        return Doing.FAILING
+        return PodState.READY
+    if pod.phase in TERMINAL_PHASES:
+        return PodState.FAILING
     if not pod.node:
-        return Doing.PENDING
-    return Doing.FAILING if pod.restarts or (pod.reason and pod.reason not in _STILL_STARTING) else Doing.STARTING
+        return PodState.PENDING
+    return PodState.FAILING if pod.restarts or (pod.reason and pod.reason not in _STILL_STARTING) else PodState.STARTING
 
 
 _STILL_STARTING: Final = frozenset({"ContainerCreating", "PodInitializing", "ContainersNotReady"})
 
 
-def _say(pod: PodNode, doing: Doing) -> str:
-    reason = f" ({pod.reason})" if pod.reason and doing is not Doing.READY else ""
+def _render_pod_state(pod: PodNode, doing: PodState) -> str:
+    reason = f" ({pod.reason})" if pod.reason and doing is not PodState.READY else ""
     return f"{doing}{reason} on {pod.node}" if pod.node else f"{doing}{reason}"
 
 
-def _standing(node: ReplicaNode, cliques: Iterable[CliqueNode]) -> Standing:
+def _compute_replica_state(node: ReplicaNode, cliques: Iterable[CliqueNode]) -> ReplicaState:
     if node.complete:
-        return Standing.COMPLETE
+        return ReplicaState.COMPLETE
     if node.updating:
-        return Standing.ROLLING
+        return ReplicaState.ROLLING
     pods = [pod for clique in cliques for pod in clique.pods]
     if pods and all(pod.leaving for pod in pods):
-        return Standing.LEAVING
+        return ReplicaState.LEAVING
     if not node.available:
-        return Standing.DOWN if node.outdated else Standing.STARTING
-    return Standing.OUTDATED if node.outdated else Standing.STARTING
+        return ReplicaState.DOWN if node.outdated else ReplicaState.STARTING
+    return ReplicaState.OUTDATED if node.outdated else ReplicaState.STARTING
 
 
 # ---- how far each component is
 
 
 @dataclass(frozen=True, slots=True)
-class Meter:
+class ComponentProgress:
     """How far the units of a component are, over all replicas of the set."""
 
     name: str  # empty: the replicas of the set
@@ -378,23 +385,23 @@ class Meter:
     surge: int
 
 
-def measure(tree: WorkloadTree) -> tuple[Meter, ...]:
+def compute_progress(tree: WorkloadTree) -> tuple[ComponentProgress, ...]:
     """Return how far the set and each of its components are."""
     originals = [replica for replica in tree.replicas if not replica.surge]
-    set_meter = _meter("", "replicas", tree.wanted, tree.replicas)
-    return set_meter, *_measure_cliques(originals), *_measure_groups(originals)
+    set_meter = _make_progress("", "replicas", tree.wanted, tree.replicas)
+    return set_meter, *_clique_progress(originals), *_group_progress(originals)
 
 
-def _measure_cliques(replicas: Iterable[ReplicaNode]) -> Iterator[Meter]:
+def _clique_progress(replicas: Iterable[ReplicaNode]) -> Iterator[ComponentProgress]:
     for name, cliques in _by_template(clique for replica in replicas for clique in replica.cliques).items():
         pods = [pod for clique in cliques for pod in clique.pods if not pod.leaving]
-        yield _meter(name, "pods", sum(clique.wanted for clique in cliques), pods)
+        yield _make_progress(name, "pods", sum(clique.wanted for clique in cliques), pods)
 
 
-def _measure_groups(replicas: Iterable[ReplicaNode]) -> Iterator[Meter]:
+def _group_progress(replicas: Iterable[ReplicaNode]) -> Iterator[ComponentProgress]:
     for name, groups in _by_template(group for replica in replicas for group in replica.groups).items():
         parts = [part for group in groups for part in group.replicas if not part.leaving]
-        yield _meter(name, "replicas", sum(group.wanted for group in groups), parts)
+        yield _make_progress(name, "replicas", sum(group.wanted for group in groups), parts)
 
 
 def _by_template(components: Iterable[_Component]) -> dict[str, list[_Component]]:
@@ -404,8 +411,10 @@ def _by_template(components: Iterable[_Component]) -> dict[str, list[_Component]
     return found
 
 
-def _meter(name: str, what: str, wanted: int, units: Sequence[PodNode | GroupReplicaNode | ReplicaNode]) -> Meter:
+def _make_progress(
+    name: str, what: str, wanted: int, units: Sequence[PodNode | GroupReplicaNode | ReplicaNode]
+) -> ComponentProgress:
     originals = [unit for unit in units if not unit.surge]
     updated = sum(unit.available and not unit.outdated for unit in originals)
     outdated = sum(unit.outdated for unit in originals)
-    return Meter(name, what, wanted, updated, outdated, len(units) - len(originals))
+    return ComponentProgress(name, what, wanted, updated, outdated, len(units) - len(originals))

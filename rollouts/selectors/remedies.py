@@ -16,83 +16,85 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from rollouts.controller.effective_strategy import MAX_SURGE, MAX_UNAVAILABLE, compute_effective
+from rollouts.controller.effective_strategy import MAX_SURGE, MAX_UNAVAILABLE, compute_effective_strategy
 from rollouts.engine.manifest import edits
-from rollouts.engine.manifest.edits import Unfit
-from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.engine.manifest.edits import InvalidEdit
+from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.model.actions import Delete, Wait
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.plan.remedies import Remedy
 from rollouts.engine.simulation import simulate
 from rollouts.engine.simulation.remedy_trials import (
     HARMLESS,
-    TRIED,
-    Trials,
+    TRIABLE,
+    RemedyTrials,
     is_updating,
-    list_parts_meant,
+    list_budget_owners,
     may_fail_by_template,
 )
-from rollouts.engine.simulation.simulate import Outcome
-from rollouts.selectors.forecast import make_forecast, read_cluster
-from rollouts.selectors.revisions import find_former
-from rollouts.selectors.workload_snapshot import Look
+from rollouts.engine.simulation.simulate import SimulationResult
+from rollouts.selectors.forecast import compute_forecast, fetch_surroundings
+from rollouts.selectors.revisions import find_previous
+from rollouts.selectors.workload_snapshot import WorkloadSnapshot
 
-SECONDS: Final = 1.0
+MAX_SECONDS: Final = 1.0
 """For all remedies of a workload together."""
 
-_KEPT_FOR: Final = 30.0
-_MOST_KEPT: Final = 256
-_SECONDS_TO_WAIT: Final = 2.0
+_CACHE_SECONDS: Final = 30.0
+_MAX_CACHED: Final = 256
+_LOCK_WAIT_SECONDS: Final = 2.0
 # The field that a remedy changes.
-_FIELDS: Final = {Remedy.SET_MAX_SURGE_TO_ZERO: MAX_SURGE, Remedy.RAISE_MAX_UNAVAILABLE: MAX_UNAVAILABLE}
+_BUDGET_FIELDS: Final = {Remedy.SET_MAX_SURGE_TO_ZERO: MAX_SURGE, Remedy.RAISE_MAX_UNAVAILABLE: MAX_UNAVAILABLE}
 
-_turn: Final = threading.Lock()
-_kept: Final[OrderedDict[Any, tuple[float, dict[Any, tuple[str, ...]]]]] = OrderedDict()
+_lock: Final = threading.Lock()
+_cache: Final[OrderedDict[Any, tuple[float, dict[Any, tuple[str, ...]]]]] = OrderedDict()
 
 
-def sift_remedies(look: Look, waits: tuple[Wait, ...]) -> tuple[Wait, ...]:
+def filter_remedies(snapshot: WorkloadSnapshot, waits: tuple[Wait, ...]) -> tuple[Wait, ...]:
     """Return the waits with the remedies that would end them; without a problem they are as the engine says."""
-    workload = look.workload
+    workload = snapshot.workload
     if workload is None:
         return waits
-    waits = tuple(_leave_out_overridden(look, workload, wait) for wait in waits)
-    tried = any(not TRIED.isdisjoint(wait.remedies) for wait in waits) and any(wait.is_problem for wait in waits)
-    may_roll_back = any(map(may_fail_by_template, waits)) and is_updating(look.seen.observed)
+    waits = tuple(_drop_overridden(snapshot, workload, wait) for wait in waits)
+    tried = any(not TRIABLE.isdisjoint(wait.remedies) for wait in waits) and any(wait.is_problem for wait in waits)
+    may_roll_back = any(map(may_fail_by_template, waits)) and is_updating(snapshot.mirrored.observed)
     if not tried and not may_roll_back:
         return waits
-    key = _make_key(look, workload)
-    if not _turn.acquire(timeout=_SECONDS_TO_WAIT):
-        return tuple(replace(wait, remedies=_without_risk(wait.remedies)) for wait in waits)
+    key = _make_key(snapshot, workload)
+    if not _lock.acquire(timeout=_LOCK_WAIT_SECONDS):
+        return tuple(replace(wait, remedies=_only_harmless(wait.remedies)) for wait in waits)
     try:
-        found = _recall(key)
-        if found is None or not all(_name(wait) in found for wait in waits):
-            sifted = _try_all(look, workload, waits)
-            found = {_name(wait): kept.remedies for wait, kept in zip(waits, sifted, strict=True)}
-            _keep(key, found)
+        found = _find_cached(key)
+        if found is None or not all(_wait_key(wait) in found for wait in waits):
+            sifted = _simulate_all(snapshot, workload, waits)
+            found = {_wait_key(wait): kept.remedies for wait, kept in zip(waits, sifted, strict=True)}
+            _store_cached(key, found)
     finally:
-        _turn.release()
-    return tuple(replace(wait, remedies=found[_name(wait)]) for wait in waits)
+        _lock.release()
+    return tuple(replace(wait, remedies=found[_wait_key(wait)]) for wait in waits)
 
 
-def _leave_out_overridden(look: Look, workload: Workload, wait: Wait) -> Wait:
+def _drop_overridden(snapshot: WorkloadSnapshot, workload: Workload, wait: Wait) -> Wait:
     """Return the wait without remedies for budgets that overrides set, which the pages of these remedies refuse."""
-    kept = [one for one in wait.remedies if one not in _FIELDS or not _is_overridden(look, workload, wait, one)]
+    kept = [
+        one for one in wait.remedies if one not in _BUDGET_FIELDS or not _is_overridden(snapshot, workload, wait, one)
+    ]
     return wait if len(kept) == len(wait.remedies) else replace(wait, remedies=tuple(kept))
 
 
-def _is_overridden(look: Look, workload: Workload, wait: Wait, remedy: str) -> bool:
-    field = _FIELDS[Remedy(remedy)]
-    parts = list_parts_meant(workload, wait.component)
-    return all(isinstance(look.effective.sources.get((part, field)), int) for part in parts)
+def _is_overridden(snapshot: WorkloadSnapshot, workload: Workload, wait: Wait, remedy: str) -> bool:
+    field = _BUDGET_FIELDS[Remedy(remedy)]
+    parts = list_budget_owners(workload, wait.component)
+    return all(isinstance(snapshot.effective.sources.get((part, field)), int) for part in parts)
 
 
-def _try_all(look: Look, workload: Workload, waits: Iterable[Wait]) -> tuple[Wait, ...]:
-    observed = look.seen.observed
-    around = read_cluster(look.cluster, workload.namespace, workload, observed, look.now)
-    deadline = time.monotonic() + SECONDS
+def _simulate_all(snapshot: WorkloadSnapshot, workload: Workload, waits: Iterable[Wait]) -> tuple[Wait, ...]:
+    observed = snapshot.mirrored.observed
+    around = fetch_surroundings(snapshot.cluster, workload.namespace, workload, observed, snapshot.now)
+    deadline = time.monotonic() + MAX_SECONDS
 
-    def run(after: Workload, first: tuple[Delete, ...], left: int) -> Outcome:
-        forecast = make_forecast(workload, after, observed, around)
+    def run(after: Workload, first: tuple[Delete, ...], left: int) -> SimulationResult:
+        forecast = compute_forecast(workload, after, observed, around)
         now = time.monotonic()
         until = now + (deadline - now) / left
         return simulate.simulate(
@@ -100,57 +102,57 @@ def _try_all(look: Look, workload: Workload, waits: Iterable[Wait]) -> tuple[Wai
             observed,
             after,
             forecast.behaviour,
-            look.now,
+            snapshot.now,
             first=first,
             requests=around.requests,
             is_enough=lambda: time.monotonic() > until,
         )
 
-    return Trials(workload, observed, _make_former(look), run).sift(waits)
+    return RemedyTrials(workload, observed, _make_rolled_back(snapshot), run).filter_remedies(waits)
 
 
-def _make_former(look: Look) -> Workload | None:
+def _make_rolled_back(snapshot: WorkloadSnapshot) -> Workload | None:
     """Return the workload as rolling back would make it; None: there is no revision to go back to."""
-    seen = look.seen
-    revision = find_former(look.cluster.name, seen.uid, seen.observed.status.get("currentGenerationHash") or "")
+    seen = snapshot.mirrored
+    revision = find_previous(snapshot.cluster.name, seen.uid, seen.observed.status.get("currentGenerationHash") or "")
     if revision is None:
         return None
     wanted = edits.roll_back(seen.manifest, revision.template)
-    if isinstance(wanted, Unfit):
+    if isinstance(wanted, InvalidEdit):
         return None
-    effective = compute_effective(wanted, look.overrides, look.now, cluster=look.cluster.name)
+    effective = compute_effective_strategy(wanted, snapshot.overrides, snapshot.now, cluster=snapshot.cluster.name)
     former = parse_workload(effective.manifest)
-    return None if isinstance(former, Unreadable) else former
+    return None if isinstance(former, ParseFailure) else former
 
 
-def _without_risk(remedies: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(one for one in remedies if one not in TRIED or one in HARMLESS)
+def _only_harmless(remedies: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(one for one in remedies if one not in TRIABLE or one in HARMLESS)
 
 
 # ---- what was found
 
 
-def _make_key(look: Look, workload: Workload) -> tuple[Any, ...]:
+def _make_key(snapshot: WorkloadSnapshot, workload: Workload) -> tuple[Any, ...]:
     """Return what tells a workload from the same one otherwise: its generation, its budgets in force, its parts."""
-    observed = look.seen.observed
+    observed = snapshot.mirrored.observed
     budgets = (tuple(one.budget for one in workload.cliques), tuple(one.budget for one in workload.groups))
     cliques = tuple((one.name, one.uid, one.resource_version) for one in observed.cliques)
     groups = tuple((one.name, one.uid, one.resource_version) for one in observed.groups)
     parts = hash((cliques, groups, observed.pods))
-    return look.cluster.pk, look.version, workload.strategy, workload.budget, budgets, parts
+    return snapshot.cluster.pk, snapshot.version, workload.strategy, workload.budget, budgets, parts
 
 
-def _name(wait: Wait) -> tuple[Any, ...]:
+def _wait_key(wait: Wait) -> tuple[Any, ...]:
     return wait.code, wait.component, wait.remedies
 
 
-def _recall(key: Any) -> dict[Any, tuple[str, ...]] | None:
-    at, found = _kept.get(key, (0.0, None))
-    return found if found is not None and time.monotonic() - at < _KEPT_FOR else None
+def _find_cached(key: Any) -> dict[Any, tuple[str, ...]] | None:
+    at, found = _cache.get(key, (0.0, None))
+    return found if found is not None and time.monotonic() - at < _CACHE_SECONDS else None
 
 
-def _keep(key: Any, found: dict[Any, tuple[str, ...]]) -> None:
-    _kept[key] = (time.monotonic(), found)
-    _kept.move_to_end(key)
-    while len(_kept) > _MOST_KEPT:
-        _kept.popitem(last=False)
+def _store_cached(key: Any, found: dict[Any, tuple[str, ...]]) -> None:
+    _cache[key] = (time.monotonic(), found)
+    _cache.move_to_end(key)
+    while len(_cache) > _MAX_CACHED:
+        _cache.popitem(last=False)

@@ -12,9 +12,9 @@ from typing import Any, Final
 import yaml
 from django.db.models import Exists, OuterRef
 
-from rollouts.accounts.commands import Place
-from rollouts.accounts.errors import NotThere
-from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.accounts.commands import WorkloadRef
+from rollouts.accounts.errors import NotFound
+from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.model.hashing import compute_template_hash
 from rollouts.manifests.masking import Reader, mask_manifest, mask_text
 from rollouts.models import Revision, Rollout
@@ -22,7 +22,7 @@ from rollouts.selectors.template_diff import render_diff
 from rollouts.selectors.workload_snapshot import find_workload
 
 # Of a diff; longer ones are cut, as nobody reads them.
-LINES_SHOWN: Final = 2000
+MAX_DIFF_LINES: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class RevisionDiff:
     is_hidden: bool  # they differ, and all that differs is hidden from this reader
 
 
-def revision_list(place: Place) -> list[RevisionSummary]:
+def revision_list(place: WorkloadRef) -> list[RevisionSummary]:
     """Return the revisions of a workload, the newest first; there are never many."""
     row = find_workload(place)
     rows = Revision.objects.filter(cluster=place.cluster, workload_uid=row.uid).order_by("-number")
     return [_summary(one, row.generation_hash) for one in rows]
 
 
-def revision_detail(place: Place, number: int, reader: Reader) -> RevisionDetail:
+def revision_detail(place: WorkloadRef, number: int, reader: Reader) -> RevisionDetail:
     """Return one revision as a reader may see it; raises NotThere."""
     row = find_workload(place)
     (found,) = _find(place, row.uid, [number])
@@ -86,7 +86,7 @@ def revision_detail(place: Place, number: int, reader: Reader) -> RevisionDetail
     )
 
 
-def revision_diff(place: Place, before: int | None, after: int, reader: Reader) -> RevisionDiff:
+def revision_diff(place: WorkloadRef, before: int | None, after: int, reader: Reader) -> RevisionDiff:
     """Return what differs between two revisions as a reader may see it; raises NotThere.
 
     Without a first one it is the newest other: what rolling back would change, or for the newest what it has changed.
@@ -101,13 +101,13 @@ def revision_diff(place: Place, before: int | None, after: int, reader: Reader) 
     changed = [name for name in names if old_hashes.get(name) != new_hashes.get(name)]
     old, new = (_render(revision.template, reader).splitlines() for revision in (one, other))
     shown = list(render_diff(old, new, (f"revision {before}", f"revision {after}")))
-    text, is_cut = "\n".join(shown[:LINES_SHOWN]), len(shown) > LINES_SHOWN
+    text, is_cut = "\n".join(shown[:MAX_DIFF_LINES]), len(shown) > MAX_DIFF_LINES
     return RevisionDiff(
         before, after, tuple(changed), text, is_cut, is_hidden=not shown and one.template != other.template
     )
 
 
-def find_former(cluster: str, uid: str, current: str) -> Revision | None:
+def find_previous(cluster: str, uid: str, current: str) -> Revision | None:
     """Return the revision to go back to from the current generation hash: the newest other one.
 
     One that a rollout to it has completed comes first: what was superseded on its way may fail as the current one does.
@@ -118,12 +118,12 @@ def find_former(cluster: str, uid: str, current: str) -> Revision | None:
     return others.annotate(is_proven=is_proven).order_by("-is_proven", "-number").first()
 
 
-def _find(place: Place, uid: str, numbers: Sequence[int]) -> list[Revision]:
+def _find(place: WorkloadRef, uid: str, numbers: Sequence[int]) -> list[Revision]:
     rows = Revision.objects.filter(cluster=place.cluster, workload_uid=uid, number__in=numbers)
     found = {row.number: row for row in rows}
     for number in numbers:
         if number not in found:
-            raise NotThere(f"{place.name} has no revision {number}; it never had, or it is too old to be kept.")
+            raise NotFound(f"{place.name} has no revision {number}; it never had, or it is too old to be kept.")
     return [found[number] for number in numbers]
 
 
@@ -149,11 +149,11 @@ def images_of(clique_spec: Any) -> tuple[str, ...]:
     """Return the images of a clique's containers as they may be shown, in their order."""
     pod = clique_spec.get("podSpec") if isinstance(clique_spec, Mapping) else None
     containers = pod.get("containers") if isinstance(pod, Mapping) else None
-    return tuple(shown_image(str(one.get("image") or "")) for one in _mappings(containers))
+    return tuple(mask_image(str(one.get("image") or "")) for one in _mappings(containers))
 
 
 @lru_cache(maxsize=4096)
-def shown_image(image: str) -> str:
+def mask_image(image: str) -> str:
     """Return the name of an image as it may be shown: people write the password of a registry into it."""
     return mask_text(image)
 
@@ -172,7 +172,7 @@ class RevisionNumbers:
         """Read what is on record; a query, and another one when a revision is seen for the first time."""
         rows = Revision.objects.filter(cluster=cluster, workload_uid=uid).order_by("number")
         self._known = list(rows.values_list("id", "number", "generation_hash"))
-        self._hashes = template_hashes_of([(row, generation) for row, _, generation in self._known])
+        self._hashes = list_template_hashes([(row, generation) for row, _, generation in self._known])
         self._numbers = {
             (clique, template_hash): number
             for row, number, generation in self._known
@@ -188,19 +188,19 @@ class RevisionNumbers:
         return next((number for _, number, known in self._known if known == generation_hash), None)
 
 
-def template_hashes_of(keys: Iterable[tuple[int, str]]) -> Mapping[tuple[int, str], Mapping[str, str]]:
+def list_template_hashes(keys: Iterable[tuple[int, str]]) -> Mapping[tuple[int, str], Mapping[str, str]]:
     """Return the template hashes of revisions, which never change: those that are new to this process are read."""
     wanted = list(keys)
     missing = [row for row, generation in wanted if (row, generation) not in _HASHES]
     if missing:
-        if len(_HASHES) > _MOST_CACHED:
+        if len(_HASHES) > _MAX_CACHED:
             _HASHES.clear()
         for revision in Revision.objects.filter(id__in=missing):
             _HASHES[revision.pk, revision.generation_hash] = _hashes_of(revision)
     return {key: _HASHES[key] for key in wanted if key in _HASHES}
 
 
-_MOST_CACHED: Final = 20_000
+_MAX_CACHED: Final = 20_000
 _HASHES: Final[dict[tuple[int, str], Mapping[str, str]]] = {}
 
 
@@ -213,6 +213,6 @@ def _hashes_of(revision: Revision) -> Mapping[str, str]:
         "spec": {"replicas": 1, "template": revision.template},
     }
     workload = parse_workload(manifest)
-    if isinstance(workload, Unreadable):
+    if isinstance(workload, ParseFailure):
         return {}
     return {clique.name: compute_template_hash(clique, workload.priority_class) for clique in workload.cliques}

@@ -10,13 +10,13 @@ from datetime import datetime
 
 from django.db.models import QuerySet
 
-from rollouts.accounts.commands import Place
-from rollouts.accounts.errors import NotThere
-from rollouts.controller.history import count_seconds
+from rollouts.accounts.commands import WorkloadRef
+from rollouts.accounts.errors import NotFound
+from rollouts.controller.history import compute_durations
 from rollouts.models import Revision, Rollout, Sample, Step
 from rollouts.selectors.paging import Page, Window, read_page
 from rollouts.selectors.revisions import RevisionNumbers
-from rollouts.selectors.timestamps import moment
+from rollouts.selectors.timestamps import to_datetime
 from rollouts.selectors.workload_snapshot import configured_names, find_cluster, find_workload
 
 UNDER_WAY = "UnderWay"
@@ -75,7 +75,7 @@ class TimelineEntry:
     count: int  # how often, or how many of the kind
 
 
-def workload_rollouts(place: Place, outcomes: tuple[str, ...], window: Window) -> Page[RolloutSummary]:
+def workload_rollouts(place: WorkloadRef, outcomes: tuple[str, ...], window: Window) -> Page[RolloutSummary]:
     """Return the rollouts of a workload, the newest first, also of one that is gone; raises NotThere if it had none.
 
     With outcomes only those that ended so; UNDER_WAY stands for those that have not.
@@ -86,21 +86,21 @@ def workload_rollouts(place: Place, outcomes: tuple[str, ...], window: Window) -
         rows = rows.filter(outcome__in=["" if word == UNDER_WAY else word for word in outcomes])
     page = read_page(rows.order_by("-started", "-id"), window)
     if not page.count:
-        _ensure_known(place)
+        _require_known(place)
     return Page(_summaries(page.items), page.count, window)
 
 
-def rollout_detail(place: Place, number: int) -> RolloutDetail:
+def rollout_detail(place: WorkloadRef, number: int) -> RolloutDetail:
     """Return one rollout of a workload with its chart; raises NotThere."""
     row = _find(place, number)
     (summary,) = _summaries([row])
     samples = Sample.objects.filter(rollout=row).order_by("at", "id")
     columns = ("at", "desired", "available", "updated", "surge", "floor")
-    points = tuple(_bound(SamplePoint(*point)) for point in samples.values_list(*columns))
+    points = tuple(_clamp_counts(SamplePoint(*point)) for point in samples.values_list(*columns))
     return RolloutDetail(**{name: getattr(summary, name) for name in RolloutSummary.__slots__}, samples=points)
 
 
-def newest_rollout(place: Place, uid: str, numbers: RevisionNumbers) -> RolloutSummary | None:
+def newest_rollout(place: WorkloadRef, uid: str, numbers: RevisionNumbers) -> RolloutSummary | None:
     """Return what a workload is, or was last, changed by."""
     rows = Rollout.objects.filter(cluster=place.cluster, namespace=place.namespace, name=place.name, workload_uid=uid)
     newest = rows.order_by("-started", "-id").first()
@@ -110,13 +110,13 @@ def newest_rollout(place: Place, uid: str, numbers: RevisionNumbers) -> RolloutS
     return _summary(newest, known)
 
 
-def rollout_timeline(place: Place, number: int, window: Window) -> Page[TimelineEntry]:
+def rollout_timeline(place: WorkloadRef, number: int, window: Window) -> Page[TimelineEntry]:
     """Return what happened in a rollout of a workload, in its order; raises NotThere."""
     row = _find(place, number)
     return _timeline(Step.objects.filter(rollout=row).order_by("at", "id"), window)
 
 
-def workload_timeline(place: Place, window: Window) -> Page[TimelineEntry]:
+def workload_timeline(place: WorkloadRef, window: Window) -> Page[TimelineEntry]:
     """Return what happened in the rollouts of a workload, the newest first; raises NotThere."""
     find_cluster(place.cluster)
     steps = Step.objects.filter(
@@ -124,7 +124,7 @@ def workload_timeline(place: Place, window: Window) -> Page[TimelineEntry]:
     )
     page = _timeline(steps.order_by("-at", "-id"), window)
     if not page.count:
-        _ensure_known(place)
+        _require_known(place)
     return page
 
 
@@ -134,21 +134,21 @@ def _timeline(steps: "QuerySet[Step]", window: Window) -> Page[TimelineEntry]:
     return Page([TimelineEntry(*entry) for entry in page.items], page.count, window)
 
 
-def _bound(point: SamplePoint) -> SamplePoint:
+def _clamp_counts(point: SamplePoint) -> SamplePoint:
     """Return counts as they are meant now: older rows have surge among the updated, and pods that did not serve yet."""
     return replace(point, updated=min(point.updated, point.available, point.desired))
 
 
-def _find(place: Place, number: int) -> Rollout:
+def _find(place: WorkloadRef, number: int) -> Rollout:
     find_cluster(place.cluster)
     whose = {"cluster": place.cluster, "namespace": place.namespace, "name": place.name}
     row = Rollout.objects.filter(pk=number, **whose).first()
     if row is None:
-        raise NotThere(f"{place.name} has no rollout {number}; it never had, or it is too old to be kept.")
+        raise NotFound(f"{place.name} has no rollout {number}; it never had, or it is too old to be kept.")
     return row
 
 
-def _ensure_known(place: Place) -> None:
+def _require_known(place: WorkloadRef) -> None:
     """Raise NotThere for a workload that is neither there nor on record; called when nothing was found of it."""
     find_cluster(place.cluster)
     if not Rollout.objects.filter(cluster=place.cluster, namespace=place.namespace, name=place.name).exists():
@@ -167,7 +167,7 @@ def _summaries(rows: Iterable[Rollout]) -> list[RolloutSummary]:
 
 
 def _summary(row: Rollout, numbers: Mapping[str, int | None]) -> RolloutSummary:
-    progressing, waiting = count_seconds(row, row.ended or moment(time.time()))
+    progressing, waiting = compute_durations(row, row.ended or to_datetime(time.time()))
     return RolloutSummary(
         id=row.pk,
         cluster=row.cluster,

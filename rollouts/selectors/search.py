@@ -22,7 +22,7 @@ from rollouts import models
 _POD: Final = re.compile(r"[a-z0-9][a-z0-9.-]*-[0-9][a-z0-9.-]*")
 # Of a hash so many letters: fewer would be the beginning of too many.
 _HASH: Final = re.compile(r"[a-z0-9]{4,63}")
-_AFTER_ALL: Final = "\U0010ffff"
+_MAX_CHARACTER: Final = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class FoundBy:
     text: str  # the name of the pod; the hash
 
 
-class Line(Protocol):
+class SearchableWorkload(Protocol):
     """A workload as far as a search is concerned."""
 
     @property
@@ -57,7 +57,7 @@ class Line(Protocol):
         """Of its current template."""
 
 
-def has_word(word: str) -> Q:
+def matches_term(word: str) -> Q:
     """Return the condition under which a workload is found by a word."""
     found = Q(name__icontains=word) | Q(namespace__icontains=word) | Q(cluster__name__icontains=word)
     word = word.lower()
@@ -65,19 +65,19 @@ def has_word(word: str) -> Q:
         cluster=OuterRef("cluster"), namespace=OuterRef("namespace"), workload=OuterRef("name")
     )
     if _POD.fullmatch(word):
-        found |= Q(Exists(pods.filter(_begins("name", word))))
+        found |= Q(Exists(pods.filter(_starts_with("name", word))))
     if _HASH.fullmatch(word):
         revisions = models.Revision.objects.filter(cluster=OuterRef("cluster__name"), workload_uid=OuterRef("uid"))
-        found |= _begins("generation_hash", word)
-        found |= Q(Exists(pods.filter(_begins("template_hash", word))))
-        found |= Q(Exists(revisions.filter(_begins("generation_hash", word))))
+        found |= _starts_with("generation_hash", word)
+        found |= Q(Exists(pods.filter(_starts_with("template_hash", word))))
+        found |= Q(Exists(revisions.filter(_starts_with("generation_hash", word))))
     return found
 
 
-def found_by(search: str, lines: Sequence[Line]) -> Mapping[str, FoundBy]:
+def find_matches(search: str, lines: Sequence[SearchableWorkload]) -> Mapping[str, FoundBy]:
     """Return by uid what a search met of those lines whose own names do not show it."""
     words = [word.lower() for word in search.split()]
-    hidden = [line for line in lines if not all(_shows(line, word) for word in words)]
+    hidden = [line for line in lines if not all(_is_in_names(line, word) for word in words)]
     names, hashes = list(filter(_POD.fullmatch, words)), list(filter(_HASH.fullmatch, words))
     if not hidden or not (names or hashes):
         return {}
@@ -93,15 +93,15 @@ def found_by(search: str, lines: Sequence[Line]) -> Mapping[str, FoundBy]:
     return met
 
 
-def _shows(line: Line, word: str) -> bool:
+def _is_in_names(line: SearchableWorkload, word: str) -> bool:
     return any(word in name.lower() for name in (line.name, line.namespace, line.cluster))
 
 
 def _find_pods(
-    lines: Iterable[Line], names: Iterable[str], hashes: Iterable[str]
+    lines: Iterable[SearchableWorkload], names: Iterable[str], hashes: Iterable[str]
 ) -> Mapping[tuple[str, str, str], tuple[str | None, str | None]]:
     """Return by workload the first pod and the first hash of its pods that were met."""
-    named, templated = _begin_any("name", names), _begin_any("template_hash", hashes)
+    named, templated = _starts_with_any("name", names), _starts_with_any("template_hash", hashes)
     rows = models.Pod.objects.filter(
         named | templated,
         cluster__name__in={line.cluster for line in lines},
@@ -113,25 +113,25 @@ def _find_pods(
     return {(cluster, namespace, name): (pod, template) for cluster, namespace, name, pod, template in found}
 
 
-def _find_revisions(lines: Iterable[Line], hashes: Sequence[str]) -> Mapping[str, str]:
+def _find_revisions(lines: Iterable[SearchableWorkload], hashes: Sequence[str]) -> Mapping[str, str]:
     """Return by uid of the workload a hash of one of its revisions that was met."""
     if not hashes:
         return {}
     rows = models.Revision.objects.filter(
-        _begin_any("generation_hash", hashes),
+        _starts_with_any("generation_hash", hashes),
         cluster__in={line.cluster for line in lines},
         workload_uid__in={line.uid for line in lines},
     )
     return dict(rows.order_by("number").values_list("workload_uid", "generation_hash"))
 
 
-def _begin_any(column: str, words: Iterable[str]) -> Q:
-    return reduce(or_, (_begins(column, word) for word in words), Q(pk__in=()))
+def _starts_with_any(column: str, words: Iterable[str]) -> Q:
+    return reduce(or_, (_starts_with(column, word) for word in words), Q(pk__in=()))
 
 
-def _begins(column: str, word: str) -> Q:
+def _starts_with(column: str, word: str) -> Q:
     """Return that a column begins with a word, in the way that the database finds by an index."""
     if connection.vendor == "sqlite":
         # Its LIKE takes upper and lower case for the same, and so no index.
-        return Q(**{f"{column}__gte": word, f"{column}__lt": f"{word}{_AFTER_ALL}"})
+        return Q(**{f"{column}__gte": word, f"{column}__lt": f"{word}{_MAX_CHARACTER}"})
     return Q(**{f"{column}__startswith": word})

@@ -1,6 +1,7 @@
 """The strategy in force of one workload: each part of it with where it comes from, and the numbers it comes to.
 
-Overrides are applied by `effective_strategy`, numbers resolved by `engine.rollout.levels`; here they are only put side by side.
+Overrides are applied by `effective_strategy`, numbers resolved by `engine.rollout.levels`; here they are only put side
+by side.
 """
 
 from collections.abc import Iterator, Mapping
@@ -8,16 +9,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from rollouts.accounts.commands import Place
-from rollouts.controller.effective_strategy import TYPE, Effective, Source
+from rollouts.accounts.commands import WorkloadRef
+from rollouts.controller.effective_strategy import STRATEGY_TYPE, EffectiveStrategy, StrategySource
 from rollouts.engine.manifest.findings import Finding
 from rollouts.engine.manifest.validation import validate_create
 from rollouts.engine.model.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE
 from rollouts.engine.model.workload import IntOrPercent, Workload
-from rollouts.engine.rollout.levels import Level, LevelKind, budget_of_component, list_levels
+from rollouts.engine.rollout.levels import Level, LevelKind, compute_component_budget, list_levels
 from rollouts.models import StrategyOverride
-from rollouts.selectors.timestamps import moment_or_none
-from rollouts.selectors.workload_snapshot import Look, look_at
+from rollouts.selectors.timestamps import to_datetime_or_none
+from rollouts.selectors.workload_snapshot import WorkloadSnapshot, read_snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,28 +91,28 @@ class StrategyDetail:
     findings: tuple[Finding, ...]  # why it cannot be read
 
 
-def strategy_detail(place: Place) -> StrategyDetail:
+def strategy_detail(place: WorkloadRef) -> StrategyDetail:
     """Return the strategy in force of a workload; raises NotThere."""
-    return strategy_in(place, look_at(place))
+    return snapshot_strategy(place, read_snapshot(place))
 
 
-def strategy_in(place: Place, look: Look) -> StrategyDetail:
+def snapshot_strategy(place: WorkloadRef, snapshot: WorkloadSnapshot) -> StrategyDetail:
     """Return the strategy in force of a workload that was looked at."""
-    sources = _Sources(look.effective, _read_overrides(look.effective))
-    kind = None if look.workload is None else str(look.workload.strategy)
+    sources = _Sources(snapshot.effective, _read_overrides(snapshot.effective))
+    kind = None if snapshot.workload is None else str(snapshot.workload.strategy)
     return StrategyDetail(
         cluster=place.cluster,
         namespace=place.namespace,
         name=place.name,
-        version=look.version,
-        type=StrategyPart(kind, sources.of("", TYPE)),
-        levels=() if look.workload is None else tuple(_levels(look.workload, look, sources)),
+        version=snapshot.version,
+        type=StrategyPart(kind, sources.of("", STRATEGY_TYPE)),
+        levels=() if snapshot.workload is None else tuple(_levels(snapshot.workload, snapshot, sources)),
         ignored=tuple(
-            IgnoredOverride(number, sources.reason(number), finding) for number, finding in look.effective.ignored
+            IgnoredOverride(number, sources.reason(number), finding) for number, finding in snapshot.effective.ignored
         ),
-        until=moment_or_none(look.effective.until),
-        warnings=_warnings(look.effective.manifest),
-        findings=look.findings,
+        until=to_datetime_or_none(snapshot.effective.next_expiry),
+        warnings=_warnings(snapshot.effective.manifest),
+        findings=snapshot.findings,
     )
 
 
@@ -120,7 +121,7 @@ def _warnings(manifest: Any) -> tuple[Finding, ...]:
     return tuple(one for one in warnings if "updateStrategy" in one.field)
 
 
-def _read_overrides(effective: Effective) -> Mapping[int, StrategyOverride]:
+def _read_overrides(effective: EffectiveStrategy) -> Mapping[int, StrategyOverride]:
     numbers = {source for source in effective.sources.values() if isinstance(source, int)}
     numbers |= {number for number, _ in effective.ignored}
     if not numbers:
@@ -132,11 +133,11 @@ def _read_overrides(effective: Effective) -> Mapping[int, StrategyOverride]:
 class _Sources:
     """Says of each part who set it."""
 
-    effective: Effective
+    effective: EffectiveStrategy
     overrides: Mapping[int, StrategyOverride]
 
     def of(self, component: str, field: str) -> PartSource:
-        source: Source = self.effective.sources.get((component, field), "default")
+        source: StrategySource = self.effective.sources.get((component, field), "default")
         if not isinstance(source, int):
             return PartSource(source)
         row = self.overrides.get(source)
@@ -150,9 +151,9 @@ class _Sources:
         return "" if row is None else row.reason
 
 
-def _levels(workload: Workload, look: Look, sources: _Sources) -> Iterator[StrategyLevel]:
+def _levels(workload: Workload, snapshot: WorkloadSnapshot, sources: _Sources) -> Iterator[StrategyLevel]:
     for level in list_levels(workload):
-        written, budget, component = level.written, level.budget, level.component
+        written, budget, component = level.budget_spec, level.budget, level.component
         unavailable, surge = (None, None) if written is None else (written.max_unavailable, written.max_surge)
         yield StrategyLevel(
             component=component,
@@ -163,7 +164,7 @@ def _levels(workload: Workload, look: Look, sources: _Sources) -> Iterator[Strat
             max_surge=_part(surge, DEFAULT_MAX_SURGE, sources.of(component, "maxSurge")),
             resolved_max_unavailable=None if budget is None else budget.max_unavailable,
             resolved_max_surge=None if budget is None else budget.max_surge,
-            live=tuple(_live(workload, level, look)),
+            live=tuple(_live(workload, level, snapshot)),
         )
 
 
@@ -171,9 +172,9 @@ def _part(value: IntOrPercent | None, default: int, source: PartSource) -> Strat
     return StrategyPart(default if value is None else value, source)
 
 
-def _live(workload: Workload, level: Level, look: Look) -> Iterator[LiveNumbers]:
+def _live(workload: Workload, level: Level, snapshot: WorkloadSnapshot) -> Iterator[LiveNumbers]:
     """Resolve a component once more for each of its objects that is scaled to something else than the template."""
-    observed = look.seen.observed
+    observed = snapshot.mirrored.observed
     objects = {
         LevelKind.CLIQUE: [(one.name, one.template, one.replicas) for one in observed.cliques if not one.group],
         LevelKind.GROUP: [(one.name, one.template, one.replicas) for one in observed.groups],
@@ -181,6 +182,6 @@ def _live(workload: Workload, level: Level, look: Look) -> Iterator[LiveNumbers]
     }
     for name, template, replicas in objects[level.kind]:
         if template == level.component and replicas != level.replicas:
-            budget = None if level.budget is None else budget_of_component(workload, level.written, replicas)
+            budget = None if level.budget is None else compute_component_budget(workload, level.budget_spec, replicas)
             unavailable, surge = (None, None) if budget is None else (budget.max_unavailable, budget.max_surge)
             yield LiveNumbers(name, replicas, unavailable, surge)

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
 from rollouts import models
-from rollouts.selectors.revisions import template_hashes_of
+from rollouts.selectors.revisions import list_template_hashes
 
-Age: TypeAlias = Literal["current", "previous", "older"]
+TemplateAge: TypeAlias = Literal["current", "previous", "older"]
 _UNKNOWN: Final = 0  # comes before every revision
 
 
@@ -36,7 +36,7 @@ class TemplateAges:
     def _read_revisions(self, cluster: str, uids: dict[str, tuple[str, str]]) -> None:
         rows = models.Revision.objects.filter(cluster=cluster, workload_uid__in=uids).order_by("number")
         known = list(rows.values_list("id", "workload_uid", "number", "generation_hash"))
-        hashes = template_hashes_of([(row, generation) for row, _, _, generation in known])
+        hashes = list_template_hashes([(row, generation) for row, _, _, generation in known])
         for row, uid, number, generation in known:
             for template_hash in hashes.get((row, generation), {}).values():
                 # The newest revision that has it, but the current one before all: parts of it may be old.
@@ -44,7 +44,7 @@ class TemplateAges:
                 if found is None or found[1] != self._current[uids[uid]]:
                     self._revisions[uids[uid]][template_hash] = (number, generation)
 
-    def of(self, namespace: str, workload: str, template_hash: str, among: Iterable[str]) -> Age:
+    def of(self, namespace: str, workload: str, template_hash: str, among: Iterable[str]) -> TemplateAge:
         """Return how old a template is among those that pods of its workload run here."""
         number, generation = self._find(namespace, workload, template_hash)
         if generation and generation == self._current.get((namespace, workload)):

@@ -3,11 +3,11 @@
 from datetime import UTC, datetime
 
 
-def moment(seconds: float) -> datetime:
+def to_datetime(seconds: float) -> datetime:
     """Return a moment."""
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def moment_or_none(seconds: float | None) -> datetime | None:
+def to_datetime_or_none(seconds: float | None) -> datetime | None:
     """Return a moment, if there is one."""
-    return None if seconds is None else moment(seconds)
+    return None if seconds is None else to_datetime(seconds)

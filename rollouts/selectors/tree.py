@@ -12,16 +12,16 @@ from functools import lru_cache
 from typing import Any, Final
 
 from rollouts import models
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.engine.manifest.findings import Finding
-from rollouts.engine.model.observed import ENDED, Pod
+from rollouts.engine.model.observed import TERMINAL_PHASES, Pod
 from rollouts.engine.model.values import value
 from rollouts.engine.rollout.update import read_progress
-from rollouts.engine.tree.views import CliqueView, GroupReplica, GroupView, Replica
+from rollouts.engine.tree.views import CliqueView, GroupReplicaView, GroupView, ReplicaView
 from rollouts.manifests.masking import mask_text
-from rollouts.selectors.revisions import RevisionNumbers, shown_image
-from rollouts.selectors.timestamps import moment
-from rollouts.selectors.workload_snapshot import Look, look_at
+from rollouts.selectors.revisions import RevisionNumbers, mask_image
+from rollouts.selectors.timestamps import to_datetime
+from rollouts.selectors.workload_snapshot import WorkloadSnapshot, read_snapshot
 
 _UNREADABLE: Final = "The workload's manifest cannot be read, so nothing has a place in it."
 
@@ -157,31 +157,33 @@ class WorkloadTree:
     findings: tuple[Finding, ...]  # why there is no tree
 
 
-def workload_tree(place: Place) -> WorkloadTree:
+def workload_tree(place: WorkloadRef) -> WorkloadTree:
     """Return the tree of a workload; raises NotThere."""
-    return tree_in(place, look_at(place))
+    return snapshot_tree(place, read_snapshot(place))
 
 
-def tree_in(place: Place, look: Look) -> WorkloadTree:
+def snapshot_tree(place: WorkloadRef, snapshot: WorkloadSnapshot) -> WorkloadTree:
     """Return the tree of a workload that was looked at."""
-    if look.arranged is None:
-        return _tree(place, look, strangers=[(pod.name, _UNREADABLE) for pod in look.seen.observed.pods])
-    shape, tree = look.arranged.shape, look.arranged.tree
-    builder = _Builder(
+    if snapshot.planner_input is None:
+        return _tree(place, snapshot, strangers=[(pod.name, _UNREADABLE) for pod in snapshot.mirrored.observed.pods])
+    shape, tree = snapshot.planner_input.shape, snapshot.planner_input.tree
+    builder = _TreeBuilder(
         wanted=shape.workload.replicas,
-        updating=frozenset(read_progress(look.seen.observed.status).updating),
-        numbers=RevisionNumbers(place.cluster, look.seen.uid),
-        extras=_read_extras(look, place),
+        updating=frozenset(read_progress(snapshot.mirrored.observed.status).updating),
+        numbers=RevisionNumbers(place.cluster, snapshot.mirrored.uid),
+        extras=_read_extras(snapshot, place),
     )
     replicas = tuple(map(builder.replica, tree.replicas.values()))
     revision = builder.numbers.of_generation(shape.generation_hash)
-    strangers = sorted([*look.seen.strangers, *tree.strangers])
-    return _tree(place, look, strangers, generation_hash=shape.generation_hash, revision=revision, replicas=replicas)
+    strangers = sorted([*snapshot.mirrored.strangers, *tree.strangers])
+    return _tree(
+        place, snapshot, strangers, generation_hash=shape.generation_hash, revision=revision, replicas=replicas
+    )
 
 
 def _tree(
-    place: Place,
-    look: Look,
+    place: WorkloadRef,
+    snapshot: WorkloadSnapshot,
     strangers: Iterable[tuple[str, str]],
     *,
     generation_hash: str = "",
@@ -192,16 +194,16 @@ def _tree(
         cluster=place.cluster,
         namespace=place.namespace,
         name=place.name,
-        uid=look.seen.uid,
-        version=look.version,
-        strategy="" if look.workload is None else str(look.workload.strategy),
+        uid=snapshot.mirrored.uid,
+        version=snapshot.version,
+        strategy="" if snapshot.workload is None else str(snapshot.workload.strategy),
         generation_hash=generation_hash,
         revision=revision,
-        wanted=0 if look.workload is None else look.workload.replicas,
+        wanted=0 if snapshot.workload is None else snapshot.workload.replicas,
         pods=_count(replicas),
         replicas=replicas,
         strangers=tuple(Stranger(name, why) for name, why in strangers),
-        findings=look.findings,
+        findings=snapshot.findings,
     )
 
 
@@ -209,14 +211,14 @@ _EXTRA_COLUMNS: Final = ("uid", "reason", "restarts", "images", "ip", "gang", "r
 _NO_EXTRA: Final = ("", 0, "", "", "", None)
 
 
-def _read_extras(look: Look, place: Place) -> dict[str, tuple[Any, ...]]:
+def _read_extras(snapshot: WorkloadSnapshot, place: WorkloadRef) -> dict[str, tuple[Any, ...]]:
     """Return by uid what pages show of pods and decisions do not need."""
-    rows = models.Pod.objects.filter(cluster=look.cluster, namespace=place.namespace, workload=place.name)
+    rows = models.Pod.objects.filter(cluster=snapshot.cluster, namespace=place.namespace, workload=place.name)
     return {uid: tuple(rest) for uid, *rest in rows.values_list(*_EXTRA_COLUMNS)}
 
 
 @dataclass(frozen=True, slots=True)
-class _Builder:
+class _TreeBuilder:
     """Turns the engine's views into nodes."""
 
     wanted: int
@@ -224,7 +226,7 @@ class _Builder:
     numbers: RevisionNumbers
     extras: Mapping[str, tuple[Any, ...]]
 
-    def replica(self, view: Replica) -> ReplicaNode:
+    def replica(self, view: ReplicaView) -> ReplicaNode:
         surge = view.index >= self.wanted
         return ReplicaNode(
             name=view.name,
@@ -233,7 +235,7 @@ class _Builder:
             outdated=view.is_outdated,
             complete=view.is_complete,
             surge=surge,
-            updating=view.is_begun or view.index in self.updating,
+            updating=view.is_updating or view.index in self.updating,
             cliques=tuple(self._clique(clique, surge=surge) for clique in view.cliques),
             groups=tuple(self._group(group, surge=surge) for group in view.groups),
         )
@@ -254,7 +256,7 @@ class _Builder:
             ),
         )
 
-    def _group_replica(self, view: GroupReplica, *, surge: bool) -> GroupReplicaNode:
+    def _group_replica(self, view: GroupReplicaView, *, surge: bool) -> GroupReplicaNode:
         return GroupReplicaNode(
             name=view.name,
             index=view.index,
@@ -295,7 +297,7 @@ class _Builder:
             template_hash=pod.template_hash,
             revision=self.numbers.of_template(view.template.name, pod.template_hash),
             outdated=pod.template_hash != view.template_hash,
-            available=pod.available and pod.phase not in ENDED,
+            available=pod.available and pod.phase not in TERMINAL_PHASES,
             ready=pod.ready,
             surge=first_surge is not None and pod.index >= first_surge,
             leaving=pod.leaving,
@@ -308,30 +310,30 @@ class _Builder:
             message=mask_text(pod.message) if pod.message else "",
             restarts=restarts,
             images=_shown_images(images),
-            created=moment(pod.created),
-            ready_since=None if since is None else moment(since),
+            created=to_datetime(pod.created),
+            ready_since=None if since is None else to_datetime(since),
         )
 
 
 @lru_cache(maxsize=4096)
 def _shown_images(images: str) -> tuple[str, ...]:
     """Return the names of images as they may be shown; most pods have the same."""
-    return tuple(map(shown_image, images.split()))
+    return tuple(map(mask_image, images.split()))
 
 
-def cliques_of(tree: WorkloadTree) -> Iterator[tuple[str, CliqueNode]]:
+def walk_cliques(tree: WorkloadTree) -> Iterator[tuple[str, CliqueNode]]:
     """Return all cliques that have a place in the tree, each with where it is."""
     for replica in tree.replicas:
-        yield from _cliques_in(replica)
+        yield from _walk_replica(replica)
 
 
-def pods_of(tree: WorkloadTree) -> Iterator[PodNode]:
+def walk_pods(tree: WorkloadTree) -> Iterator[PodNode]:
     """Return all pods that have a place in the tree."""
-    for _, clique in cliques_of(tree):
+    for _, clique in walk_cliques(tree):
         yield from clique.pods
 
 
-def _cliques_in(replica: ReplicaNode) -> Iterator[tuple[str, CliqueNode]]:
+def _walk_replica(replica: ReplicaNode) -> Iterator[tuple[str, CliqueNode]]:
     for clique in replica.cliques:
         yield f"replica {replica.index}, ", clique
     for group in replica.groups:
@@ -342,7 +344,7 @@ def _cliques_in(replica: ReplicaNode) -> Iterator[tuple[str, CliqueNode]]:
 
 def _count(replicas: Iterable[ReplicaNode]) -> PodCounts:
     total = available = outdated = surge = leaving = 0
-    for pod in (pod for replica in replicas for _, clique in _cliques_in(replica) for pod in clique.pods):
+    for pod in (pod for replica in replicas for _, clique in _walk_replica(replica) for pod in clique.pods):
         total += 1
         if pod.leaving:
             leaving += 1

@@ -5,16 +5,16 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Literal
 
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.engine.manifest.findings import Finding
-from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.manifest.validation import find_unsupported
 from rollouts.engine.model.times import parse_time
 from rollouts.engine.model.workload import Workload
 from rollouts.manifests.masking import mask_manifest
 from rollouts.selectors.revisions import RevisionNumbers, images_of
 from rollouts.selectors.rollouts import RolloutSummary, newest_rollout
-from rollouts.selectors.timestamps import moment_or_none
+from rollouts.selectors.timestamps import to_datetime_or_none
 from rollouts.selectors.workload_snapshot import find_workload
 from rollouts.selectors.workloads import WorkloadSummary, workload_summary
 
@@ -82,7 +82,7 @@ class WorkloadDetail(WorkloadSummary):
     cluster_trouble: str  # why what is shown may be old; empty when nothing is the matter
 
 
-def workload_detail(place: Place) -> WorkloadDetail:
+def workload_detail(place: WorkloadRef) -> WorkloadDetail:
     """Return a workload in full; raises NotThere."""
     row = find_workload(place)
     summary = workload_summary(place)
@@ -97,9 +97,9 @@ def workload_detail(place: Place) -> WorkloadDetail:
         revision=numbers.of_generation(row.generation_hash),
         conditions=tuple(map(_condition, _mappings(status.get("conditions")))),
         progress=_progress(status.get("updateProgress")),
-        components=() if isinstance(parsed, Unreadable) else tuple(_components(parsed)),
+        components=() if isinstance(parsed, ParseFailure) else tuple(_components(parsed)),
         rollout=newest_rollout(place, row.uid, numbers),
-        findings=parsed.findings if isinstance(parsed, Unreadable) else (),
+        findings=parsed.findings if isinstance(parsed, ParseFailure) else (),
         unsupported=find_unsupported(row.manifest),
         cluster_trouble=row.cluster.trouble,
     )
@@ -154,7 +154,7 @@ def _components(workload: Workload) -> Iterator[Component]:
 
 
 def _moment(text: Any) -> datetime | None:
-    return moment_or_none(parse_time(text))
+    return to_datetime_or_none(parse_time(text))
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The clusters that are shown, and one workload as the engine looks at it.
 
 Everything that shows a workload begins here, so that each of them means the same workload, under the strategy that is
-in force. The invariant: what is not configured, or not in the mirror, is `NotThere` with a sentence that says which.
+in force. The invariant: what is not configured, or not in the mirror, is `NotFound` with a sentence that says which.
 """
 
 import time
@@ -10,37 +10,42 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rollouts import mirror, models
-from rollouts.accounts.commands import Place
-from rollouts.accounts.errors import NotThere
+from rollouts.accounts.commands import WorkloadRef
+from rollouts.accounts.errors import NotFound
 from rollouts.cluster import Misconfigured
-from rollouts.controller.effective_strategy import Effective, Override, compute_effective, list_overrides
+from rollouts.controller.effective_strategy import (
+    EffectiveStrategy,
+    Override,
+    compute_effective_strategy,
+    list_overrides,
+)
 from rollouts.engine.manifest.findings import Finding
-from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.model.workload import Workload
-from rollouts.engine.tree.layout import Shape, make_shape
-from rollouts.engine.tree.tree_builder import arrange
+from rollouts.engine.tree.layout import Layout, make_layout
+from rollouts.engine.tree.tree_builder import build_tree
 from rollouts.engine.tree.views import Tree
 from rollouts.manifests.workload_version import version_of
-from rollouts.mirror import Seen
+from rollouts.mirror import MirroredWorkload
 from rollouts.runtime.connections import cluster_names
 
 
 @dataclass(frozen=True, slots=True)
-class Arranged:
+class PlannerInput:
     """A workload as the engine plans with it."""
 
-    shape: Shape
+    shape: Layout
     tree: Tree
 
 
 @dataclass(frozen=True)
-class Look:
+class WorkloadSnapshot:
     """A workload with everything there is of it, as it was looked at once."""
 
     cluster: models.Cluster
-    seen: Seen
+    mirrored: MirroredWorkload
     overrides: tuple[Override, ...]  # all of its cluster's, also those that hit others
-    effective: Effective
+    effective: EffectiveStrategy
     workload: Workload | None  # with the strategy in force; None when its manifest cannot be read
     findings: tuple[Finding, ...]  # why it cannot be read
     now: float
@@ -48,15 +53,15 @@ class Look:
     @property
     def version(self) -> str:
         """What an edit of it refers to."""
-        return version_of(self.seen.uid, self.seen.manifest["metadata"].get("generation") or 0)
+        return version_of(self.mirrored.uid, self.mirrored.manifest["metadata"].get("generation") or 0)
 
     @cached_property
-    def arranged(self) -> Arranged | None:
+    def planner_input(self) -> PlannerInput | None:
         """Everything in its place, once for all who ask; None when its manifest cannot be read."""
         if self.workload is None:
             return None
-        shape = make_shape(self.workload)
-        return Arranged(shape, arrange(shape, self.seen.observed))
+        shape = make_layout(self.workload)
+        return PlannerInput(shape, build_tree(shape, self.mirrored.observed))
 
 
 def configured_names() -> tuple[str, ...]:
@@ -81,39 +86,39 @@ def find_cluster(name: str) -> models.Cluster:
     if row is not None:
         return row
     if name in names:
-        raise NotThere(f"The cluster {name} has not been heard of yet: is the watcher running?")
-    raise NotThere(f"There is no cluster {name!r}; configured: {', '.join(names) or 'none'}.")
+        raise NotFound(f"The cluster {name} has not been heard of yet: is the watcher running?")
+    raise NotFound(f"There is no cluster {name!r}; configured: {', '.join(names) or 'none'}.")
 
 
-def find_workload(place: Place) -> models.Workload:
+def find_workload(place: WorkloadRef) -> models.Workload:
     """Return the row of a workload, with its cluster's; raises NotThere."""
     cluster = find_cluster(place.cluster)
     found = models.Workload.objects.filter(cluster=cluster, namespace=place.namespace, name=place.name).first()
     if found is None:
-        raise not_there(place, cluster)
+        raise make_not_found(place, cluster)
     row: models.Workload = found
     row.cluster = cluster
     return row
 
 
-def not_there(place: Place, cluster: models.Cluster) -> NotThere:
+def make_not_found(place: WorkloadRef, cluster: models.Cluster) -> NotFound:
     """Return that there is no such workload, or that nobody can tell yet."""
     sentence = f"There is no workload {place.name} in the namespace {place.namespace} of {cluster.name}."
     if not cluster.complete:
         sentence = f"{sentence} The cluster has not been listed to its end yet."
-    return NotThere(sentence)
+    return NotFound(sentence)
 
 
-def look_at(place: Place) -> Look:
+def read_snapshot(place: WorkloadRef) -> WorkloadSnapshot:
     """Read a workload with all its parts and the strategy in force; raises NotThere."""
     cluster = find_cluster(place.cluster)
-    seen = mirror.read(cluster, place.namespace, place.name)
+    seen = mirror.fetch_workload(cluster, place.namespace, place.name)
     if seen is None:
-        raise not_there(place, cluster)
+        raise make_not_found(place, cluster)
     now = time.time()
     overrides = tuple(list_overrides(cluster.name))
-    effective = compute_effective(seen.manifest, overrides, now, cluster=cluster.name)
+    effective = compute_effective_strategy(seen.manifest, overrides, now, cluster=cluster.name)
     workload = parse_workload(effective.manifest)
-    if isinstance(workload, Unreadable):
-        return Look(cluster, seen, overrides, effective, None, workload.findings, now)
-    return Look(cluster, seen, overrides, effective, workload, (), now)
+    if isinstance(workload, ParseFailure):
+        return WorkloadSnapshot(cluster, seen, overrides, effective, None, workload.findings, now)
+    return WorkloadSnapshot(cluster, seen, overrides, effective, workload, (), now)

@@ -1,7 +1,8 @@
 """The four states that lists of workloads are sorted and counted by, from the columns of the mirror.
 
 Written as SQL, so that counting a thousand workloads is one query. What a state is made of, the engine has said: these
-are the reasons of the conditions that `engine.plan.status` and the reconciler write. From the most to the least pressing:
+are the reasons of the conditions that `engine.plan.status` and the reconciler write. From the most to the least
+pressing:
 
     needs-attention   an update is stuck, something wanted does not come, or the set cannot be acted on as written
     progressing       an update or a deployment is under way, a change is not looked at yet, or the set is leaving
@@ -14,7 +15,7 @@ from typing import Final
 
 from django.db.models import Case, F, IntegerField, Q, Value, When
 
-from rollouts.engine.plan.diagnosis import Code
+from rollouts.engine.plan.diagnosis import WaitCode
 
 
 class State(StrEnum):
@@ -29,16 +30,18 @@ class State(StrEnum):
 STATES: Final = tuple(State)
 """By the number that stands for them in SQL, the most pressing one first."""
 
-_MOVING: Final = ("", "UpdateInProgress", "Deploying")
-_CALM: Final = (*_MOVING, "Complete", str(Code.AWAITING_DELETION))
+_PROGRESSING_REASONS: Final = ("", "UpdateInProgress", "Deploying")
+_HEALTHY_REASONS: Final = (*_PROGRESSING_REASONS, "Complete", str(WaitCode.AWAITING_DELETION))
 
-_IS_IN_TROUBLE: Final = ~Q(stuck_reason="") | ~Q(fault_reason="") | ~Q(progressing_reason__in=_CALM)
-_IS_MOVING: Final = Q(progressing_reason__in=_MOVING) | Q(leaving=True) | Q(observed_generation__lt=F("generation"))
+_NEEDS_ATTENTION: Final = ~Q(stuck_reason="") | ~Q(fault_reason="") | ~Q(progressing_reason__in=_HEALTHY_REASONS)
+_IS_PROGRESSING: Final = (
+    Q(progressing_reason__in=_PROGRESSING_REASONS) | Q(leaving=True) | Q(observed_generation__lt=F("generation"))
+)
 
-STANDING: Final = Case(
-    When(_IS_IN_TROUBLE, then=Value(STATES.index(State.NEEDS_ATTENTION))),
-    When(_IS_MOVING, then=Value(STATES.index(State.PROGRESSING))),
-    When(progressing_reason=str(Code.AWAITING_DELETION), then=Value(STATES.index(State.WAITING))),
+STATE_INDEX: Final = Case(
+    When(_NEEDS_ATTENTION, then=Value(STATES.index(State.NEEDS_ATTENTION))),
+    When(_IS_PROGRESSING, then=Value(STATES.index(State.PROGRESSING))),
+    When(progressing_reason=str(WaitCode.AWAITING_DELETION), then=Value(STATES.index(State.WAITING))),
     default=Value(STATES.index(State.SETTLED)),
     output_field=IntegerField(),
 )

@@ -15,14 +15,19 @@ from django.db.models.functions import StrIndex
 from django.db.models.lookups import GreaterThan
 
 from rollouts import models
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.manifests.workload_version import version_of
-from rollouts.selectors.effective_strategies import Named, StrategyInForce, active_overrides, strategies_in_force
+from rollouts.selectors.effective_strategies import (
+    OverrideTarget,
+    StrategyInForce,
+    list_active_overrides,
+    list_effective_strategies,
+)
 from rollouts.selectors.paging import Page, Window
-from rollouts.selectors.search import FoundBy, found_by, has_word
-from rollouts.selectors.timestamps import moment, moment_or_none
-from rollouts.selectors.workload_snapshot import find_cluster, not_there, visible_clusters
-from rollouts.selectors.workload_state import STANDING, STATES, State
+from rollouts.selectors.search import FoundBy, find_matches, matches_term
+from rollouts.selectors.timestamps import to_datetime, to_datetime_or_none
+from rollouts.selectors.workload_snapshot import find_cluster, make_not_found, visible_clusters
+from rollouts.selectors.workload_state import STATE_INDEX, STATES, State
 
 # What a list can be ordered by, with the columns.
 ORDERINGS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -36,7 +41,7 @@ ORDERINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "updated": ("updated_replicas",),
     "started": ("update_started_at",),
 }
-_LAST: Final = ("namespace", "name", "cluster__name")
+_TIE_BREAKERS: Final = ("namespace", "name", "cluster__name")
 
 _COLUMNS: Final = (
     *("id", "cluster__name", "namespace", "name", "uid", "generation", "labels", "created", "leaving", "replicas"),
@@ -96,30 +101,30 @@ class WorkloadPage:
 def workload_list(filters: WorkloadFilters, window: Window) -> WorkloadPage:
     """Return workloads with the strategy in force."""
     clusters = visible_clusters()
-    overrides = active_overrides(clusters)
+    overrides = list_active_overrides(clusters)
     rows = _filter(models.Workload.objects.filter(cluster__in=[row.pk for row in clusters.values()]), filters)
     if filters.strategies:
-        rows = rows.filter(id__in=_ids_with(rows, filters.strategies, overrides))
-    rows = rows.annotate(standing=STANDING)
+        rows = rows.filter(id__in=_list_ids_with_strategy(rows, filters.strategies, overrides))
+    rows = rows.annotate(standing=STATE_INDEX)
     totals = _count(rows)
     if filters.states:
         rows = rows.filter(standing__in=[STATES.index(state) for state in filters.states])
     count = sum(number for state, number in totals.items() if not filters.states or state in filters.states)
     lines = list(rows.order_by(*_order(filters.ordering)).values(*_COLUMNS)[window.span])
-    strategies = strategies_in_force([_named(line) for line in lines], overrides)
+    strategies = list_effective_strategies([_override_target(line) for line in lines], overrides)
     items = [_summary(line, strategies[line["id"]]) for line in lines]
-    met = found_by(filters.search, items)
+    met = find_matches(filters.search, items)
     return WorkloadPage(Page([replace(one, found_by=met.get(one.uid)) for one in items], count, window), totals)
 
 
-def workload_summary(place: Place) -> WorkloadSummary:
+def workload_summary(place: WorkloadRef) -> WorkloadSummary:
     """Return one workload as lists show it; raises NotThere."""
     cluster = find_cluster(place.cluster)
     rows = models.Workload.objects.filter(cluster=cluster, namespace=place.namespace, name=place.name)
-    line = rows.annotate(standing=STANDING).values(*_COLUMNS).first()
+    line = rows.annotate(standing=STATE_INDEX).values(*_COLUMNS).first()
     if line is None:
-        raise not_there(place, cluster)
-    strategies = strategies_in_force([_named(line)], active_overrides([cluster.name]))
+        raise make_not_found(place, cluster)
+    strategies = list_effective_strategies([_override_target(line)], list_active_overrides([cluster.name]))
     return _summary(line, strategies[line["id"]])
 
 
@@ -136,7 +141,7 @@ def _filter(rows: "QuerySet[models.Workload]", filters: WorkloadFilters) -> "Que
     for label, value in filters.labels:
         rows = rows.filter(_has_label(label, value))
     for word in filters.search.split():
-        rows = rows.filter(has_word(word))
+        rows = rows.filter(matches_term(word))
     return rows
 
 
@@ -150,12 +155,12 @@ def _has_label(label: str, value: str) -> GreaterThan:
     return GreaterThan(StrIndex(F("labels"), Value(pair)), 0)
 
 
-def _ids_with(
+def _list_ids_with_strategy(
     rows: "QuerySet[models.Workload]", wanted: tuple[str, ...], overrides: Mapping[str, Sequence[Any]]
 ) -> list[int]:
     columns = ("id", "cluster__name", "namespace", "name", "labels", "strategy", "uid", "generation")
-    candidates = [_named(line) for line in rows.values(*columns)]
-    strategies = strategies_in_force(candidates, overrides)
+    candidates = [_override_target(line) for line in rows.values(*columns)]
+    strategies = list_effective_strategies(candidates, overrides)
     return [one.id for one in candidates if strategies[one.id].type in wanted]
 
 
@@ -172,14 +177,14 @@ def _order(ordering: tuple[str, ...]) -> list[str]:
     ]
     named = {column.removeprefix("-") for column in columns}
     # Always down to the last one: pages of an order that leaves ties would show a row twice, or never.
-    return [*columns, *(column for column in _LAST if column not in named)]
+    return [*columns, *(column for column in _TIE_BREAKERS if column not in named)]
 
 
 # ---- what is told of each
 
 
-def _named(line: Mapping[str, Any]) -> Named:
-    return Named(
+def _override_target(line: Mapping[str, Any]) -> OverrideTarget:
+    return OverrideTarget(
         id=line["id"],
         cluster=line["cluster__name"],
         namespace=line["namespace"],
@@ -198,7 +203,7 @@ def _summary(line: Mapping[str, Any], strategy: StrategyInForce) -> WorkloadSumm
         name=line["name"],
         uid=line["uid"],
         version=version_of(line["uid"], line["generation"]),
-        created=moment(line["created"]),
+        created=to_datetime(line["created"]),
         labels=line["labels"],
         leaving=line["leaving"],
         state=STATES[line["standing"]],
@@ -209,6 +214,6 @@ def _summary(line: Mapping[str, Any], strategy: StrategyInForce) -> WorkloadSumm
         updated_replicas=line["updated_replicas"],
         strategy=strategy,
         generation_hash=line["generation_hash"],
-        update_started_at=moment_or_none(line["update_started_at"]),
-        update_ended_at=moment_or_none(line["update_ended_at"]),
+        update_started_at=to_datetime_or_none(line["update_started_at"]),
+        update_ended_at=to_datetime_or_none(line["update_ended_at"]),
     )

@@ -15,25 +15,25 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from rollouts.accounts.commands import Command, Place
-from rollouts.accounts.errors import Contradiction, Invalid, NotAllowed, NotThere
+from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.accounts.errors import InvalidState, NotFound, PermissionDenied, ValidationFailed
 from rollouts.accounts.permissions import ROLES
-from rollouts.accounts.token_scopes import NO_WISH, Scope, ScopeWish, parse_scope, store_scope
-from rollouts.accounts.tokens import digest_of, end_of, longest_life, make_secret, prefix_of
+from rollouts.accounts.token_scopes import NO_REQUESTED_SCOPE, RequestedScope, Scope, parse_scope, render_scope_columns
+from rollouts.accounts.tokens import digest_of, expiry_of, generate_secret, max_lifetime, shown_prefix_of
 from rollouts.cluster import Misconfigured
-from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.models import ApiToken, OidcIdentity, User
 from rollouts.runtime.connections import cluster_names
-from rollouts.services.audit import Caller, Result, Via, deed, record, require
-from rollouts.services.passwords import require_reach, tokens_revoke_all
+from rollouts.services.audit import Caller, Result, Source, audited_command, record, require
+from rollouts.services.passwords import require_may_change_account, tokens_revoke_all
 
-DAYS_TO_LIVE: Final = 90  # of a token, unless its owner says otherwise
-MOST_TOKENS: Final = 50  # of one person, that are of use
+DEFAULT_TOKEN_DAYS: Final = 90  # of a token, unless its owner says otherwise
+MAX_TOKENS: Final = 50  # of one person, that are of use
 _NAME_LENGTH: Final = 100
-_LEEWAY: Final = timedelta(minutes=5)  # of clocks that go fast: of callers that compute the longest life
+_CLOCK_SKEW: Final = timedelta(minutes=5)  # of clocks that go fast: of callers that compute the longest life
 _USERNAME_LENGTH: Final = 150
 _SETTING: Final = "GROVE_ADMIN_TOKEN"
-_START: Final = Caller(user=None, name="product start", source_ip=None, request_id="", via=Via.START)
+_STARTUP_CALLER: Final = Caller(user=None, name="product start", source_ip=None, request_id="", source=Source.START)
 
 
 # --- The first account ------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def _ensure_token(user: User, text: str | None) -> None:
         known = ApiToken.objects.filter(is_from_settings=True, revoked_at=None)
         former = list(known.exclude(user=user, digest=digest).values_list("pk", flat=True))
         if known.filter(pk__in=former).update(revoked_at=now):
-            _revoke_made_with(former)
+            _revoke_derived_tokens(former)
             _record_start(user, f"Revoked the token of an earlier {_SETTING}.")
         if text is None or known.filter(user=user, digest=digest).exists():
             return
@@ -86,9 +86,9 @@ def _ensure_token(user: User, text: str | None) -> None:
             defaults={
                 "user": user,
                 "name": _SETTING,
-                "prefix": prefix_of(text),
+                "prefix": shown_prefix_of(text),
                 "is_from_settings": True,
-                **store_scope(Scope()),
+                **render_scope_columns(Scope()),
                 "expires_at": None,
                 "revoked_at": None,
             },
@@ -97,7 +97,7 @@ def _ensure_token(user: User, text: str | None) -> None:
 
 
 def _record_start(user: User, detail: str) -> None:
-    record(_START, Command.CHANGE_ACCOUNT, Place(name=user.get_username()), Result.DONE, detail=detail)
+    record(_STARTUP_CALLER, Command.CHANGE_ACCOUNT, WorkloadRef(name=user.get_username()), Result.DONE, detail=detail)
 
 
 # --- Tokens -----------------------------------------------------------------------------------------------------------
@@ -116,33 +116,33 @@ def token_create(
     name: str,
     expires_at: datetime | None,
     *,
-    wish: ScopeWish = NO_WISH,
+    wish: RequestedScope = NO_REQUESTED_SCOPE,
     made_with: ApiToken | None = None,
 ) -> NewToken:
     """Make a token for the caller. None: it never expires, if that is allowed.
 
     One that is made with another token (`made_with`) ends with that at the latest, and has its scope or a narrower one.
     """
-    with deed(caller, Command.CREATE_TOKEN, Place(name=caller.name)) as it:
+    with audited_command(caller, Command.CREATE_TOKEN, WorkloadRef(name=caller.name)) as audited:
         user = _account_of(caller)
         scope = _check_token(user, name, expires_at, wish, caller.scope)
-        if made_with is not None and (end := end_of(made_with)) is not None:
+        if made_with is not None and (end := expiry_of(made_with)) is not None:
             # Otherwise somebody who found a token could keep what it opens for longer than its owner meant.
             expires_at = min(expires_at or end, end)
-        text = make_secret()
+        text = generate_secret()
         with transaction.atomic():
             token = ApiToken.objects.create(
                 user=user,
                 name=name,
-                prefix=prefix_of(text),
+                prefix=shown_prefix_of(text),
                 digest=digest_of(text),
                 expires_at=expires_at,
-                **store_scope(scope),
+                **render_scope_columns(scope),
                 made_with=made_with,
             )
-            if made_with is not None and not _hold_valid(made_with):
-                raise NotAllowed("The token that you show was revoked just now.")
-            it.done(after=_shown(token))
+            if made_with is not None and not _lock_valid_token(made_with):
+                raise PermissionDenied("The token that you show was revoked just now.")
+            audited.done(after=_render_audit_value(token))
     return NewToken(token, text)
 
 
@@ -151,20 +151,20 @@ def token_revoke(caller: Caller, number: int) -> None:
 
     Revoking it again does nothing.
     """
-    with deed(caller, Command.REVOKE_TOKEN, Place(name=caller.name)) as it:
+    with audited_command(caller, Command.REVOKE_TOKEN, WorkloadRef(name=caller.name)) as audited:
         token = ApiToken.objects.select_related("user").filter(pk=number).first()
         if token is None or (token.user != caller.user and not _may_change_accounts(caller)):
-            raise NotThere(f"You have no token with the number {number}.")
+            raise NotFound(f"You have no token with the number {number}.")
         if token.user != caller.user:
-            require_reach(caller, token.user)
+            require_may_change_account(caller, token.user)
         with transaction.atomic():
             if ApiToken.objects.filter(pk=number, revoked_at=None).update(revoked_at=timezone.now()):
-                others = _revoke_made_with([number])
+                others = _revoke_derived_tokens([number])
                 more = f" {others} made with it ended, too." if others else ""
-                it.done(before=_shown(token), detail=f"Token of {token.user.get_username()}.{more}")
+                audited.done(before=_render_audit_value(token), detail=f"Token of {token.user.get_username()}.{more}")
 
 
-def _revoke_made_with(tokens: Collection[int]) -> int:
+def _revoke_derived_tokens(tokens: Collection[int]) -> int:
     """Revoke what was made with tokens, and with that in turn; return how many that were."""
     count = 0
     while tokens:
@@ -174,31 +174,31 @@ def _revoke_made_with(tokens: Collection[int]) -> int:
     return count
 
 
-def _hold_valid(token: ApiToken) -> bool:
+def _lock_valid_token(token: ApiToken) -> bool:
     """Say whether a token is not revoked, and let nobody revoke it before the transaction ends."""
     return ApiToken.objects.select_for_update().filter(pk=token.pk, revoked_at=None).first() is not None
 
 
-def usual_end() -> datetime:
+def default_expiry() -> datetime:
     """Return when a token ends unless the caller says."""
-    usual, longest = timedelta(days=DAYS_TO_LIVE), longest_life()
+    usual, longest = timedelta(days=DEFAULT_TOKEN_DAYS), max_lifetime()
     return timezone.now() + (usual if longest is None else min(usual, longest))
 
 
-def _check_token(user: User, name: str, expires_at: datetime | None, wish: ScopeWish, outer: Scope) -> Scope:
+def _check_token(user: User, name: str, expires_at: datetime | None, wish: RequestedScope, outer: Scope) -> Scope:
     """Return the scope of a token that is asked for; raise what is in its way."""
     now = timezone.now()
     scope, found = parse_scope(wish, _known_clusters() if wish.namespaces else ())
-    findings = [*found, *scope.find_excess(outer), *_check_end(expires_at, now)]
+    findings = [*found, *scope.find_excess(outer), *_check_expiry(expires_at, now)]
     if not name.strip() or len(name) > _NAME_LENGTH or not name.isprintable():
         message = f"Say in 1 to {_NAME_LENGTH} letters what the token is for."
-        findings.append(Finding("name", Code.INVALID_NAME, message))
+        findings.append(Finding("name", FindingCode.INVALID_NAME, message))
     if findings:
-        raise Invalid("The token cannot be made like that.", findings)
+        raise ValidationFailed("The token cannot be made like that.", findings)
     alive = user.tokens.filter(revoked_at=None).exclude(expires_at__lte=now)
-    if alive.count() >= MOST_TOKENS:
-        raise Contradiction(f"You have {MOST_TOKENS} tokens; revoke those that you no longer use first.")
-    return scope.within(outer)
+    if alive.count() >= MAX_TOKENS:
+        raise InvalidState(f"You have {MAX_TOKENS} tokens; revoke those that you no longer use first.")
+    return scope.narrowed_by(outer)
 
 
 def _known_clusters() -> Collection[str]:
@@ -208,32 +208,32 @@ def _known_clusters() -> Collection[str]:
         return ()
 
 
-def _check_end(end: datetime | None, now: datetime) -> list[Finding]:
-    longest = longest_life()
+def _check_expiry(end: datetime | None, now: datetime) -> list[Finding]:
+    longest = max_lifetime()
     if end is not None and end <= now:
         sentence = "The token would have expired already; name a later time."
-    elif longest is not None and (end is None or end > now + longest + _LEEWAY):
+    elif longest is not None and (end is None or end > now + longest + _CLOCK_SKEW):
         sentence = f"A token lives at most {longest.days} days here (TOKEN_MAX_DAYS); name an earlier time."
     else:
         return []
-    return [Finding("expires_at", Code.OUT_OF_RANGE, sentence)]
+    return [Finding("expires_at", FindingCode.OUT_OF_RANGE, sentence)]
 
 
 def _may_change_accounts(caller: Caller) -> bool:
     try:
         require(caller, Command.CHANGE_ACCOUNT)
-    except NotAllowed:
+    except PermissionDenied:
         return False
     return True
 
 
 def _account_of(caller: Caller) -> User:
-    if caller.user is None:  # `deed` has refused strangers
-        raise NotAllowed("Sign in first.")
+    if caller.user is None:  # `audited_command` has refused strangers
+        raise PermissionDenied("Sign in first.")
     return caller.user
 
 
-def _shown(token: ApiToken) -> dict[str, object]:
+def _render_audit_value(token: ApiToken) -> dict[str, object]:
     # Not called a token: what hangs by that name is masked.
     return {
         "name": token.name,
@@ -249,7 +249,7 @@ def _shown(token: ApiToken) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
-class Vouched:
+class ExternalIdentity:
     """Somebody whom an identity provider vouches for."""
 
     issuer: str
@@ -262,24 +262,24 @@ class Vouched:
     roles: Collection[str] | None
 
 
-def account_vouched_for(caller: Caller, vouched: Vouched) -> User:
+def account_ensure_external(caller: Caller, vouched: ExternalIdentity) -> User:
     """Return the account of somebody who came by single sign-on, made when they come first, with the roles of today."""
     user = _find_identity(vouched) or _make_identity(caller, vouched)
     if not user.is_active:
-        raise NotAllowed("Your account here was deactivated. Ask an administrator.")
+        raise PermissionDenied("Your account here was deactivated. Ask an administrator.")
     if vouched.roles is not None:
         _ensure_roles(caller, user, set(vouched.roles))
     return user
 
 
-def _find_identity(vouched: Vouched) -> User | None:
+def _find_identity(vouched: ExternalIdentity) -> User | None:
     found = OidcIdentity.objects.select_related("user").filter(issuer=vouched.issuer, subject=vouched.subject).first()
     return found.user if found else None
 
 
-def _make_identity(caller: Caller, vouched: Vouched) -> User:
+def _make_identity(caller: Caller, vouched: ExternalIdentity) -> User:
     """Make an account of its own, whatever others are called: a name is no proof of who somebody is."""
-    for name in _names_for(vouched):
+    for name in _username_candidates(vouched):
         try:
             with transaction.atomic():
                 user = User.objects.create_user(
@@ -290,17 +290,17 @@ def _make_identity(caller: Caller, vouched: Vouched) -> User:
                 )
                 OidcIdentity.objects.create(user=user, issuer=vouched.issuer, subject=vouched.subject)
                 detail = f"Created for somebody whom {vouched.issuer} vouches for."
-                record(caller, Command.CHANGE_ACCOUNT, Place(name=name), Result.DONE, detail=detail)
+                record(caller, Command.CHANGE_ACCOUNT, WorkloadRef(name=name), Result.DONE, detail=detail)
         except IntegrityError:
             # Either the name is taken, or the same person has just come in through another window.
             if (known := _find_identity(vouched)) is not None:
                 return known
         else:
             return user
-    raise Contradiction("No name is free for your account here. Ask an administrator.")
+    raise InvalidState("No name is free for your account here. Ask an administrator.")
 
 
-def _names_for(vouched: Vouched) -> list[str]:
+def _username_candidates(vouched: ExternalIdentity) -> list[str]:
     wanted = "".join(letter for letter in vouched.username if letter.isalnum() or letter in "@.+-_")
     unmistakable = digest_of(f"{vouched.issuer} {vouched.subject}")[:8]
     stem = wanted[: _USERNAME_LENGTH - len(unmistakable) - 1] or "person"
@@ -318,7 +318,7 @@ def _ensure_roles(caller: Caller, user: User, roles: set[str]) -> None:
         user.groups.add(*Group.objects.filter(name__in=roles - before))
         User.objects.filter(pk=user.pk).update(is_staff=is_staff)
         user.is_staff = is_staff
-        place = Place(name=user.get_username())
+        place = WorkloadRef(name=user.get_username())
         detail = "Roles as the identity provider says."
         record(
             caller,

@@ -24,59 +24,77 @@ from typing import Any, Final
 from redis import RedisError
 from redis.lock import Lock
 
-from rollouts.accounts.commands import Command, Place
-from rollouts.accounts.errors import Contradiction, NotThere, RaceLost
-from rollouts.cluster import Conflict, NotFound, Obj, Unavailable
+from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.accounts.errors import InvalidState, NotFound, VersionConflict
+from rollouts.cluster import Conflict, Obj, Unavailable
+from rollouts.cluster import NotFound as ClusterNotFound
 from rollouts.cluster.client import FIELD_MANAGER
 from rollouts.cluster.resources import PODCLIQUESETS
-from rollouts.engine.manifest.findings import Code, Finding, Report
+from rollouts.engine.manifest.findings import Finding, FindingCode, ValidationReport
 from rollouts.engine.manifest.validation import validate_create, validate_update
 from rollouts.manifests.masking import unmask_manifest
-from rollouts.manifests.strict_yaml import MOST_BYTES
+from rollouts.manifests.strict_yaml import MAX_BODY_BYTES
 from rollouts.manifests.workload_version import version_of
 from rollouts.runtime.connections import redis_client
-from rollouts.services.audit import Caller, Deed, deed, reader_for
-from rollouts.services.edit import METADATA, TRIES, Changed, conclude, describe, on_record, require_expected
-from rollouts.services.pod_security import find_pod_security
-from rollouts.services.workload_client import Site, cluster_words, find_schema_fault, open_site, refuse, require_ours
+from rollouts.services.audit import AuditedCommand, Caller, audited_command, reader_for
+from rollouts.services.edit import (
+    EDITABLE_METADATA,
+    MAX_ATTEMPTS,
+    EditResult,
+    compute_changes,
+    finish_edit,
+    render_audit_side,
+    require_expected,
+)
+from rollouts.services.pod_security import find_pod_security_violations
+from rollouts.services.workload_client import (
+    WorkloadClient,
+    find_schema_fault,
+    invalid_command,
+    open_writable_client,
+    require_not_grove_managed,
+    translate_cluster_errors,
+)
 
-_NOTHING: Final[Obj] = {"metadata": {}}
+_EMPTY: Final[Obj] = {"metadata": {}}
 # Longer than applying takes; so long a workload is held by a process that was killed meanwhile.
-_SECONDS_HELD: Final = 60
-_SECONDS_TO_WAIT: Final = 10
-_NOT_APPLIED: Final = {
+_LOCK_SECONDS: Final = 60
+_LOCK_WAIT_SECONDS: Final = 10
+_PROTECTED_METADATA: Final = {
     "finalizers": "finalizers keep a workload from being deleted, so they cannot be applied; leave them out",
     "ownerReferences": (
         "a workload whose owner is gone is deleted by the cluster, so ownerReferences cannot be applied; leave them out"
     ),
 }
-_HOLDER: Final = re.compile(r'conflict with "([^"]*)"')
+_CONFLICTING_MANAGER: Final = re.compile(r'conflict with "([^"]*)"')
 
 
 def workload_apply(
     caller: Caller,
-    place: Place,
+    place: WorkloadRef,
     manifest: Any,
     *,
     force: bool = False,
     must_be_new: bool = False,
     expected: str | None = None,
     dry_run: bool = False,
-) -> Changed:
+) -> EditResult:
     """Apply a manifest; what is hidden in it, as it was shown, is put back from what the cluster has."""
-    with deed(caller, Command.APPLY_WORKLOAD, place, dry_run=dry_run) as it:
-        wanted = _prepare(manifest, place)
-        application = _Application(caller, open_site(place), wanted, force=force, must_be_new=must_be_new)
-        with contextlib.nullcontext() if dry_run else _one_after_the_other(place):
-            return application.carry_out(it, expected or _version_named(manifest), dry_run=dry_run)
+    with audited_command(caller, Command.APPLY_WORKLOAD, place, dry_run=dry_run) as audited:
+        wanted = _normalize_manifest(manifest, place)
+        application = _ServerSideApply(
+            caller, open_writable_client(place), wanted, force=force, must_be_new=must_be_new
+        )
+        with contextlib.nullcontext() if dry_run else _apply_lock(place):
+            return application.run(audited, expected or _find_version(manifest), dry_run=dry_run)
 
 
 @contextlib.contextmanager
-def _one_after_the_other(place: Place) -> Iterator[None]:
+def _apply_lock(place: WorkloadRef) -> Iterator[None]:
     """Wait for others of this installation who apply to the same workload; without Redis nobody waits."""
-    lock = redis_client().lock(f"grove:apply:{place.key}", timeout=_SECONDS_HELD, blocking_timeout=_SECONDS_TO_WAIT)
+    lock = redis_client().lock(f"grove:apply:{place.key}", timeout=_LOCK_SECONDS, blocking_timeout=_LOCK_WAIT_SECONDS)
     if not _acquire(lock):
-        raise Contradiction(f"Somebody else applies a manifest to {place.name} just now; try again.")
+        raise InvalidState(f"Somebody else applies a manifest to {place.name} just now; try again.")
     try:
         yield
     finally:
@@ -91,135 +109,149 @@ def _acquire(lock: Lock) -> bool:
         return True
 
 
-def preview_apply(caller: Caller, site: Site, manifest: Any) -> tuple[Obj | None, Obj, Report]:
+def preview_apply(caller: Caller, client: WorkloadClient, manifest: Any) -> tuple[Obj | None, Obj, ValidationReport]:
     """Return the workload as it is, if it is, as a manifest would make it, and the warnings; nothing is changed."""
-    application = _Application(caller, site, _prepare(manifest, site.place), force=True, must_be_new=False)
+    application = _ServerSideApply(
+        caller, client, _normalize_manifest(manifest, client.place), force=True, must_be_new=False
+    )
     live = application.fetch(None)
-    tried = application.try_out(live)
+    tried = application.fetch_dry_run(live)
     return live, tried, application.validate(live, tried)
 
 
-class _Application:
+class _ServerSideApply:
     """A manifest on its way; what it says of metadata that is not applied is only compared."""
 
-    def __init__(self, caller: Caller, site: Site, wanted: Obj, *, force: bool, must_be_new: bool) -> None:
+    def __init__(self, caller: Caller, client: WorkloadClient, wanted: Obj, *, force: bool, must_be_new: bool) -> None:
         self._caller = caller
-        self._site = site
+        self._site = client
         self._wanted = wanted
         self._force = force
         self._must_be_new = must_be_new
 
-    def carry_out(self, it: Deed, expected: str | None, *, dry_run: bool) -> Changed:
+    def run(self, audited: AuditedCommand, expected: str | None, *, dry_run: bool) -> EditResult:
         """Try it out, and then in earnest, as often as somebody else writes in between."""
-        for attempt in range(TRIES):
+        for attempt in range(MAX_ATTEMPTS):
             live = self.fetch(expected)
             if live is not None:
-                require_ours(live)
-            tried = self.try_out(live)
+                require_not_grove_managed(live)
+            tried = self.fetch_dry_run(live)
             report = self.validate(live, tried)
-            before = live or _NOTHING
+            before = live or _EMPTY
             if dry_run:
-                return conclude(self._site, it, before, tried, report.warnings, dry_run=True, is_new=live is None)
+                return finish_edit(
+                    self._site, audited, before, tried, report.warnings, dry_run=True, is_new=live is None
+                )
             if attempt == 0:
-                changes = describe(self._site.place, before, tried, reader_for(it.caller, self._site.place))
-                it.begin(before=on_record(live, changes, "before"), after=on_record(None, changes, "after"))
-            stored = self._send(live, dry_run=False)
+                changes = compute_changes(self._site.place, before, tried, reader_for(audited.caller, self._site.place))
+                audited.begin(
+                    before=render_audit_side(live, changes, "before"), after=render_audit_side(None, changes, "after")
+                )
+            stored = self._apply_if_unchanged(live, dry_run=False)
             if stored is not None:
-                return conclude(self._site, it, before, stored, report.warnings, dry_run=False, is_new=live is None)
-        raise RaceLost(f"{self._site.place.name} changes so often that this found no moment for its own; try again.")
+                return finish_edit(
+                    self._site, audited, before, stored, report.warnings, dry_run=False, is_new=live is None
+                )
+        raise VersionConflict(
+            f"{self._site.place.name} changes so often that this found no moment for its own; try again."
+        )
 
     def fetch(self, expected: str | None) -> Obj | None:
         """Return the workload if it is there; raises when it is not as the caller saw it."""
         place = self._site.place
         try:
             live = self._site.fetch()
-        except NotThere:
+        except NotFound:
             if expected is not None:
-                raise RaceLost(f"{place.name} is not there any more.") from None
+                raise VersionConflict(f"{place.name} is not there any more.") from None
             return None
         if self._must_be_new:
-            raise RaceLost(f"There is a workload {place.name} already.")
+            raise VersionConflict(f"There is a workload {place.name} already.")
         require_expected(self._site, live, expected)
         if live["metadata"].get("deletionTimestamp"):
-            raise Contradiction(f"{place.name} is being deleted; apply it again when it is gone.")
+            raise InvalidState(f"{place.name} is being deleted; apply it again when it is gone.")
         return live
 
-    def try_out(self, live: Obj | None) -> Obj:
+    def fetch_dry_run(self, live: Obj | None) -> Obj:
         """Return the workload as it would be."""
         if live is None:
             # A whole manifest, so everything that is wrong with it can be said at once.
-            obj, findings = self._restore(live)
-            security = find_pod_security(self._caller, self._site.place, None, obj)
+            obj, findings = self._unmask(live)
+            security = find_pod_security_violations(self._caller, self._site.place, None, obj)
             if errors := (*findings, *validate_create(obj).errors, *security):
-                raise refuse(errors)
-        for _ in range(TRIES):
-            tried = self._send(live, dry_run=True)
+                raise invalid_command(errors)
+        for _ in range(MAX_ATTEMPTS):
+            tried = self._apply_if_unchanged(live, dry_run=True)
             if tried is not None:
                 return tried
             live = self._site.fetch()
-        raise RaceLost(f"{self._site.place.name} changes so often that this found no moment for its own; try again.")
+        raise VersionConflict(
+            f"{self._site.place.name} changes so often that this found no moment for its own; try again."
+        )
 
-    def validate(self, live: Obj | None, tried: Obj) -> Report:
+    def validate(self, live: Obj | None, tried: Obj) -> ValidationReport:
         """Return what there is to say about the workload as it would be; raises what the rules refuse."""
         report = validate_create(tried) if live is None else validate_update(live, tried)
-        if errors := (*report.errors, *find_pod_security(self._caller, self._site.place, live, tried)):
-            raise refuse(errors)
+        if errors := (*report.errors, *find_pod_security_violations(self._caller, self._site.place, live, tried)):
+            raise invalid_command(errors)
         return report
 
-    def _restore(self, live: Obj | None) -> tuple[Obj, list[Finding]]:
+    def _unmask(self, live: Obj | None) -> tuple[Obj, list[Finding]]:
         """Return what is sent, with what was hidden put back, and what keeps it from being sent."""
-        restored, findings = unmask_manifest(self._wanted, live or {}, self._site.place.key, MOST_BYTES)
-        metadata, known = restored["metadata"], (live or _NOTHING)["metadata"]
+        restored, findings = unmask_manifest(self._wanted, live or {}, self._site.place.key, MAX_BODY_BYTES)
+        metadata, known = restored["metadata"], (live or _EMPTY)["metadata"]
         not_applied = [
-            Finding(f"metadata.{name}", Code.FIELD_NOT_APPLIED, sentence)
-            for name, sentence in _NOT_APPLIED.items()
+            Finding(f"metadata.{name}", FindingCode.FIELD_NOT_APPLIED, sentence)
+            for name, sentence in _PROTECTED_METADATA.items()
             if metadata.get(name) and metadata[name] != known.get(name)
         ]
-        sent = {name: value for name, value in metadata.items() if name not in _NOT_APPLIED}
-        return {**restored, "metadata": {**sent, **_applied_before(live)}}, [*findings, *not_applied]
+        sent = {name: value for name, value in metadata.items() if name not in _PROTECTED_METADATA}
+        return {**restored, "metadata": {**sent, **_find_formerly_applied(live)}}, [*findings, *not_applied]
 
-    def _send(self, live: Obj | None, *, dry_run: bool) -> Obj | None:
+    def _apply_if_unchanged(self, live: Obj | None, *, dry_run: bool) -> Obj | None:
         """Apply it to the workload as it was read; None when that is not as it was any more."""
-        obj, findings = self._restore(live)
+        obj, findings = self._unmask(live)
         if findings:
-            raise refuse(findings)
+            raise invalid_command(findings)
         if live is not None:
             # Both: a server looks at the resourceVersion alone only where there is an object.
             known = {name: live["metadata"][name] for name in ("uid", "resourceVersion")}
             obj = {**obj, "metadata": {**obj["metadata"], **known}}
         hiding = [obj, *([live] if live else [])]
-        with cluster_words(f"PodCliqueSet {self._site.place.name}", is_write=not dry_run, hiding=hiding):
+        with translate_cluster_errors(f"PodCliqueSet {self._site.place.name}", is_write=not dry_run, hiding=hiding):
             try:
                 return self._apply(obj, dry_run=dry_run)
             except Unavailable as error:
                 if faults := find_schema_fault(error, hiding):
-                    raise refuse(faults) from error
+                    raise invalid_command(faults) from error
                 raise
             except Conflict as error:
                 if any(cause.reason == "FieldManagerConflict" for cause in error.causes):
-                    raise _held_by_others(error) from error
+                    raise _field_manager_conflict(error) from error
                 return None
 
     def _apply(self, obj: Obj, *, dry_run: bool) -> Obj:
         cluster = self._site.cluster
         try:
             return cluster.apply(PODCLIQUESETS, obj, force=self._force, dry_run=dry_run)
-        except NotFound as error:
-            raise NotThere(f"There is no namespace {self._site.place.namespace} in {self._site.row.name}.") from error
+        except ClusterNotFound as error:
+            raise NotFound(
+                f"There is no namespace {self._site.place.namespace} in {self._site.cluster_row.name}."
+            ) from error
         except Conflict as error:
-            holders = {found[1] for cause in error.causes if (found := _HOLDER.search(cause.message))}
+            holders = {found[1] for cause in error.causes if (found := _CONFLICTING_MANAGER.search(cause.message))}
             if holders != {FIELD_MANAGER}:
                 raise
             return cluster.apply(PODCLIQUESETS, obj, force=True, dry_run=dry_run)
 
 
-def _prepare(manifest: Any, place: Place) -> Obj:
+def _normalize_manifest(manifest: Any, place: WorkloadRef) -> Obj:
     """Return what a manifest says of a workload, named as its address says; raises where the two differ."""
     if not isinstance(manifest, dict):
-        raise refuse([Finding("", Code.WRONG_TYPE, "the body must be one PodCliqueSet")])
+        raise invalid_command([Finding("", FindingCode.WRONG_TYPE, "the body must be one PodCliqueSet")])
     metadata = manifest.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise refuse([Finding("metadata", Code.WRONG_TYPE, "metadata must be an object")])
+        raise invalid_command([Finding("metadata", FindingCode.WRONG_TYPE, "metadata must be an object")])
     said = {
         "apiVersion": (manifest.get("apiVersion"), PODCLIQUESETS.api_version),
         "kind": (manifest.get("kind"), PODCLIQUESETS.kind),
@@ -227,16 +259,18 @@ def _prepare(manifest: Any, place: Place) -> Obj:
         "metadata.namespace": (metadata.get("namespace"), place.namespace),
     }
     wrong = [
-        Finding(field, Code.UNKNOWN_VALUE, f"this must be {known}, as the address says, or be left out")
+        Finding(field, FindingCode.UNKNOWN_VALUE, f"this must be {known}, as the address says, or be left out")
         for field, (given, known) in said.items()
         if given not in (None, "", known)
     ]
     if manifest.get("spec") is None:
         # Nothing at all would take out whatever was applied before.
-        wrong.append(Finding("spec", Code.FIELD_MISSING, "spec is missing; add it"))
+        wrong.append(Finding("spec", FindingCode.FIELD_MISSING, "spec is missing; add it"))
     if wrong:
-        raise refuse(wrong)
-    written = {name: metadata[name] for name in (*METADATA, *_NOT_APPLIED) if metadata.get(name) is not None}
+        raise invalid_command(wrong)
+    written = {
+        name: metadata[name] for name in (*EDITABLE_METADATA, *_PROTECTED_METADATA) if metadata.get(name) is not None
+    }
     return {
         **{name: value for name, value in manifest.items() if name != "status"},
         "apiVersion": PODCLIQUESETS.api_version,
@@ -245,7 +279,7 @@ def _prepare(manifest: Any, place: Place) -> Obj:
     }
 
 
-def _version_named(manifest: Any) -> str | None:
+def _find_version(manifest: Any) -> str | None:
     """Return the state that a manifest was read in, when it says so: sent back, it is meant for that one."""
     metadata = manifest.get("metadata") if isinstance(manifest, dict) else None
     uid, generation = (metadata.get("uid"), metadata.get("generation")) if isinstance(metadata, dict) else (None, None)
@@ -254,24 +288,26 @@ def _version_named(manifest: Any) -> str | None:
     return None
 
 
-def _applied_before(live: Obj | None) -> Obj:
+def _find_formerly_applied(live: Obj | None) -> Obj:
     """Return what was applied here before it was refused, as it is now: left out, the server would take it out."""
-    metadata = (live or _NOTHING)["metadata"]
+    metadata = (live or _EMPTY)["metadata"]
     fields = [
         (entry.get("fieldsV1") or {}).get("f:metadata") or {}
         for entry in metadata.get("managedFields") or ()
         if (entry.get("manager"), entry.get("operation")) == (FIELD_MANAGER, "Apply")
     ]
     return {
-        name: metadata[name] for name in _NOT_APPLIED if name in metadata and any(f"f:{name}" in one for one in fields)
+        name: metadata[name]
+        for name in _PROTECTED_METADATA
+        if name in metadata and any(f"f:{name}" in one for one in fields)
     }
 
 
-def _held_by_others(error: Conflict) -> Contradiction:
+def _field_manager_conflict(error: Conflict) -> InvalidState:
     findings = []
     for cause in error.causes:
-        holder = _HOLDER.search(cause.message)
+        holder = _CONFLICTING_MANAGER.search(cause.message)
         sentence = f"{holder[1] if holder else 'somebody else'} holds this field; leave it out, or apply with force"
-        findings.append(Finding(cause.field.removeprefix("."), Code.FIELD_HELD, sentence))
-    refusal = refuse(findings)
-    return Contradiction(f"Others hold fields that this manifest sets. {refusal.sentence}", findings)
+        findings.append(Finding(cause.field.removeprefix("."), FindingCode.FIELD_HELD, sentence))
+    refusal = invalid_command(findings)
+    return InvalidState(f"Others hold fields that this manifest sets. {refusal.sentence}", findings)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rollouts.accounts.commands import Command, Place
-from rollouts.accounts.errors import NotThere
-from rollouts.cluster import Cluster, ClusterError, Forbidden, Patience, Unauthorized, UnknownResource
+from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.accounts.errors import NotFound
+from rollouts.cluster import ClusterClient, ClusterError, Forbidden, RetryPolicy, Unauthorized, UnknownResource
 from rollouts.cluster.resources import (
     EVENTS,
     PODCLIQUES,
@@ -25,18 +25,18 @@ from rollouts.cluster.resources import (
 )
 from rollouts.mirror import MIRRORED
 from rollouts.runtime.connections import cluster_names, connect_cluster
-from rollouts.services.audit import Caller, deed
+from rollouts.services.audit import Caller, audited_command
 
 # Somebody waits for the answer.
-_PATIENCE: Final = Patience(connect=3.0, read=5.0, deadline=6.0)
+_TIMEOUTS: Final = RetryPolicy(connect_timeout=3.0, read_timeout=5.0, deadline=6.0)
 # What a rollout writes, and what people command: verb, kind, subresource.
-_ROLLOUT: Final[tuple[tuple[str, Resource, str], ...]] = (
+_ROLLOUT_PERMISSIONS: Final[tuple[tuple[str, Resource, str], ...]] = (
     *((verb, kind, "") for kind in (PODS, PODCLIQUES) for verb in ("create", "patch", "delete")),
     *((verb, kind, "") for kind in (PODCLIQUESCALINGGROUPS, PODGANGS, SERVICES) for verb in ("create", "delete")),
     ("update", PODCLIQUESETS, "status"),
     ("create", EVENTS, ""),
 )
-_COMMANDS: Final[tuple[tuple[str, Resource, str], ...]] = (
+_COMMAND_PERMISSIONS: Final[tuple[tuple[str, Resource, str], ...]] = (
     ("create", PODCLIQUESETS, ""),
     ("patch", PODCLIQUESETS, ""),
     ("create", PODS, "eviction"),
@@ -68,36 +68,36 @@ class ClusterTest:
 
 def cluster_test(caller: Caller, name: str) -> ClusterTest:
     """Ask a cluster whether we can work with it."""
-    with deed(caller, Command.TEST_CLUSTER, Place(name)) as it:
-        found = ClusterTest(name, tuple(_ask(name)))
+    with audited_command(caller, Command.TEST_CLUSTER, WorkloadRef(name)) as audited:
+        found = ClusterTest(name, tuple(_run_checks(name)))
         failed = [line.name for line in found.lines if line.ok is False]
-        it.done(detail=f"In the way: {', '.join(failed)}." if failed else "Nothing is in the way.")
+        audited.done(detail=f"In the way: {', '.join(failed)}." if failed else "Nothing is in the way.")
     return found
 
 
-def _ask(name: str) -> Iterator[Line]:
+def _run_checks(name: str) -> Iterator[Line]:
     try:
         configured = cluster_names()
         if name not in configured:
-            raise NotThere(f"There is no cluster {name!r}; configured: {', '.join(configured) or 'none'}.")
-        cluster = connect_cluster(name, _PATIENCE)
+            raise NotFound(f"There is no cluster {name!r}; configured: {', '.join(configured) or 'none'}.")
+        cluster = connect_cluster(name, _TIMEOUTS)
     except ClusterError as error:
         yield Line("Settings", ok=False, sentence=str(error))
         return
     try:
-        reached = _reach(cluster)
+        reached = _check_reachable(cluster)
         yield reached
         if reached.ok:
-            yield from _read(cluster)
-            yield _may("Rolling out", cluster, _ROLLOUT, "roll workloads out")
-            yield _may("Commands", cluster, _COMMANDS, "carry out what people command")
+            yield from _check_readable(cluster)
+            yield _check_permissions("Rolling out", cluster, _ROLLOUT_PERMISSIONS, "roll workloads out")
+            yield _check_permissions("Commands", cluster, _COMMAND_PERMISSIONS, "carry out what people command")
     finally:
         cluster.close()
 
 
-def _reach(cluster: Cluster) -> Line:
+def _check_reachable(cluster: ClusterClient) -> Line:
     try:
-        version = cluster.version(repeat=False)
+        version = cluster.version(retry=False)
     except Unauthorized as error:
         return Line("Reach", ok=False, sentence=f"The server does not know us; renew the credentials: {error}")
     except ClusterError as error:
@@ -107,40 +107,46 @@ def _reach(cluster: Cluster) -> Line:
     )
 
 
-def _read(cluster: Cluster) -> Iterator[Line]:
+def _check_readable(cluster: ClusterClient) -> Iterator[Line]:
     """Ask for one object of each kind: tells whether the kind is known and whether we may read it."""
     missing, refused, others = [], [], []
     for kind in MIRRORED:
         try:
-            cluster.list_page(kind, page_size=1, repeat=False)
+            cluster.list_page(kind, page_size=1, retry=False)
         except UnknownResource:
             missing.append(str(kind))
         except Forbidden:
             refused.append(str(kind))
         except ClusterError as error:
             others.append(str(error))
-    yield _line("Definitions", missing, "Every kind is served.", "Install deploy/crds; the server does not know {}.")
-    yield _line("Reading", refused, "Our account may list every kind.", "Grant our account to list and watch {}.")
+    yield _make_line(
+        "Definitions", missing, "Every kind is served.", "Install deploy/crds; the server does not know {}."
+    )
+    yield _make_line("Reading", refused, "Our account may list every kind.", "Grant our account to list and watch {}.")
     if others:
         yield Line("Answers", ok=False, sentence=others[0])
 
 
-def _may(name: str, cluster: Cluster, wanted: tuple[tuple[str, Resource, str], ...], what: str) -> Line:
+def _check_permissions(
+    name: str, cluster: ClusterClient, wanted: tuple[tuple[str, Resource, str], ...], what: str
+) -> Line:
     """Ask the server what our account may, without doing it."""
     refused = []
     for verb, kind, subresource in wanted:
         try:
-            answer = cluster.create(SELFSUBJECTACCESSREVIEWS, _review(verb, kind, subresource))
+            answer = cluster.create(SELFSUBJECTACCESSREVIEWS, _access_review(verb, kind, subresource))
         except UnknownResource:
             return Line(name, ok=None, sentence="This server has no answer to what an account may do.")
         except ClusterError as error:
             return Line(name, ok=None, sentence=f"What our account may do could not be found out: {error}")
         if not (answer.get("status") or {}).get("allowed"):
             refused.append(f"{verb} {kind}{'/' + subresource if subresource else ''}")
-    return _line(name, refused, f"Our account may {what}.", "Bind the roles in deploy/rbac; our account may not {}.")
+    return _make_line(
+        name, refused, f"Our account may {what}.", "Bind the roles in deploy/rbac; our account may not {}."
+    )
 
 
-def _review(verb: str, kind: Resource, subresource: str) -> dict[str, Any]:
+def _access_review(verb: str, kind: Resource, subresource: str) -> dict[str, Any]:
     asked = {"verb": verb, "group": kind.group, "version": kind.version, "resource": kind.plural}
     return {
         "apiVersion": SELFSUBJECTACCESSREVIEWS.api_version,
@@ -149,5 +155,5 @@ def _review(verb: str, kind: Resource, subresource: str) -> dict[str, Any]:
     }
 
 
-def _line(name: str, found: list[str], well: str, ill: str) -> Line:
+def _make_line(name: str, found: list[str], well: str, ill: str) -> Line:
     return Line(name, ok=not found, sentence=ill.format(", ".join(found)) if found else well)

@@ -2,7 +2,8 @@
 
 API and admin make a draft of what somebody writes; `overrides` puts it in force if nothing is found. The form of the
 admin asks here with every pause in typing, so the number of queries is constant and the number of workloads that are
-looked at is bounded. The invariant: what is shown is computed by `effective_strategy`, as the passes over a workload do.
+looked at is bounded. The invariant: what is shown is computed by `effective_strategy`, as the passes over a workload
+do.
 
 An override may hit workloads that cannot take it: those keep what they have, and are named. It is refused when none of
 those it hits could take it, because then it would do nothing but look as if it did.
@@ -16,41 +17,41 @@ from typing import Any, Final
 from django.db.models import Q
 from django.utils import timezone
 
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.cluster import Misconfigured
 from rollouts.controller.effective_strategy import (
-    Effective,
+    EffectiveStrategy,
     Override,
-    Part,
-    Source,
-    compute_effective,
-    hits,
-    read_override,
+    StrategyField,
+    StrategySource,
+    compute_effective_strategy,
+    matches,
+    parse_override,
 )
-from rollouts.engine.manifest.findings import Code, Finding, Report
-from rollouts.engine.manifest.parsing import Unreadable, parse_workload
-from rollouts.engine.manifest.schema import BUDGET, Fault, Text, is_label
-from rollouts.engine.manifest.set_manifest import Place as Written
+from rollouts.engine.manifest.findings import Finding, FindingCode, ValidationReport
+from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
+from rollouts.engine.manifest.schema import BUDGET_FIELDS, FieldError, StringType, is_dns_label
+from rollouts.engine.manifest.set_manifest import FieldValue as Written
 from rollouts.engine.manifest.validation import validate_create
-from rollouts.engine.manifest.validation.pods import look_at_labels
+from rollouts.engine.manifest.validation.pods import check_labels
 from rollouts.engine.model.budget import parse_budget
 from rollouts.engine.model.workload import IntOrPercent, Strategy
 from rollouts.engine.rollout.levels import Level, list_levels
 from rollouts.models import StrategyOverride, Workload
 from rollouts.runtime.connections import cluster_names
 
-LONGEST_DAYS: Final = 90
+MAX_DAYS: Final = 90
 """What should last longer belongs into the manifest."""
-MOST_REASON_CHARACTERS: Final = 2_000
-MOST_COMPONENTS: Final = 128
-MOST_CHECKED: Final = 200
+MAX_REASON_CHARACTERS: Final = 2_000
+MAX_COMPONENTS: Final = 128
+MAX_CHECKED: Final = 200
 """Workloads of one override that are computed and shown; the others are counted."""
-UNSAVED: Final = -1
+DRAFT_ID: Final = -1
 """The id of a draft among the sources of a strategy."""
 
-_NAMES_SHOWN: Final = 6
-_TYPE: Final = Text(choices=tuple(Strategy))
-_NOT_A_NAME: Final = (
+_MAX_NAMES: Final = 6
+_TYPE: Final = StringType(choices=tuple(Strategy))
+_INVALID_NAME: Final = (
     "{field} may have lower-case letters, digits and hyphens, at most 63; correct it, or leave it empty"
 )
 
@@ -74,42 +75,42 @@ class OverrideDraft:
     expires_at: datetime | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> WorkloadRef:
         """The part of the installation that it concerns."""
-        return Place(self.cluster, self.namespace, self.name)
+        return WorkloadRef(self.cluster, self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class ResolvedStrategy:
     """A strategy as it counts, level by level."""
 
     strategy: Strategy
     levels: tuple[Level, ...]
-    sources: Mapping[Part, Source]
+    sources: Mapping[StrategyField, StrategySource]
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class AffectedWorkload:
     """What an override would do to one workload."""
 
-    place: Place
+    place: WorkloadRef
     # None: the workload cannot be read, or, after, the draft cannot.
-    before: InForce | None
-    after: InForce | None
+    before: ResolvedStrategy | None
+    after: ResolvedStrategy | None
     findings: tuple[Finding, ...] = ()  # any of these, and this workload keeps what it has
     warnings: tuple[Finding, ...] = ()
 
     @property
     def changes(self) -> bool:
         """Whether anything would be in force that is not in force now."""
-        return None not in (self.before, self.after) and _told(self.before) != _told(self.after)
+        return None not in (self.before, self.after) and _strategy_key(self.before) != _strategy_key(self.after)
 
 
 @dataclass(frozen=True, slots=True)
 class OverrideCheck:
     """What is to be known before an override is put in force."""
 
-    hits: tuple[Hit, ...]  # by name
+    affected: tuple[AffectedWorkload, ...]  # by name
     total: int  # of workloads that it hits, those not looked at included
     findings: tuple[Finding, ...]  # any of these, and it is refused
     warnings: tuple[Finding, ...]
@@ -119,30 +120,30 @@ class OverrideCheck:
 def override_check(draft: OverrideDraft, replacing: StrategyOverride | None = None) -> OverrideCheck:
     """Say what is wrong with a draft and what it would do; `replacing` is the record that it would change."""
     now = timezone.now()
-    whom, what, why = [*_look_at_whom(draft)], [*_look_at_what(draft)], [*_look_at_why(draft, now)]
+    whom, what, why = [*_check_target(draft)], [*_check_settings(draft)], [*_check_reason_and_expiry(draft, now)]
     if whom:
-        return _conclude(draft, (), (), [*whom, *what, *why])
-    override = None if what else read_override(record_of(draft, replacing, now))
-    others = _list_others(now, replacing)
-    rows = [*_find_hit(read_override(record_of(draft, replacing, now, without_settings=True)))]
-    manifests = _fetch_manifests([pk for pk, _ in rows[:MOST_CHECKED]])
-    former = None if replacing is None else read_override(replacing)
+        return _build_check(draft, (), (), [*whom, *what, *why])
+    override = None if what else parse_override(build_row(draft, replacing, now))
+    others = _list_other_overrides(now, replacing)
+    rows = [*_list_affected(parse_override(build_row(draft, replacing, now, without_settings=True)))]
+    manifests = _fetch_manifests([pk for pk, _ in rows[:MAX_CHECKED]])
+    former = None if replacing is None else parse_override(replacing)
     found = tuple(
-        _compute_hit(place, manifests[pk], _Overrides(others, former, override), now.timestamp())
-        for pk, place in rows[:MOST_CHECKED]
+        _compute_affected(place, manifests[pk], _Overrides(others, former, override), now.timestamp())
+        for pk, place in rows[:MAX_CHECKED]
         if pk in manifests
     )
     known = [_component_names(manifest) for manifest in manifests.values()]
-    unknown = [] if what else [*_look_for_components(draft, known, len(rows))]
-    return _conclude(draft, found, [place for _, place in rows], [*what, *why, *unknown])
+    unknown = [] if what else [*_check_component_names(draft, known, len(rows))]
+    return _build_check(draft, found, [place for _, place in rows], [*what, *why, *unknown])
 
 
-def record_of(
+def build_row(
     draft: OverrideDraft, former: StrategyOverride | None, now: datetime, *, without_settings: bool = False
 ) -> StrategyOverride:
     """Return the row that a draft would become, not stored; one that cannot end yet counts as one without end."""
     row = StrategyOverride(
-        pk=former.pk if former else UNSAVED,
+        pk=former.pk if former else DRAFT_ID,
         created=former.created if former else now,
         author=former.author if former else None,
         cluster=draft.cluster,
@@ -163,122 +164,130 @@ def record_of(
     return row
 
 
-def find_keys(row: StrategyOverride) -> list[str]:
+def list_affected_keys(row: StrategyOverride) -> list[str]:
     """Return the keys of the workloads that a record hits, whether it is in force or not."""
-    return [place.key for _, place in _find_hit(read_override(row))]
+    return [place.key for _, place in _list_affected(parse_override(row))]
 
 
 # ---- what is wrong with it by itself
 
 
-def _look_at_whom(draft: OverrideDraft) -> Iterator[Finding]:
+def _check_target(draft: OverrideDraft) -> Iterator[Finding]:
     for name in ("namespace", "name"):
         value = getattr(draft, name)
-        if value and not is_label(value):
-            yield Fault(Code.INVALID_NAME, _NOT_A_NAME).at(name)
-    configured = _configured()
+        if value and not is_dns_label(value):
+            yield FieldError(FindingCode.INVALID_NAME, _INVALID_NAME).to_finding(name)
+    configured = _configured_clusters()
     if draft.cluster and draft.cluster not in configured:
         there = ", ".join(configured) or "none"
-        yield Finding("cluster", Code.UNKNOWN_VALUE, f"no cluster {draft.cluster!r} is configured; there are: {there}")
-    yield from look_at_labels(Written({**draft.labels}, "labels"))
+        yield Finding(
+            "cluster", FindingCode.UNKNOWN_VALUE, f"no cluster {draft.cluster!r} is configured; there are: {there}"
+        )
+    yield from check_labels(Written({**draft.labels}, "labels"))
 
 
-def _look_at_what(draft: OverrideDraft) -> Iterator[Finding]:
+def _check_settings(draft: OverrideDraft) -> Iterator[Finding]:
     budgets = {"maxUnavailable": draft.max_unavailable, "maxSurge": draft.max_surge}
     if not draft.strategy and not draft.components and all(value in (None, "") for value in budgets.values()):
         yield Finding(
-            "strategy", Code.SETS_NOTHING, "an override must set something: a strategy, a budget, or one of a component"
+            "strategy",
+            FindingCode.SETS_NOTHING,
+            "an override must set something: a strategy, a budget, or one of a component",
         )
-    if draft.strategy and (fault := _TYPE.fault(draft.strategy)):
-        yield fault.at("strategy.type")
-    yield from _look_at_budget(budgets, "strategy")
-    if len(draft.components) > MOST_COMPONENTS:
-        sentence = f"components may have at most {MOST_COMPONENTS} entries; remove some"
-        yield Finding("strategy.components", Code.TOO_MANY, sentence)
+    if draft.strategy and (fault := _TYPE.find_error(draft.strategy)):
+        yield fault.to_finding("strategy.type")
+    yield from _check_budget(budgets, "strategy")
+    if len(draft.components) > MAX_COMPONENTS:
+        sentence = f"components may have at most {MAX_COMPONENTS} entries; remove some"
+        yield Finding("strategy.components", FindingCode.TOO_MANY, sentence)
     for name, budget in draft.components.items():
-        yield from _look_at_component(name, budget)
+        yield from _check_component(name, budget)
 
 
-def _look_at_component(name: str, budget: Mapping[str, Any] | None) -> Iterator[Finding]:
+def _check_component(name: str, budget: Mapping[str, Any] | None) -> Iterator[Finding]:
     path = f"strategy.components.{name}"
-    if not is_label(name):
+    if not is_dns_label(name):
         sentence = f"no clique or scaling group can be called {name[:63]!r}; write the name of one"
-        yield Finding("strategy.components", Code.INVALID_NAME, sentence)
+        yield Finding("strategy.components", FindingCode.INVALID_NAME, sentence)
         return
     if budget is None:
         return
-    if unknown := sorted(budget.keys() - BUDGET.keys()):
+    if unknown := sorted(budget.keys() - BUDGET_FIELDS.keys()):
         yield Finding(
-            path, Code.UNKNOWN_VALUE, f"a component has maxUnavailable and maxSurge, and no {unknown[0][:63]}"
+            path, FindingCode.UNKNOWN_VALUE, f"a component has maxUnavailable and maxSurge, and no {unknown[0][:63]}"
         )
     if not budget:
         sentence = (
             "nothing is set here; write maxUnavailable or maxSurge, or null to have what the workload says removed"
         )
-        yield Finding(path, Code.SETS_NOTHING, sentence)
-    yield from _look_at_budget({key: value for key, value in budget.items() if key in BUDGET}, path)
+        yield Finding(path, FindingCode.SETS_NOTHING, sentence)
+    yield from _check_budget({key: value for key, value in budget.items() if key in BUDGET_FIELDS}, path)
 
 
-def _look_at_budget(budget: Mapping[str, IntOrPercent | None], path: str) -> Iterator[Finding]:
+def _check_budget(budget: Mapping[str, IntOrPercent | None], path: str) -> Iterator[Finding]:
     for name, value in budget.items():
-        if value not in (None, "") and (fault := BUDGET[name].fault(parse_budget(value))):
-            yield fault.at(f"{path}.{name}")
+        if value not in (None, "") and (fault := BUDGET_FIELDS[name].find_error(parse_budget(value))):
+            yield fault.to_finding(f"{path}.{name}")
 
 
-def _look_at_why(draft: OverrideDraft, now: datetime) -> Iterator[Finding]:
+def _check_reason_and_expiry(draft: OverrideDraft, now: datetime) -> Iterator[Finding]:
     if not draft.reason.strip():
-        yield Finding("reason", Code.FIELD_MISSING, "say why: others must be able to judge whether it still holds")
-    elif len(draft.reason) > MOST_REASON_CHARACTERS:
-        yield Fault(Code.TOO_LONG, f"{{field}} may have at most {MOST_REASON_CHARACTERS} characters").at("reason")
+        yield Finding(
+            "reason", FindingCode.FIELD_MISSING, "say why: others must be able to judge whether it still holds"
+        )
+    elif len(draft.reason) > MAX_REASON_CHARACTERS:
+        yield FieldError(
+            FindingCode.TOO_LONG, f"{{field}} may have at most {MAX_REASON_CHARACTERS} characters"
+        ).to_finding("reason")
     if draft.expires_at is None:
-        yield Finding("expires_at", Code.FIELD_MISSING, f"say until when, at most {LONGEST_DAYS} days from now")
+        yield Finding("expires_at", FindingCode.FIELD_MISSING, f"say until when, at most {MAX_DAYS} days from now")
     elif draft.expires_at <= now:
-        yield Finding("expires_at", Code.OUT_OF_RANGE, "this time has passed; choose one that is to come")
-    elif draft.expires_at > now + timedelta(days=LONGEST_DAYS):
-        sentence = f"at most {LONGEST_DAYS} days from now; what is to last longer belongs into the manifest"
-        yield Finding("expires_at", Code.OUT_OF_RANGE, sentence)
+        yield Finding("expires_at", FindingCode.OUT_OF_RANGE, "this time has passed; choose one that is to come")
+    elif draft.expires_at > now + timedelta(days=MAX_DAYS):
+        sentence = f"at most {MAX_DAYS} days from now; what is to last longer belongs into the manifest"
+        yield Finding("expires_at", FindingCode.OUT_OF_RANGE, sentence)
 
 
-def _look_for_components(draft: OverrideDraft, known: Sequence[frozenset[str]], total: int) -> Iterator[Finding]:
+def _check_component_names(draft: OverrideDraft, known: Sequence[frozenset[str]], total: int) -> Iterator[Finding]:
     """Yield which components none of the workloads has; those to come may have them, so there must be some now."""
     if not known or len(known) < total:
         return
     everything = sorted(frozenset[str]().union(*known))
     for name in sorted(draft.components.keys() - {*everything}):
-        there = ", ".join(everything[:_NAMES_SHOWN]) + (", …" if len(everything) > _NAMES_SHOWN else "")
+        there = ", ".join(everything[:_MAX_NAMES]) + (", …" if len(everything) > _MAX_NAMES else "")
         sentence = f"no workload that it hits has a clique or scaling group {name!r}; there are: {there}"
-        yield Finding(f"strategy.components.{name}", Code.UNKNOWN_COMPONENT, sentence)
+        yield Finding(f"strategy.components.{name}", FindingCode.UNKNOWN_COMPONENT, sentence)
 
 
 # ---- whom it hits
 
 
-def _find_hit(override: Override) -> Iterator[tuple[int, Place]]:
+def _list_affected(override: Override) -> Iterator[tuple[int, WorkloadRef]]:
     """Yield the rows of the workloads that it is about, by name."""
     given = {"cluster__name": override.cluster, "namespace": override.namespace, "name": override.name}
     rows = (
         Workload.objects.filter(
-            cluster__name__in=_configured(), **{name: value for name, value in given.items() if value}
+            cluster__name__in=_configured_clusters(), **{name: value for name, value in given.items() if value}
         )
         .order_by("cluster__name", "namespace", "name")
         .values_list("pk", "cluster__name", "namespace", "name", "labels")
     )
     for pk, cluster, namespace, name, labels in rows:
         metadata = {"namespace": namespace, "name": name, "labels": labels}
-        if hits(override, {"metadata": metadata}, cluster):
-            yield pk, Place(cluster, namespace, name)
+        if matches(override, {"metadata": metadata}, cluster):
+            yield pk, WorkloadRef(cluster, namespace, name)
 
 
 def _fetch_manifests(pks: Sequence[int]) -> dict[int, Mapping[str, Any]]:
     return dict(Workload.objects.filter(pk__in=pks).values_list("pk", "manifest"))
 
 
-def _list_others(now: datetime, replacing: StrategyOverride | None) -> list[Override]:
+def _list_other_overrides(now: datetime, replacing: StrategyOverride | None) -> list[Override]:
     rows = StrategyOverride.objects.filter(Q(expires_at=None) | Q(expires_at__gt=now))
-    return [read_override(row) for row in rows if replacing is None or row.pk != replacing.pk]
+    return [parse_override(row) for row in rows if replacing is None or row.pk != replacing.pk]
 
 
-def _configured() -> tuple[str, ...]:
+def _configured_clusters() -> tuple[str, ...]:
     try:
         return cluster_names()
     except Misconfigured:
@@ -305,42 +314,48 @@ class _Overrides:
         return [*self.others, *([self.draft] if self.draft else [])]
 
 
-def _compute_hit(place: Place, manifest: Mapping[str, Any], overrides: _Overrides, now: float) -> Hit:
-    was = compute_effective(manifest, overrides.before, now, cluster=place.cluster)
-    before = _in_force(was)
+def _compute_affected(
+    place: WorkloadRef, manifest: Mapping[str, Any], overrides: _Overrides, now: float
+) -> AffectedWorkload:
+    was = compute_effective_strategy(manifest, overrides.before, now, cluster=place.cluster)
+    before = _resolve_strategy(was)
     if before is None or overrides.draft is None:
-        return Hit(place, before, None)
-    will = compute_effective(manifest, overrides.after, now, cluster=place.cluster)
+        return AffectedWorkload(place, before, None)
+    will = compute_effective_strategy(manifest, overrides.after, now, cluster=place.cluster)
     findings = tuple(finding for number, finding in will.ignored if number == overrides.draft.id)
-    warnings = () if findings else _warn(overrides.draft, was, will)
-    return Hit(place, before, _in_force(will), findings, tuple(warnings))
+    warnings = () if findings else _compute_warnings(overrides.draft, was, will)
+    return AffectedWorkload(place, before, _resolve_strategy(will), findings, tuple(warnings))
 
 
-def _in_force(effective: Effective) -> InForce | None:
+def _resolve_strategy(effective: EffectiveStrategy) -> ResolvedStrategy | None:
     workload = parse_workload(effective.manifest)
-    if isinstance(workload, Unreadable):
+    if isinstance(workload, ParseFailure):
         return None
-    return InForce(workload.strategy, list_levels(workload), effective.sources)
+    return ResolvedStrategy(workload.strategy, list_levels(workload), effective.sources)
 
 
-def _warn(draft: Override, was: Effective, will: Effective) -> Iterator[Finding]:
+def _compute_warnings(draft: Override, was: EffectiveStrategy, will: EffectiveStrategy) -> Iterator[Finding]:
     """Yield what is accepted but should be known: what has no effect, what wins over it, what it pushes out."""
     for part in draft.settings:
         winner = will.sources.get(part)
         if isinstance(winner, int) and winner != draft.id:
             what = " ".join(filter(None, part))
-            yield Finding(_path(part), Code.OUTRANKED, f"the more specific override {winner} sets {what}, and wins")
+            yield Finding(
+                _field_path(part), FindingCode.OUTRANKED, f"the more specific override {winner} sets {what}, and wins"
+            )
     ignored_before = {number for number, _ in was.ignored}
     for number, finding in will.ignored:
         if number not in ignored_before:
-            yield Finding("", Code.PUSHED_OUT, f"override {number} would not count here any more: {finding.message}")
+            yield Finding(
+                "", FindingCode.PUSHED_OUT, f"override {number} would not count here any more: {finding.message}"
+            )
     if will.manifest != was.manifest:
         known = {*validate_create(was.manifest).warnings}
         yield from (one for one in validate_create(will.manifest).warnings if one not in known)
 
 
-def _conclude(
-    draft: OverrideDraft, found: Sequence[Hit], places: Sequence[Place], findings: Iterable[Finding]
+def _build_check(
+    draft: OverrideDraft, found: Sequence[AffectedWorkload], places: Sequence[WorkloadRef], findings: Iterable[Finding]
 ) -> OverrideCheck:
     errors, warnings = [*findings], []
     refused = [hit for hit in found if hit.findings]
@@ -348,32 +363,32 @@ def _conclude(
         errors.append(_refused_everywhere(refused))
     if not places and not errors:
         sentence = "no workload is hit now; it will count for those that come and match"
-        warnings.append(Finding("", Code.HITS_NOTHING, sentence))
-    report = Report.of(errors, warnings)
+        warnings.append(Finding("", FindingCode.HITS_NOTHING, sentence))
+    report = ValidationReport.of(errors, warnings)
     return OverrideCheck(
         tuple(found), len(places), report.errors, report.warnings, tuple(place.key for place in places)
     )
 
 
-def _refused_everywhere(refused: Sequence[Hit]) -> Finding:
+def _refused_everywhere(refused: Sequence[AffectedWorkload]) -> Finding:
     first = refused[0]
     whom = "the only workload" if len(refused) == 1 else f"all {len(refused)} workloads"
     sentence = f"{whom} that it hits cannot take it; {first.place}: {first.findings[0].message}"
-    return Finding("strategy", Code.REFUSED_EVERYWHERE, sentence)
+    return Finding("strategy", FindingCode.REFUSED_EVERYWHERE, sentence)
 
 
 def _component_names(manifest: Mapping[str, Any]) -> frozenset[str]:
     workload = parse_workload(manifest)
-    if isinstance(workload, Unreadable):
+    if isinstance(workload, ParseFailure):
         return frozenset()
     return frozenset([*(clique.name for clique in workload.cliques), *(group.name for group in workload.groups)])
 
 
-def _told(in_force: InForce | None) -> object:
+def _strategy_key(in_force: ResolvedStrategy | None) -> object:
     return in_force and (in_force.strategy, in_force.levels)
 
 
-def _path(part: Part) -> str:
+def _field_path(part: StrategyField) -> str:
     component, name = part
     return f"strategy.components.{component}.{name}" if component else f"strategy.{name}"
 

@@ -11,61 +11,75 @@ from django.db import transaction
 from django.utils import timezone
 
 from rollouts.accounts.account_rights import find_missing, rights_of
-from rollouts.accounts.commands import Command, Place
-from rollouts.accounts.errors import NotAllowed
+from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.accounts.errors import PermissionDenied
 from rollouts.models import ApiToken, User
-from rollouts.services.audit import Caller, Result, Via, deed, record, require
+from rollouts.services.audit import Caller, Result, Source, audited_command, record, require
 
 _COMMAND_LINE: Final = Caller(
-    user=None, name="manage.py changepassword", source_ip=None, request_id="", via=Via.COMMAND
+    user=None, name="manage.py changepassword", source_ip=None, request_id="", source=Source.COMMAND
 )
 
 
 def password_change(caller: Caller, user: User, password: str, *, with_tokens: bool) -> None:
     """Change one's own password, which ends all other sessions, and if wanted all tokens."""
-    with deed(caller, Command.CHANGE_PASSWORD, Place(name=caller.name)) as it, transaction.atomic():
+    with (
+        audited_command(caller, Command.CHANGE_PASSWORD, WorkloadRef(name=caller.name)) as audited,
+        transaction.atomic(),
+    ):
         user.set_password(password)
         user.save(update_fields=["password"])
         count = tokens_revoke_all(user) if with_tokens else 0
-        it.done(detail=f"Changed their own password. {_count(count)}" if with_tokens else "Changed their own password.")
+        audited.done(
+            detail=f"Changed their own password. {_count_tokens(count)}"
+            if with_tokens
+            else "Changed their own password."
+        )
 
 
 def password_change_refused(caller: Caller) -> None:
     """Put a wrong old password on record."""
     record(
-        caller, Command.CHANGE_PASSWORD, Place(name=caller.name), Result.REFUSED, detail="The old password is wrong."
+        caller,
+        Command.CHANGE_PASSWORD,
+        WorkloadRef(name=caller.name),
+        Result.REFUSED,
+        detail="The old password is wrong.",
     )
 
 
-def password_was_set(caller: Caller, user: User) -> None:
+def password_set_by_admin(caller: Caller, user: User) -> None:
     """Revoke the tokens of an account after an administrator has set its password, and put that on record."""
-    with deed(caller, Command.CHANGE_ACCOUNT, Place(name=user.get_username())) as it, transaction.atomic():
+    with (
+        audited_command(caller, Command.CHANGE_ACCOUNT, WorkloadRef(name=user.get_username())) as audited,
+        transaction.atomic(),
+    ):
         count = tokens_revoke_all(user)
-        it.done(detail=f"Set the password of {user}. {_count(count)}")
+        audited.done(detail=f"Set the password of {user}. {_count_tokens(count)}")
 
 
-def password_was_set_by_command(username: str) -> int:
+def password_set_by_cli(username: str) -> int:
     """Revoke the tokens of an account after its password was set on the server; return how many that were."""
     user = User.objects.get_by_natural_key(username)
     with transaction.atomic():
         count = tokens_revoke_all(user)
-        detail = f"Set the password of {user}. {_count(count)}"
-        record(_COMMAND_LINE, Command.CHANGE_ACCOUNT, Place(name=username), Result.DONE, detail=detail)
+        detail = f"Set the password of {user}. {_count_tokens(count)}"
+        record(_COMMAND_LINE, Command.CHANGE_ACCOUNT, WorkloadRef(name=username), Result.DONE, detail=detail)
     return count
 
 
 def sessions_end(caller: Caller, user: User) -> int:
     """End all sessions and tokens of an account: the caller's own, or one that the caller may change."""
-    with deed(caller, Command.END_SESSIONS, Place(name=user.get_username())) as it:
+    with audited_command(caller, Command.END_SESSIONS, WorkloadRef(name=user.get_username())) as audited:
         if user != caller.user:
-            require_reach(caller, user)
+            require_may_change_account(caller, user)
         with transaction.atomic():
-            count = end_everything(user)
-            it.done(detail=f"Ended all sessions of {user}. {_count(count)}")
+            count = revoke_all_access(user)
+            audited.done(detail=f"Ended all sessions of {user}. {_count_tokens(count)}")
     return count
 
 
-def end_everything(user: User) -> int:
+def revoke_all_access(user: User) -> int:
     """End all sessions of an account and revoke its tokens; return how many tokens that were."""
     User.objects.filter(pk=user.pk).update(sessions_ended_at=timezone.now())
     return tokens_revoke_all(user)
@@ -76,14 +90,14 @@ def tokens_revoke_all(user: User) -> int:
     return ApiToken.objects.filter(user=user, revoked_at=None).update(revoked_at=timezone.now())
 
 
-def require_reach(caller: Caller, user: User) -> None:
+def require_may_change_account(caller: Caller, user: User) -> None:
     """Raise NotAllowed unless the caller may change accounts, and this one."""
     require(caller, Command.CHANGE_ACCOUNT)
     if caller.user is None:  # `require` has refused strangers
-        raise NotAllowed("Sign in first.")
+        raise PermissionDenied("Sign in first.")
     if sentence := find_missing(caller.user, rights_of(user)):
-        raise NotAllowed(sentence)
+        raise PermissionDenied(sentence)
 
 
-def _count(count: int) -> str:
+def _count_tokens(count: int) -> str:
     return f"{count} {'token' if count == 1 else 'tokens'} revoked."

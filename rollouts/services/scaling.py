@@ -7,20 +7,25 @@ with the same preconditions as every edit (`edit`); the set itself stays as it i
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from rollouts.accounts.errors import RaceLost
+from rollouts.accounts.errors import VersionConflict
 from rollouts.cluster import Obj, Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS
-from rollouts.engine.manifest.findings import Code, Finding
-from rollouts.engine.manifest.parsing import Unreadable, parse_workload
-from rollouts.engine.manifest.references import MOST_PODS
+from rollouts.engine.manifest.findings import Finding, FindingCode
+from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
+from rollouts.engine.manifest.references import MAX_PODS
 from rollouts.engine.model import names
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, Workload
-from rollouts.engine.tree.views import keep_minimum, minimum_of
-from rollouts.mirror import Changes
-from rollouts.services.audit import Deed
-from rollouts.services.edit import TRIES, Change, Changed, fetch_expected
-from rollouts.services.workload_client import Site, refuse, require_ours, version_in
+from rollouts.engine.tree.views import compute_min_available, resolve_min_available
+from rollouts.mirror import ObjectChanges
+from rollouts.services.audit import AuditedCommand
+from rollouts.services.edit import MAX_ATTEMPTS, Change, EditResult, fetch_expected
+from rollouts.services.workload_client import (
+    WorkloadClient,
+    invalid_command,
+    require_not_grove_managed,
+    version_of_object,
+)
 
 _FIELD: Final = "spec.replicas"
 
@@ -36,83 +41,85 @@ class LiveScale:
     replicas: int
 
 
-def scale_live(site: Site, it: Deed, wanted: LiveScale, *, expected: str | None, dry_run: bool) -> Changed:
+def scale_live_component(
+    client: WorkloadClient, audited: AuditedCommand, wanted: LiveScale, *, expected: str | None, dry_run: bool
+) -> EditResult:
     """Scale a live component; `expected` is the version of the set."""
-    live = fetch_expected(site, expected)
+    live = fetch_expected(client, expected)
     workload = parse_workload(live)
-    if isinstance(workload, Unreadable):
-        raise refuse(workload.findings)
-    component, resource, name = choose_live(workload, wanted)
-    for attempt in range(TRIES):
-        target = site.fetch_object(resource, name)
-        require_ours(target)
-        _require_minimum(component, _minimum_in(component, target), wanted.replicas)
+    if isinstance(workload, ParseFailure):
+        raise invalid_command(workload.findings)
+    component, resource, name = find_live_component(workload, wanted)
+    for attempt in range(MAX_ATTEMPTS):
+        target = client.fetch_object(resource, name)
+        require_not_grove_managed(target)
+        _require_minimum(component, _minimum_of_object(component, target), wanted.replicas)
         before = (target.get("spec") or {}).get("replicas")
-        change = describe_scaled(resource, name, before, wanted.replicas)
+        change = make_scale_change(resource, name, before, wanted.replicas)
         if before == wanted.replicas:
-            return Changed(site.place, version_in(live), (), (), dry_run)
+            return EditResult(client.place, version_of_object(live), (), (), dry_run)
         if attempt == 0:
-            it.begin(before={change.field: before}, after={change.field: wanted.replicas})
+            audited.begin(before={change.field: before}, after={change.field: wanted.replicas})
         scaled = {**target, "spec": {**target["spec"], "replicas": wanted.replicas}}
-        stored = site.patch(resource, target, scaled, dry_run=dry_run)
+        stored = client.patch(resource, target, scaled, dry_run=dry_run)
         if stored is not None:
             if not dry_run:
-                site.take_in([Changes(resource, [stored])])
-                it.done(before={change.field: before}, after={change.field: wanted.replicas})
-            return Changed(site.place, version_in(live), (change,), (), dry_run)
-    raise RaceLost(f"{name} is scaled so often that this command found no moment for its own; try again.")
+                client.write_through([ObjectChanges(resource, [stored])])
+                audited.done(before={change.field: before}, after={change.field: wanted.replicas})
+            return EditResult(client.place, version_of_object(live), (change,), (), dry_run)
+    raise VersionConflict(f"{name} is scaled so often that this command found no moment for its own; try again.")
 
 
-def describe_scaled(resource: Resource, name: str, before: Any, after: int) -> Change:
+def make_scale_change(resource: Resource, name: str, before: Any, after: int) -> Change:
     """Return the change of a live component, which is no field of the set."""
     return Change(f"{resource.kind} {name}: {_FIELD}", before, after)
 
 
-def choose_live(workload: Workload, wanted: LiveScale) -> tuple[Component, Resource, str]:
+def find_live_component(workload: Workload, wanted: LiveScale) -> tuple[Component, Resource, str]:
     """Return the component that is meant, with the kind and the name of its object; raises what is in the way."""
-    component, resource = _find(workload, wanted.component)
+    component, resource = _find_component(workload, wanted.component)
     if wanted.replica >= workload.replicas:
         sentence = f"the set has the replicas 0 to {workload.replicas - 1}; name one of them"
-        raise refuse([Finding("replica", Code.OUT_OF_RANGE, sentence)])
+        raise invalid_command([Finding("replica", FindingCode.OUT_OF_RANGE, sentence)])
     return component, resource, names.clique_name(workload.name, wanted.replica, component.name)
 
 
 def _require_minimum(component: Component, minimum: int, replicas: int) -> None:
-    if not minimum <= replicas <= MOST_PODS:
+    if not minimum <= replicas <= MAX_PODS:
         sentence = f"replicas of {component.name} must be {minimum} (its minAvailable) or more"
-        raise refuse([Finding("replicas", Code.MIN_AVAILABLE_OVER_REPLICAS, sentence)])
+        raise invalid_command([Finding("replicas", FindingCode.MIN_AVAILABLE_OVER_REPLICAS, sentence)])
 
 
-def _minimum_in(component: Component, target: Obj) -> int:
+def _minimum_of_object(component: Component, target: Obj) -> int:
     """Return how many pods or replicas a live component must have, as its object says."""
     if isinstance(component, GroupTemplate):
         return component.min_available
     stored = (target.get("spec") or {}).get("minAvailable")
-    return keep_minimum(component, stored if isinstance(stored, int) else 0)
+    return resolve_min_available(component, stored if isinstance(stored, int) else 0)
 
 
 def scale_observed(workload: Workload, observed: Observed, wanted: LiveScale) -> Observed:
     """Return what is observed as it would be after such a command, for a simulation; raises what is in the way."""
-    component, _, name = choose_live(workload, wanted)
+    component, _, name = find_live_component(workload, wanted)
     minimum = component.min_available
     if isinstance(component, CliqueTemplate):
-        minimum = minimum_of(component, next((one for one in observed.cliques if one.name == name), None))
+        minimum = compute_min_available(component, next((one for one in observed.cliques if one.name == name), None))
     _require_minimum(component, minimum, wanted.replicas)
     cliques = tuple(replace(one, replicas=wanted.replicas) if one.name == name else one for one in observed.cliques)
     groups = tuple(replace(one, replicas=wanted.replicas) if one.name == name else one for one in observed.groups)
     return replace(observed, cliques=cliques, groups=groups)
 
 
-def _find(workload: Workload, component: str) -> tuple[Component, Resource]:
+def _find_component(workload: Workload, component: str) -> tuple[Component, Resource]:
     group = next((one for one in workload.groups if one.name == component), None)
     if group is not None:
         return group, PODCLIQUESCALINGGROUPS
     clique = next((one for one in workload.cliques if one.name == component), None)
     if clique is None:
         sentence = "the set has no clique and no scaling group of that name; correct the name"
-        raise refuse([Finding("component", Code.UNKNOWN_COMPONENT, sentence)])
+        raise invalid_command([Finding("component", FindingCode.UNKNOWN_COMPONENT, sentence)])
     owner = next((one.name for one in workload.groups if component in one.clique_names), None)
     if owner is not None:
         sentence = f"a clique in a scaling group is scaled with its group; scale {owner}, or leave replica out"
-        raise refuse([Finding("component", Code.MEMBER_AUTOSCALED, sentence)])
+        raise invalid_command([Finding("component", FindingCode.MEMBER_AUTOSCALED, sentence)])
     return clique, PODCLIQUES

@@ -1,7 +1,8 @@
 """What is told of a change that was run to its end: its steps, its pods over time, how low availability went.
 
-Before it: `controller_manager`, which runs a change in a simulated cluster. After it: the API, which answers this as it is, and
-the pages from which people command. The invariant: an answer is bounded in size, with what was left out told as such.
+Before it: `simulation`, which runs a change in a simulated cluster. After it: the API, which answers this as it
+is, and the pages from which people command. The invariant: an answer is bounded in size, with what was left out told as
+such.
 """
 
 from collections import Counter
@@ -10,31 +11,31 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, TypeVar
 
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS
 from rollouts.controller.pod_counts import count_pods
 from rollouts.engine.manifest.findings import Finding
-from rollouts.engine.model.actions import Action, Create, Delete, Kind, Moment, Patch, Wait
+from rollouts.engine.model.actions import Action, Create, Delete, Kind, Patch, TimelineEvent, Wait
 from rollouts.engine.model.observed import Clique, Group, Observed
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.plan.desired import patch_replicas
 from rollouts.engine.simulation import simulate as engine
-from rollouts.engine.simulation.remedy_trials import HARMLESS, TRIED
-from rollouts.engine.simulation.simulate import End, Outcome, Tally
-from rollouts.engine.tree.layout import make_shape
+from rollouts.engine.simulation.remedy_trials import HARMLESS, TRIABLE
+from rollouts.engine.simulation.simulate import SimulationEnd, SimulationResult, UnitCounts
+from rollouts.engine.tree.layout import make_layout
 from rollouts.manifests.masking import Reader
 from rollouts.selectors.forecast import Assumption, Forecast, Pace
-from rollouts.services.edit import Change, describe
-from rollouts.services.scaling import describe_scaled
-from rollouts.services.workload_client import version_in
+from rollouts.services.edit import Change, compute_changes
+from rollouts.services.scaling import make_scale_change
+from rollouts.services.workload_client import version_of_object
 
-MOST_STEPS: Final = 200
+MAX_STEPS: Final = 200
 """Steps that are told: the first ones and the last ones."""
-MOST_ENTRIES: Final = 20
+MAX_ENTRIES: Final = 20
 """Of one kind within a step: counts of components, moments."""
-MOST_COMPONENTS: Final = 200
-MOST_COUNTS: Final = 1000
+MAX_COMPONENTS: Final = 200
+MAX_COUNTS: Final = 1000
 """Moments at which pods are counted: the first ones."""
 
 _STEPS_AT_THE_END: Final = 50
@@ -47,8 +48,8 @@ class SimulatedStep:
 
     at: float  # seconds since the change
     writes: Mapping[str, int]  # how many of each sort: "Create Pod"
-    moments: tuple[Moment, ...]
-    counts: tuple[Tally, ...]  # of the components whose counts changed
+    moments: tuple[TimelineEvent, ...]
+    counts: tuple[UnitCounts, ...]  # of the components whose counts changed
     left_out: int  # moments and counts beyond those that are told
 
 
@@ -91,7 +92,7 @@ class PodsOverTime:
 class Former:
     """How the same goes without the change."""
 
-    end: End
+    end: SimulationEnd
     seconds: float
     rounds: int
     lowest: int  # the fewest pods that were available
@@ -110,7 +111,7 @@ class Simulated:
     starts_update: bool  # the template of some pods is another one
     is_rehearsal: bool  # the change by itself replaces nothing: what is told is the next rollout
     former: Former | None  # to compare with, where a strategy is judged
-    end: End
+    end: SimulationEnd
     seconds: float  # of the cluster's time
     pace: Pace
     assumptions: tuple[Assumption, ...]  # what the numbers rest on, each a sentence
@@ -127,26 +128,28 @@ class Simulated:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SimulationRun:
     """A workload that was changed, and what came of it."""
 
     before: Workload
     after: Workload
     observed: Observed  # when it was changed
-    outcome: Outcome
+    outcome: SimulationResult
     forecast: Forecast  # the cluster that it was run in
 
     @property
-    def is_idle(self) -> bool:
+    def changes_nothing(self) -> bool:
         """Whether nothing had to be done."""
-        return self.outcome.end is End.DONE and not self.outcome.pods_created and not self.outcome.pods_deleted
+        return (
+            self.outcome.end is SimulationEnd.DONE and not self.outcome.pods_created and not self.outcome.pods_deleted
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Considered:
+class SimulatedChange:
     """A change of a manifest that somebody considers."""
 
-    place: Place
+    place: WorkloadRef
     before: Obj
     after: Obj
     observed: Observed  # as it is there
@@ -155,68 +158,70 @@ class Considered:
     reader: Reader  # who considers it
 
 
-def tell(change: Considered, run: Run) -> Simulated:
+def build_report(change: SimulatedChange, run: SimulationRun) -> Simulated:
     """Tell what a change does by itself."""
-    outcome, components = run.outcome, _summarise(run.outcome)
-    first = outcome.steps[: MOST_STEPS - _STEPS_AT_THE_END]
+    outcome, components = run.outcome, _summarize_components(run.outcome)
+    first = outcome.steps[: MAX_STEPS - _STEPS_AT_THE_END]
     last = outcome.steps[len(first) :][-_STEPS_AT_THE_END:]
     return Simulated(
         cluster=change.place.cluster,
         namespace=change.place.namespace,
         name=change.place.name,
-        version="" if change.is_new else version_in(change.before),
+        version="" if change.is_new else version_of_object(change.before),
         changed=(
-            *describe(change.place, {"metadata": {}} if change.is_new else change.before, change.after, change.reader),
-            *_describe_scaled(change.observed, run.observed),
+            *compute_changes(
+                change.place, {"metadata": {}} if change.is_new else change.before, change.after, change.reader
+            ),
+            *_compute_scale_changes(change.observed, run.observed),
         ),
         warnings=change.warnings,
-        starts_update=make_shape(run.before).generation_hash != make_shape(run.after).generation_hash,
+        starts_update=make_layout(run.before).generation_hash != make_layout(run.after).generation_hash,
         is_rehearsal=False,
         former=None,
         end=outcome.end,
         seconds=outcome.seconds,
         pace=run.forecast.pace,
         assumptions=run.forecast.assumptions,
-        waits=tuple(_sift(outcome.waits[:MOST_ENTRIES], outcome)),
-        components=tuple(components[:MOST_COMPONENTS]),
-        components_left_out=max(0, len(components) - MOST_COMPONENTS),
-        pods=count_over_time(run),
+        waits=tuple(_drop_untested_remedies(outcome.waits[:MAX_ENTRIES], outcome)),
+        components=tuple(components[:MAX_COMPONENTS]),
+        components_left_out=max(0, len(components) - MAX_COMPONENTS),
+        pods=count_pods_over_time(run),
         pods_created=outcome.pods_created,
         pods_deleted=outcome.pods_deleted,
         replaced=_count_replaced(run.observed, outcome),
         rounds=count_rounds(outcome),
-        steps=tuple(_tell_step(step) for step in (*first, *last)),
+        steps=tuple(_build_step(step) for step in (*first, *last)),
         steps_left_out=len(outcome.steps) - len(first) - len(last),
     )
 
 
-def _sift(waits: Iterable[Wait], outcome: Outcome) -> Iterator[Wait]:
+def _drop_untested_remedies(waits: Iterable[Wait], outcome: SimulationResult) -> Iterator[Wait]:
     """Yield the waits; those of a change that gets stuck without the remedies that would have to be tried there first.
 
     They are tried and offered on the page of the workload once somebody has made the change.
     """
     for wait in waits:
-        kept = [one for one in wait.remedies if one not in TRIED or one in HARMLESS]
-        yield wait if outcome.end is End.DONE else replace(wait, remedies=tuple(kept))
+        kept = [one for one in wait.remedies if one not in TRIABLE or one in HARMLESS]
+        yield wait if outcome.end is SimulationEnd.DONE else replace(wait, remedies=tuple(kept))
 
 
-def tell_former(run: Run) -> Former:
+def build_baseline(run: SimulationRun) -> Former:
     """Tell how it goes without the change."""
     outcome = run.outcome
-    return Former(outcome.end, outcome.seconds, count_rounds(outcome), count_over_time(run).lowest)
+    return Former(outcome.end, outcome.seconds, count_rounds(outcome), count_pods_over_time(run).lowest)
 
 
-def _describe_scaled(before: Observed, after: Observed) -> Iterator[Change]:
+def _compute_scale_changes(before: Observed, after: Observed) -> Iterator[Change]:
     """Return which live components are scaled, in the words of the command itself."""
     for clique, scaled in zip(before.cliques, after.cliques, strict=True):
         if clique.replicas != scaled.replicas:
-            yield describe_scaled(PODCLIQUES, clique.name, clique.replicas, scaled.replicas)
+            yield make_scale_change(PODCLIQUES, clique.name, clique.replicas, scaled.replicas)
     for group, grown in zip(before.groups, after.groups, strict=True):
         if group.replicas != grown.replicas:
-            yield describe_scaled(PODCLIQUESCALINGGROUPS, group.name, group.replicas, grown.replicas)
+            yield make_scale_change(PODCLIQUESCALINGGROUPS, group.name, group.replicas, grown.replicas)
 
 
-def _count_replaced(observed: Observed, outcome: Outcome) -> dict[str, int]:
+def _count_replaced(observed: Observed, outcome: SimulationResult) -> dict[str, int]:
     """Return how many of the pods that were there before went, by clique; what owns a pod takes it along."""
     deleted = {one.uid for step in outcome.steps for one in step.actions if isinstance(one, Delete)}
     groups = {group.name: group.uid for group in observed.groups}
@@ -230,9 +235,9 @@ def _count_replaced(observed: Observed, outcome: Outcome) -> dict[str, int]:
 # ---- steps
 
 
-def _tell_step(step: engine.Step) -> SimulatedStep:
-    moments, counts = step.moments[:MOST_ENTRIES], step.tallies[:MOST_ENTRIES]
-    left_out = len(step.moments) + len(step.tallies) - len(moments) - len(counts)
+def _build_step(step: engine.SimulationStep) -> SimulatedStep:
+    moments, counts = step.timeline_events[:MAX_ENTRIES], step.counts[:MAX_ENTRIES]
+    left_out = len(step.timeline_events) + len(step.counts) - len(moments) - len(counts)
     return SimulatedStep(step.at, _count_writes(step.actions), moments, counts, left_out)
 
 
@@ -242,13 +247,13 @@ def _count_writes(actions: Iterable[Action]) -> dict[str, int]:
     return dict(Counter(f"{type(one).__name__} {one.kind}" for one in told))
 
 
-def count_rounds(outcome: Outcome) -> int:
+def count_rounds(outcome: SimulationResult) -> int:
     """Return at how many moments something was created or deleted."""
     busy = (step.at for step in outcome.steps if any(isinstance(one, Create | Delete) for one in step.actions))
     return len({*busy})
 
 
-def _summarise(outcome: Outcome) -> list[Lowest]:
+def _summarize_components(outcome: SimulationResult) -> list[Lowest]:
     """Return the components, those first whose availability goes furthest down."""
     found = [
         Lowest(
@@ -267,21 +272,21 @@ def _summarise(outcome: Outcome) -> list[Lowest]:
 # ---- pods over time
 
 
-def count_over_time(run: Run) -> PodsOverTime:
+def count_pods_over_time(run: SimulationRun) -> PodsOverTime:
     """Count the pods of a workload from before a change to its end."""
-    counts = list(_merge(run.outcome.pods))
-    meant = count_pods(run.after, _scale(run.observed, run.after))
+    counts = list(_merge_by_time(run.outcome.pods))
+    meant = count_pods(run.after, _scale_observed(run.observed, run.after))
     return PodsOverTime(
         desired=meant.desired,
         floor=meant.floor,
         lowest=min(one.available for one in counts),
         most=max(one.live for one in counts),
-        counts=tuple(counts[:MOST_COUNTS]),
-        left_out=max(0, len(counts) - MOST_COUNTS),
+        counts=tuple(counts[:MAX_COUNTS]),
+        left_out=max(0, len(counts) - MAX_COUNTS),
     )
 
 
-def _merge(counts: Iterable[engine.Pods]) -> Iterator[PodsAt]:
+def _merge_by_time(counts: Iterable[engine.PodTotals]) -> Iterator[PodsAt]:
     """Yield one count for each moment, with the fewest available and the most live; the first stays by itself."""
     first, *others = (PodsAt(one.at, one.available, one.updated, one.live, one.surge) for one in counts)
     yield first
@@ -291,7 +296,7 @@ def _merge(counts: Iterable[engine.Pods]) -> Iterator[PodsAt]:
         yield replace(at_once[-1], available=fewest, updated=min(at_once[-1].updated, fewest), live=most)
 
 
-def _scale(observed: Observed, workload: Workload) -> Observed:
+def _scale_observed(observed: Observed, workload: Workload) -> Observed:
     """Return what is observed with the replicas that components will have once the template is put in force."""
     cliques = {one.name: one.replicas for one in workload.cliques}
     groups = {one.name: one.replicas for one in workload.groups}

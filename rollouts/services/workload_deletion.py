@@ -13,24 +13,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from rollouts.accounts.commands import Command, Place
-from rollouts.accounts.errors import RaceLost
+from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.accounts.errors import VersionConflict
 from rollouts.cluster import Conflict, Obj
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.engine.model.observed import Observed
-from rollouts.engine.scheduling.resources import NATIVE_RESOURCES, THOUSAND, add_amounts
-from rollouts.manifests.masking import RECORD
-from rollouts.mirror import Changes
+from rollouts.engine.scheduling.resources import MILLI_PER_UNIT, NATIVE_RESOURCES, add_resources
+from rollouts.manifests.masking import RECORD_READER
+from rollouts.mirror import ObjectChanges
 from rollouts.models import Pod
-from rollouts.services.audit import Caller, deed
-from rollouts.services.edit import TRIES, describe, fetch_expected, on_record
+from rollouts.services.audit import Caller, audited_command
+from rollouts.services.edit import MAX_ATTEMPTS, compute_changes, fetch_expected, render_audit_side
 from rollouts.services.pods import read_observed
-from rollouts.services.workload_client import Site, cluster_words, open_site, version_in
+from rollouts.services.workload_client import (
+    WorkloadClient,
+    open_writable_client,
+    translate_cluster_errors,
+    version_of_object,
+)
 
-LARGE: Final = 10
+LARGE_POD_COUNT: Final = 10
 """So many pods, or any extended resource, make a workload one whose name has to be typed before a form deletes it."""
 
-_NOTHING: Final[Obj] = {"metadata": {}}
+_EMPTY: Final[Obj] = {"metadata": {}}
 _STATUS: Final = "Status"  # what an API server answers once the object is gone
 
 
@@ -45,7 +50,7 @@ class Extent:
     @property
     def is_large(self) -> bool:
         """Whether nobody should delete it with one click."""
-        return self.pods >= LARGE or bool(self.resources)
+        return self.pods >= LARGE_POD_COUNT or bool(self.resources)
 
     def __str__(self) -> str:
         counts = {"pod": self.pods, "gang": self.gangs}
@@ -57,7 +62,7 @@ class Extent:
 class WorkloadDeleted:
     """A workload that was deleted, or would be."""
 
-    place: Place
+    place: WorkloadRef
     version: str  # of the workload as it was
     extent: Extent
     was_leaving: bool  # somebody had deleted it before; nothing was sent
@@ -65,47 +70,49 @@ class WorkloadDeleted:
 
 
 def workload_delete(
-    caller: Caller, place: Place, *, expected: str | None = None, dry_run: bool = False
+    caller: Caller, place: WorkloadRef, *, expected: str | None = None, dry_run: bool = False
 ) -> WorkloadDeleted:
     """Delete a workload with everything that belongs to it."""
-    with deed(caller, Command.DELETE_WORKLOAD, place, dry_run=dry_run) as it:
-        site = open_site(place)
-        live = fetch_expected(site, expected)
-        extent = measure(place, read_observed(site, live))
+    with audited_command(caller, Command.DELETE_WORKLOAD, place, dry_run=dry_run) as audited:
+        client = open_writable_client(place)
+        live = fetch_expected(client, expected)
+        extent = measure_extent(place, read_observed(client, live))
         was_leaving = bool(live["metadata"].get("deletionTimestamp"))
-        told = WorkloadDeleted(place, version_in(live), extent, was_leaving, dry_run)
+        told = WorkloadDeleted(place, version_of_object(live), extent, was_leaving, dry_run)
         if was_leaving:
             return told
-        before = on_record(live, describe(place, live, _NOTHING, RECORD), "before")
-        it.begin(before=before, detail=str(extent))
-        answer = _send(site, live, expected, dry_run=dry_run)
+        before = render_audit_side(live, compute_changes(place, live, _EMPTY, RECORD_READER), "before")
+        audited.begin(before=before, detail=str(extent))
+        answer = _delete_with_preconditions(client, live, expected, dry_run=dry_run)
         if not dry_run:
             is_gone = answer.get("kind") == _STATUS
-            site.take_in([Changes(PODCLIQUESETS, [] if is_gone else [answer], [live] if is_gone else [])])
-            it.done(before=before, detail=str(extent))
+            client.write_through([ObjectChanges(PODCLIQUESETS, [] if is_gone else [answer], [live] if is_gone else [])])
+            audited.done(before=before, detail=str(extent))
         return told
 
 
-def measure(place: Place, observed: Observed) -> Extent:
+def measure_extent(place: WorkloadRef, observed: Observed) -> Extent:
     """Count what goes with a workload, as the mirror has it."""
     rows = Pod.objects.filter(cluster__name=place.cluster, namespace=place.namespace, workload=place.name).order_by()
     total: dict[str, int] = {}
     for requests in rows.values_list("requests", flat=True):
-        total = add_amounts(total, requests)
-    resources = {name: amount // THOUSAND for name, amount in sorted(total.items()) if name not in NATIVE_RESOURCES}
+        total = add_resources(total, requests)
+    resources = {
+        name: amount // MILLI_PER_UNIT for name, amount in sorted(total.items()) if name not in NATIVE_RESOURCES
+    }
     return Extent(len(observed.pods), len(observed.gangs), resources)
 
 
-def _send(site: Site, seen: Obj, expected: str | None, *, dry_run: bool) -> Obj:
+def _delete_with_preconditions(client: WorkloadClient, seen: Obj, expected: str | None, *, dry_run: bool) -> Obj:
     """Delete the object that was looked at, and return the answer; raises RaceLost when it is not that one any more."""
     live = seen
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         uid, version = live["metadata"]["uid"], live["metadata"]["resourceVersion"]
-        with cluster_words(f"PodCliqueSet {site.place.name}", is_write=not dry_run):
+        with translate_cluster_errors(f"PodCliqueSet {client.place.name}", is_write=not dry_run):
             try:
-                return site.cluster.delete(
-                    *(PODCLIQUESETS, site.place.name),
-                    namespace=site.place.namespace,
+                return client.cluster.delete(
+                    *(PODCLIQUESETS, client.place.name),
+                    namespace=client.place.namespace,
                     uid=uid,
                     resource_version=None if expected is None else version,
                     propagation="Background",
@@ -113,7 +120,11 @@ def _send(site: Site, seen: Obj, expected: str | None, *, dry_run: bool) -> Obj:
                 )
             except Conflict:
                 pass
-        live = fetch_expected(site, expected, seen=live)
+        live = fetch_expected(client, expected, seen=live)
         if live["metadata"]["uid"] != uid:
-            raise RaceLost(f"{site.place.name} has been deleted, and created anew since you looked; look again.")
-    raise RaceLost(f"{site.place.name} changes so often that this command found no moment for its own; try again.")
+            raise VersionConflict(
+                f"{client.place.name} has been deleted, and created anew since you looked; look again."
+            )
+    raise VersionConflict(
+        f"{client.place.name} changes so often that this command found no moment for its own; try again."
+    )

@@ -16,7 +16,7 @@ _PROBE_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterWord:
+class ClusterHeartbeat:
     """The last that was heard from a cluster."""
 
     # Seconds since the cluster last sent anything (an answer, an event or a bookmark), None when it never did.
@@ -29,7 +29,7 @@ class ClusterWord:
 
 def record_sweep(redis: Redis) -> None:
     """Note that the queue was swept just now."""
-    redis.set(_SWEEP, _now(redis))
+    redis.set(_SWEEP, _fetch_now(redis))
 
 
 def record_probe(redis: Redis) -> None:
@@ -37,33 +37,35 @@ def record_probe(redis: Redis) -> None:
     redis.set(_PROBE, 1, ex=_PROBE_SECONDS)
 
 
-def sweep_age(redis: Redis) -> float | None:
+def fetch_sweep_age(redis: Redis) -> float | None:
     """Seconds since the last sweep, None when there never was one."""
     stamp = redis.get(_SWEEP)
-    return None if stamp is None else max(0.0, _now(redis) - float(stamp))
+    return None if stamp is None else max(0.0, _fetch_now(redis) - float(stamp))
 
 
-def record_cluster_word(redis: Redis, cluster: str, counts: Mapping[str, int]) -> None:
+def record_cluster_heartbeat(redis: Redis, cluster: str, counts: Mapping[str, int]) -> None:
     """Note that the cluster spoke just now, and what it holds."""
-    redis.hset(_cluster_key(cluster), mapping={"heard": _now(redis), "trouble": "", "counts": json.dumps(dict(counts))})
+    redis.hset(
+        _cluster_key(cluster), mapping={"heard": _fetch_now(redis), "trouble": "", "counts": json.dumps(dict(counts))}
+    )
 
 
-def record_cluster_trouble(redis: Redis, cluster: str, trouble: str) -> None:
+def record_cluster_trouble(redis: Redis, cluster: str, reason: str) -> None:
     """Note that the cluster cannot be heard and why; when it last spoke stays as it was."""
-    redis.hset(_cluster_key(cluster), mapping={"trouble": trouble})
+    redis.hset(_cluster_key(cluster), mapping={"trouble": reason})
 
 
-def cluster_word(redis: Redis, cluster: str) -> ClusterWord:
+def fetch_cluster_heartbeat(redis: Redis, cluster: str) -> ClusterHeartbeat:
     """The last that was heard from the cluster."""
     heard, trouble, counts = redis.hmget(_cluster_key(cluster), ["heard", "trouble", "counts"])
-    return ClusterWord(
-        age=None if heard is None else max(0.0, _now(redis) - float(heard)),
+    return ClusterHeartbeat(
+        age=None if heard is None else max(0.0, _fetch_now(redis) - float(heard)),
         trouble=_text(trouble) or None,
         counts=json.loads(counts or "{}"),
     )
 
 
-def clear(redis: Redis) -> None:
+def delete_all(redis: Redis) -> None:
     """Forget every sign of life, so that those of an earlier run are not taken for this one's."""
     for key in redis.scan_iter("grove:heartbeat:*"):
         redis.delete(key)
@@ -77,6 +79,6 @@ def _text(value: bytes | str | None) -> str:
     return value.decode() if isinstance(value, bytes) else value or ""
 
 
-def _now(redis: Redis) -> float:
+def _fetch_now(redis: Redis) -> float:
     seconds, micros = redis.time()
     return seconds + micros / 1e6

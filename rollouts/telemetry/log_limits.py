@@ -17,23 +17,23 @@ from dataclasses import dataclass
 from typing import Final
 
 # In which lines that say the same are counted.
-SECONDS: Final = 60.0
+WINDOW_SECONDS: Final = 60.0
 # Of the product's own lines. A workload each is fine, a thousand a minute are not.
-_MOST: Final = 60
-_MOST_OF_LIBRARIES: Final = 5
+_MAX_LINES: Final = 60
+_MAX_LIBRARY_LINES: Final = 5
 # What strangers can make talk (hosts, cookies, requests that are no HTTP), and what tells of Redis and the database.
 _LIBRARIES: Final = ("django.security", "django.request", "uvicorn", "asyncio", "celery", "kombu", "redis", "psycopg")
 # Its messages are the text of an exception, which quotes strangers from any letter on.
-_QUOTES_STRANGERS: Final = "django.security"
+_UNTRUSTED_MESSAGES: Final = "django.security"
 # Different things to say that are remembered; more are not counted apart.
-_MOST_KEYS: Final = 1_000
-_LONGEST_LINE: Final = 500
+_MAX_KEYS: Final = 1_000
+_MAX_LINE_LENGTH: Final = 500
 
 _Key = tuple[str, int, str, str]
 
 
 @dataclass(slots=True)
-class _Count:
+class _LineCount:
     """How often something was said since a moment."""
 
     since: float
@@ -47,15 +47,15 @@ class BoundedFilter(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._counts: dict[_Key, _Count] = {}
+        self._counts: dict[_Key, _LineCount] = {}
         self._lock = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Say whether to write a line; one that is written after others were left out says how many."""
-        is_library = of_library(record)
+        is_library = is_library_record(record)
         with self._lock:
             count = self._find_count(_key_of(record, is_library=is_library))
-            if count.written >= (_MOST_OF_LIBRARIES if is_library else _MOST):
+            if count.written >= (_MAX_LIBRARY_LINES if is_library else _MAX_LINES):
                 count.left_out += 1
                 return False
             count.written += 1
@@ -63,13 +63,13 @@ class BoundedFilter(logging.Filter):
         record.left_out = left_out
         return True
 
-    def _find_count(self, key: _Key) -> _Count:
+    def _find_count(self, key: _Key) -> _LineCount:
         now = self._clock()
-        count = self._counts.pop(key, None) or _Count(now)
-        if now - count.since >= SECONDS:
+        count = self._counts.pop(key, None) or _LineCount(now)
+        if now - count.since >= WINDOW_SECONDS:
             count.since, count.written = now, 0
         self._counts[key] = count  # the last one now
-        if len(self._counts) > _MOST_KEYS:
+        if len(self._counts) > _MAX_KEYS:
             del self._counts[next(iter(self._counts))]
         return count
 
@@ -79,35 +79,40 @@ class Formatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the text."""
-        text = _one_line(self, record) if of_library(record) else super().format(record)
+        text = _format_one_line(self, record) if is_library_record(record) else super().format(record)
         left_out: int = getattr(record, "left_out", 0)
         return f"{text} ({left_out:,} more like this were left out)" if left_out else text
 
 
-def of_library(record: logging.LogRecord) -> bool:
+def is_library_record(record: logging.LogRecord) -> bool:
     """Say whether a line comes from one of the libraries that are kept short."""
     return record.name.startswith(_LIBRARIES)
 
 
 def _key_of(record: logging.LogRecord, *, is_library: bool) -> _Key:
     exception = record.exc_info[0] if record.exc_info else None
-    return (record.name, record.levelno, _wording_of(record, is_library), exception.__name__ if exception else "")
+    return (
+        record.name,
+        record.levelno,
+        _message_template_of(record, is_library),
+        exception.__name__ if exception else "",
+    )
 
 
-def _wording_of(record: logging.LogRecord, is_library: bool) -> str:
+def _message_template_of(record: logging.LogRecord, is_library: bool) -> str:
     """Return what a message is before its values are filled in, as far as that is known."""
     message = str(record.msg)
-    if record.name.startswith(_QUOTES_STRANGERS):
+    if record.name.startswith(_UNTRUSTED_MESSAGES):
         return message if record.args else ""
     # Some libraries fill their values in before they log: then the beginning has to do.
     return message[:40] if is_library else message
 
 
-def _one_line(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+def _format_one_line(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     bare = logging.makeLogRecord(record.__dict__)
     bare.exc_info = bare.exc_text = bare.stack_info = None
     first = logging.Formatter.format(formatter, bare).partition("\n")[0]
     error = record.exc_info[1] if record.exc_info else None
     if error is not None:
         first += f" ({type(error).__name__}: {str(error).partition(chr(10))[0]})"
-    return first[:_LONGEST_LINE]
+    return first[:_MAX_LINE_LENGTH]

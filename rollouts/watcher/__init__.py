@@ -1,8 +1,8 @@
 """Keeps the mirror of one cluster current, as long as it is this watcher's turn.
 
-Before it: `leader_election`, which says whose turn it is, and `connections`, which knows the way to the cluster. After it:
-`session`, which listens and writes rows, `notifier`, which wakes and publishes, and `cluster_status`, which tells how we stand
-with the cluster.
+Before it: `leader_election`, which says whose turn it is, and `connections`, which knows the way to the cluster. After
+it: `session`, which listens and writes rows, `notifier`, which wakes and publishes, and `cluster_status`, which tells
+how we stand with the cluster.
 
 `Watcher.run` is a loop with a turn every half second that only ever looks: at the lease, at the session, at the
 database. Whatever it finds wrong it mends by ending the session and beginning another one, which lists everything
@@ -20,24 +20,24 @@ from django.db import DatabaseError, connection
 from redis import Redis
 
 from rollouts import mirror, models
-from rollouts.cluster import Cluster, Misconfigured, Patience, Resource
-from rollouts.cluster.retry_policy import compute_pause
-from rollouts.watcher.cluster_status import Report
-from rollouts.watcher.health import Finding, explain
-from rollouts.watcher.leader_election import LEASE_SECONDS, Leadership, Standing
-from rollouts.watcher.notifier import Announcer, Publish, Wake
-from rollouts.watcher.session import Session
-from rollouts.watcher.watch_state import Account
+from rollouts.cluster import ClusterClient, Misconfigured, Resource, RetryPolicy
+from rollouts.cluster.retry_policy import compute_backoff
+from rollouts.watcher.cluster_status import ClusterStatusReporter
+from rollouts.watcher.health import HealthIssue, find_health_issue
+from rollouts.watcher.leader_election import LEASE_SECONDS, LeaderElection, LeaderState
+from rollouts.watcher.notifier import Enqueue, Notifier, Publish
+from rollouts.watcher.session import WatchSession
+from rollouts.watcher.watch_state import WatchSnapshot
 
 __all__ = ["Watcher"]
 
 logger = logging.getLogger(__name__)
 
-_TURN_SECONDS: Final = 0.5
+_TICK_SECONDS: Final = 0.5
 _COUNT_SECONDS: Final = 15.0  # between two comparisons of all rows with what was heard
 _PURGE_SECONDS: Final = 60.0
 _TOMBSTONE_SECONDS: Final = 600.0  # far longer than news can be on its way
-_PATIENCE: Final = Patience(first_pause=0.5, longest_pause=15.0)
+_RETRY_POLICY: Final = RetryPolicy(initial_backoff=0.5, max_backoff=15.0)
 
 
 class Watcher:
@@ -46,10 +46,10 @@ class Watcher:
     def __init__(
         self,
         name: str,
-        connect: Callable[[], Cluster],
+        connect: Callable[[], ClusterClient],
         redis: Redis,
         *,
-        wake: Wake,
+        enqueue: Enqueue,
         publish: Publish,
         source: str = "",
         on_batch: Callable[[float], None] = lambda _: None,
@@ -59,59 +59,59 @@ class Watcher:
         self._source = source
         self._connect = connect
         self._on_batch = on_batch
-        self._leadership = Leadership(redis, name, lease_seconds)
-        self._announcer = Announcer(name, wake, publish)
-        self._report = Report(name, redis, self._announcer)
-        self._session: Session | None = None
-        self._is_warned = False  # that the cluster's certificate is not verified
+        self._leader_election = LeaderElection(redis, name, lease_seconds)
+        self._notifier = Notifier(name, enqueue, publish)
+        self._status_reporter = ClusterStatusReporter(name, redis, self._notifier)
+        self._session: WatchSession | None = None
+        self._has_warned = False  # that the cluster's certificate is not verified
         self._failures = 0  # sessions in a row that did not begin, or did not last
         self._not_before = 0.0  # monotonic: when the next session may begin
-        self._looks = dict.fromkeys(_PERIODS, 0.0)  # monotonic: when each was last taken
-        self._doubted: frozenset[Resource] = frozenset()  # kinds that had too few rows at the last comparison
+        self._last_runs = dict.fromkeys(_PERIODS, 0.0)  # monotonic: when each was last taken
+        self._suspect: frozenset[Resource] = frozenset()  # kinds that had too few rows at the last comparison
         self._stopped = threading.Event()
 
     def run(self) -> None:
         """Watch until `stop` is called."""
-        self._announcer.start()
+        self._notifier.start()
         try:
             while not self._stopped.is_set():
                 try:
-                    self._turn()
+                    self._tick()
                 except Exception:
                     logger.exception("The watcher of %s has failed; trying again", self._name)
-                    self._fail("it has failed")
-                self._stopped.wait(_TURN_SECONDS)
+                    self._back_off("it has failed")
+                self._stopped.wait(_TICK_SECONDS)
         finally:
             self._end_session()
-            self._announcer.stop()
-            self._leadership.release()
+            self._notifier.stop()
+            self._leader_election.release()
             connection.close()
 
     def stop(self) -> None:
         """End `run`; callable from any thread and from a signal handler."""
         self._stopped.set()
 
-    def _turn(self) -> None:
+    def _tick(self) -> None:
         if self._session is None and time.monotonic() < self._not_before:
             return
-        standing = self._leadership.claim()
-        if standing is Standing.STANDING_BY:
+        leader_state = self._leader_election.acquire_or_renew()
+        if leader_state is LeaderState.STANDBY:
             self._end_session()
-            self._report.repeat()
+            self._status_reporter.publish_again()
             return
-        if standing is Standing.NEW:
-            self._report.repeat()
+        if leader_state is LeaderState.ACQUIRED:
+            self._status_reporter.publish_again()
         try:
-            if self._session is None and standing is not Standing.UNKNOWN:
+            if self._session is None and leader_state is not LeaderState.UNKNOWN:
                 self._begin_session()
-            elif standing is Standing.NEW:
+            elif leader_state is LeaderState.ACQUIRED:
                 # The lease was lost under us: by a Redis that has lost more than that, wake-ups for example.
-                self._announcer.wake_everything()
+                self._notifier.enqueue_all()
             if self._session is not None:
-                self._look_after(self._session)
+                self._check_session(self._session)
         except DatabaseError as error:
             # A session that is at work waits for the database itself.
-            self._fail(f"the database does not answer ({type(error).__name__})")
+            self._back_off(f"the database does not answer ({type(error).__name__})")
         finally:
             # Others need it meanwhile. And a file that was deleted stays open for those who have it open: only by
             # opening it again do we see that the database is another one.
@@ -124,21 +124,21 @@ class Watcher:
         try:
             cluster = self._connect()
         except Misconfigured as error:
-            self._report.tell(row, Finding(models.Trouble.MISCONFIGURED, str(error)), None)
-            self._fail(str(error))
+            self._status_reporter.publish(row, HealthIssue(models.Trouble.MISCONFIGURED, str(error)), None)
+            self._back_off(str(error))
             # Another watcher may have a configuration that can be used.
-            self._leadership.release()
+            self._leader_election.release()
             return
         self._warn_if_unverified(cluster)
-        self._session = Session(row, cluster, self._announcer, self._on_batch)
+        self._session = WatchSession(row, cluster, self._notifier, self._on_batch)
         self._session.start()
-        self._doubted = frozenset()
+        self._suspect = frozenset()
 
-    def _warn_if_unverified(self, cluster: Cluster) -> None:
+    def _warn_if_unverified(self, cluster: ClusterClient) -> None:
         """Say once, and not with every session, that the server could be anybody."""
-        if cluster.is_verified or self._is_warned:
+        if cluster.is_verified or self._has_warned:
             return
-        self._is_warned = True
+        self._has_warned = True
         logger.warning(
             "The certificate of cluster %s at %s is not verified (insecure-skip-tls-verify): anyone on the way can read"
             " and change what is sent. Put certificate-authority into the kubeconfig instead.",
@@ -151,9 +151,9 @@ class Watcher:
         if session is not None:
             session.stop()
 
-    def _fail(self, why: str) -> None:
+    def _back_off(self, why: str) -> None:
         """Wait longer each time before the next session."""
-        pause = compute_pause(_PATIENCE, self._failures)
+        pause = compute_backoff(_RETRY_POLICY, self._failures)
         if self._failures == 0:
             logger.warning("Cluster %s is not watched: %s", self._name, why)
         self._failures += 1
@@ -161,21 +161,21 @@ class Watcher:
 
     # What is looked at
 
-    def _look_after(self, session: Session) -> None:
-        account = session.notebook.read()
-        finding = explain(account.failures)
+    def _check_session(self, session: WatchSession) -> None:
+        snapshot = session.watch_state.snapshot()
+        issue = find_health_issue(snapshot.failures)
         # Before everything is listed the mirror is as old as the silence was: nobody may take it for news yet.
-        if finding is not None or session.is_complete:
-            self._report.tell(session.row, finding, account)
+        if issue is not None or session.is_complete:
+            self._status_reporter.publish(session.row, issue, snapshot)
         if session.is_complete:
             self._failures = 0
-        if session.is_obsolete or self._is_lost(session, account):
+        if session.is_obsolete or self._is_mirror_lost(session, snapshot):
             self._end_session()
-            self._fail("its mirror has to be made anew")
-        if self._is_time("purge"):
-            mirror.purge(before=time.time() - _TOMBSTONE_SECONDS)
+            self._back_off("its mirror has to be made anew")
+        if self._is_due("purge"):
+            mirror.delete_tombstones(before=time.time() - _TOMBSTONE_SECONDS)
 
-    def _is_lost(self, session: Session, account: Account) -> bool:
+    def _is_mirror_lost(self, session: WatchSession, snapshot: WatchSnapshot) -> bool:
         """Say whether the database no longer has what was written: it was made anew, or rows were dropped."""
         expected = session.is_complete
         # By its name too: in a database that was made anew the number may be another cluster's.
@@ -183,24 +183,26 @@ class Watcher:
         row = rows.values_list("complete", flat=True).first()
         if row is None or (expected and not row):
             return True
-        if not expected or not self._is_time("count"):
+        if not expected or not self._is_due("count"):
             return False
         # News may be on its way: only what is missing twice is missing.
-        missing = frozenset(resource for resource, heard in account.counts.items() if _count(session, resource) < heard)
-        lost, self._doubted = missing & self._doubted, missing
+        missing = frozenset(
+            resource for resource, heard in snapshot.counts.items() if _count_rows(session, resource) < heard
+        )
+        lost, self._suspect = missing & self._suspect, missing
         return bool(lost)
 
-    def _is_time(self, task: str) -> bool:
+    def _is_due(self, task: str) -> bool:
         now = time.monotonic()
-        if now - self._looks[task] < _PERIODS[task]:
+        if now - self._last_runs[task] < _PERIODS[task]:
             return False
-        self._looks[task] = now
+        self._last_runs[task] = now
         return True
 
 
 _PERIODS: Final = {"count": _COUNT_SECONDS, "purge": _PURGE_SECONDS}
 
 
-def _count(session: Session, resource: Resource) -> int:
+def _count_rows(session: WatchSession, resource: Resource) -> int:
     """Count the rows of a kind, tombstones too: a worker may have heard of an end before we do."""
     return mirror.MIRRORED[resource].model.everything.filter(cluster=session.row).count()

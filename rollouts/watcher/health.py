@@ -1,7 +1,7 @@
 """Why a cluster cannot be mirrored: the failures of the single watches, as one code and one sentence.
 
-`watch_state` collects the failures, `cluster_status` puts what is said here on the cluster's row. Pure: the same failures give
-the same words, so a trouble that lasts is written once.
+`watch_state` collects the failures, `cluster_status` puts what is said here on the cluster's row. Pure: the same
+failures give the same words, so a trouble that lasts is written once.
 """
 
 from collections.abc import Mapping
@@ -13,18 +13,18 @@ from rollouts.models import Trouble
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HealthIssue:
     """What is wrong with a cluster."""
 
     code: Trouble
-    sentence: str
+    message: str
 
     def __str__(self) -> str:
-        return f"{self.code}: {self.sentence}"
+        return f"{self.code}: {self.message}"
 
 
 # The first of them that applies is told: what comes later may be only its consequence.
-_ORDER: Final = (
+_PRECEDENCE: Final = (
     Trouble.MISCONFIGURED,
     Trouble.UNAUTHORIZED,
     Trouble.UNREACHABLE,
@@ -33,21 +33,21 @@ _ORDER: Final = (
 )
 
 
-def explain(failures: Mapping[Resource, ClusterError]) -> Finding | None:
+def find_health_issue(failures: Mapping[Resource, ClusterError]) -> HealthIssue | None:
     """Return what is wrong when these kinds cannot be heard; None when all can."""
     by_code: dict[Trouble, list[Resource]] = {}
     for resource, error in failures.items():
         by_code.setdefault(classify(error), []).append(resource)
-    code = next((code for code in _ORDER if code in by_code), None)
+    code = next((code for code in _PRECEDENCE if code in by_code), None)
     if code is None:
         return None
     resources = by_code[code]
     names = ", ".join(sorted(map(str, resources)))
     if code is Trouble.MISSING_DEFINITIONS:
-        return Finding(code, f"The cluster does not serve {names}: install deploy/crds.")
+        return HealthIssue(code, f"The cluster does not serve {names}: install deploy/crds.")
     if code is Trouble.FORBIDDEN:
-        return Finding(code, f"Our account may not list and watch {names}: grant it a role that may.")
-    return Finding(code, str(failures[min(resources, key=str)]))
+        return HealthIssue(code, f"Our account may not list and watch {names}: grant it a role that may.")
+    return HealthIssue(code, str(failures[min(resources, key=str)]))
 
 
 def classify(error: ClusterError) -> Trouble:

@@ -16,46 +16,46 @@ from redis import Redis, RedisError
 
 LEASE_SECONDS: Final = 3.0
 
-_CLAIM: Final = """
+_ACQUIRE_SCRIPT: Final = """
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 'other' end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return holder and 'again' or 'new'
 """
-_RELEASE: Final = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+_RELEASE_SCRIPT: Final = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
 
-class Standing(Enum):
+class LeaderState(Enum):
     """How we stand after asking."""
 
-    NEW = auto()  # the lease was free: whoever held it, and what Redis knew, may be gone
+    ACQUIRED = auto()  # the lease was free: whoever held it, and what Redis knew, may be gone
     LEADING = auto()  # still ours
-    STANDING_BY = auto()  # another watcher's
+    STANDBY = auto()  # another watcher's
     UNKNOWN = auto()  # Redis does not answer: all stays as it is
 
 
-class Leadership:
+class LeaderElection:
     """One watcher's claim to one cluster."""
 
     def __init__(self, redis: Redis, cluster: str, lease_seconds: float = LEASE_SECONDS) -> None:
         self._redis = redis
         self._key = f"grove:leader:{cluster}"
         # Told to whoever looks into Redis, and unlike any other.
-        self._token = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._identity = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._lease_ms = str(round(lease_seconds * 1000))
 
-    def claim(self) -> Standing:
+    def acquire_or_renew(self) -> LeaderState:
         """Take or renew the lease if it is free or ours."""
         try:
-            answer = self._redis.eval(_CLAIM, 1, self._key, self._token, self._lease_ms)
+            answer = self._redis.eval(_ACQUIRE_SCRIPT, 1, self._key, self._identity, self._lease_ms)
         except RedisError:
-            return Standing.UNKNOWN
+            return LeaderState.UNKNOWN
         text = answer.decode() if isinstance(answer, bytes) else answer
-        return {"new": Standing.NEW, "again": Standing.LEADING}.get(str(text), Standing.STANDING_BY)
+        return {"new": LeaderState.ACQUIRED, "again": LeaderState.LEADING}.get(str(text), LeaderState.STANDBY)
 
     def release(self) -> None:
         """Give the lease up, so that another watcher need not wait for its end."""
         try:
-            self._redis.eval(_RELEASE, 1, self._key, self._token)
+            self._redis.eval(_RELEASE_SCRIPT, 1, self._key, self._identity)
         except RedisError:
             return

@@ -24,86 +24,88 @@ from django.db.models import Max
 from rollouts import mirror, models
 from rollouts.cluster import (
     Changed,
-    Cluster,
+    ClusterClient,
     ClusterError,
+    ConnectionRestored,
     Deleted,
     Forbidden,
-    Note,
     NotFound,
     Obj,
-    Patience,
-    Regained,
     Resource,
+    RetryPolicy,
     Synced,
     Watch,
+    WatchEvent,
 )
 from rollouts.cluster.resources import NAMESPACES, PODS, SERVICES
-from rollouts.cluster.retry_policy import compute_pause
+from rollouts.cluster.retry_policy import compute_backoff
 from rollouts.engine.model import names
 from rollouts.mirror.other_operator import OperatorCheck
-from rollouts.watcher.notifier import Announcer
-from rollouts.watcher.watch_state import Notebook
+from rollouts.watcher.notifier import Notifier
+from rollouts.watcher.watch_state import WatchState
 
 logger = logging.getLogger(__name__)
 
-OURS: Final = f"{names.MANAGED_BY}={names.OPERATOR}"
+MANAGED_BY_GROVE_UI: Final = f"{names.MANAGED_BY}={names.OPERATOR}"
 # Of kinds that others use too, only what carries our labels is listened to.
-_SELECTORS: Final[Mapping[Resource, str]] = {PODS: OURS, SERVICES: OURS}
+_SELECTORS: Final[Mapping[Resource, str]] = {PODS: MANAGED_BY_GROVE_UI, SERVICES: MANAGED_BY_GROVE_UI}
 
-_OBJECTS_AT_ONCE: Final = 500
+_MAX_BATCH_SIZE: Final = 500
 # Beyond that, who listens waits for who writes: the server keeps the rest.
-_LONGEST_QUEUE: Final = 2000
+_MAX_QUEUE_LENGTH: Final = 2000
 _IDLE_SECONDS: Final = 1.0
-_OPERATOR_SECONDS: Final = 10.0  # between two looks for another operator
-_FOREIGN_SECONDS: Final = 60.0  # between two counts of pods that are not Grove's
-_IDENTITY_SECONDS: Final = 60.0  # between two looks at whom we talk to
-_DATABASE_PATIENCE: Final = Patience(first_pause=0.1, longest_pause=2.0)
+_OPERATOR_CHECK_SECONDS: Final = 10.0  # between two looks for another operator
+_FOREIGN_PODS_SECONDS: Final = 60.0  # between two counts of pods that are not Grove's
+_IDENTITY_CHECK_SECONDS: Final = 60.0  # between two looks at whom we talk to
+_DATABASE_RETRY_POLICY: Final = RetryPolicy(initial_backoff=0.1, max_backoff=2.0)
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class _Heard(NamedTuple):
+class _QueuedEvent(NamedTuple):
     """A note on its way to the database."""
 
     resource: Resource
-    note: Note
-    at: float  # monotonic
+    event: WatchEvent
+    received_at: float  # monotonic
 
 
 class _StoppedError(Exception):
     """The session is to end."""
 
 
-class Session:
+class WatchSession:
     """Listens and writes in threads of its own until `stop`."""
 
-    def __init__(self, row: models.Cluster, cluster: Cluster, announcer: Announcer, on_batch: Callable[[float], None]):
+    def __init__(
+        self, row: models.Cluster, cluster: ClusterClient, notifier: Notifier, on_batch: Callable[[float], None]
+    ):
         self.row = row
-        self.notebook = Notebook(tuple(mirror.MIRRORED))
+        self.watch_state = WatchState(tuple(mirror.MIRRORED))
         self._cluster = cluster
-        self._announcer = announcer
+        self._notifier = notifier
         self._on_batch = on_batch  # is told the seconds from hearing to having written and told
-        self._queue: queue.Queue[_Heard | None] = queue.Queue(_LONGEST_QUEUE)
+        self._queue: queue.Queue[_QueuedEvent | None] = queue.Queue(_MAX_QUEUE_LENGTH)
         self._watches = {
             resource: Watch(cluster, resource, labels=_SELECTORS.get(resource, "")) for resource in mirror.MIRRORED
         }
         # No list of a kind can be older than what was known of it before the list was asked for.
-        self._highest: dict[Resource, int] = {}
+        self._highest_versions: dict[Resource, int] = {}
         self._identity = row.identity
         self._identified_at = 0.0  # monotonic
-        self._unstored: set[int] = set()  # objects of the batch, by id(), that the database refused
+        self._rejected: set[int] = set()  # objects of the batch, by id(), that the database refused
         self._stopped = threading.Event()
         self._obsolete = threading.Event()
         self._completed = threading.Event()
-        self._listeners = [
-            threading.Thread(target=self._listen, args=pair, name=f"{row.name} {pair[0]}")
+        self._watch_threads = [
+            threading.Thread(target=self._run_watch, args=pair, name=f"{row.name} {pair[0]}")
             for pair in self._watches.items()
         ]
-        self._writer = threading.Thread(target=self._run, name=f"{row.name} writer")
-        self._check = OperatorCheck(cluster, self.row.pk)
+        self._writer_thread = threading.Thread(target=self._run, name=f"{row.name} writer")
+        self._operator_check = OperatorCheck(cluster, self.row.pk)
         self._other_operator: str | None = None  # as it is on the row; None: not known
-        self._examiner = threading.Thread(target=self._keep_examining, name=f"{row.name} operators")
+        self._operator_thread = threading.Thread(target=self._run_operator_checks, name=f"{row.name} operators")
 
     @property
     def is_obsolete(self) -> bool:
@@ -117,7 +119,7 @@ class Session:
 
     def start(self) -> None:
         """Begin."""
-        self._writer.start()
+        self._writer_thread.start()
 
     def stop(self) -> None:
         """End, and wait for the end."""
@@ -126,8 +128,8 @@ class Session:
             watch.stop()
         with suppress(queue.Full):
             self._queue.put_nowait(None)
-        self._writer.join()
-        for thread in (*self._listeners, self._examiner):
+        self._writer_thread.join()
+        for thread in (*self._watch_threads, self._operator_thread):
             if thread.ident is not None:
                 thread.join()
         self._cluster.close()
@@ -136,12 +138,12 @@ class Session:
 
     def _run(self) -> None:
         try:
-            self._introduce()
-            self._examiner.start()
-            for listener in self._listeners:
+            self._verify_identity()
+            self._operator_thread.start()
+            for listener in self._watch_threads:
                 listener.start()
             while True:
-                self._take_in(self._next_batch())
+                self._write_batch(self._next_batch())
         except _StoppedError:
             return
         except DatabaseError as error:
@@ -154,34 +156,36 @@ class Session:
         finally:
             connection.close()
 
-    def _introduce(self) -> None:
+    def _verify_identity(self) -> None:
         """Find out whom we talk to, before anything of it is mixed with what is known."""
         identity, version = self._identify()
-        if self._is_another(identity):
-            self._insist(mirror.forget, self.row)
+        if self._is_different_cluster(identity):
+            self._retry_database(mirror.delete_objects, self.row)
         self._identity = identity or self._identity
-        told = {"identity": self._identity, "version": version, "url": self._cluster.url}
-        self._insist(models.Cluster.objects.filter(pk=self.row.pk).update, **told)
-        self._highest = {resource: self._insist(_highest_version, self.row, resource) for resource in mirror.MIRRORED}
+        columns = {"identity": self._identity, "version": version, "url": self._cluster.url}
+        self._retry_database(models.Cluster.objects.filter(pk=self.row.pk).update, **columns)
+        self._highest_versions = {
+            resource: self._retry_database(_fetch_highest_version, self.row, resource) for resource in mirror.MIRRORED
+        }
 
-    def _make_sure(self, batch: Sequence[_Heard]) -> None:
+    def _verify_identity_again(self, batch: Sequence[_QueuedEvent]) -> None:
         """Ask again whom we talk to when news comes after a gap, and now and then: somebody may have moved in there."""
-        is_gap = any(isinstance(heard.note, Synced | Regained) for heard in batch)
-        if not self.is_complete or not (is_gap or time.monotonic() - self._identified_at > _IDENTITY_SECONDS):
+        is_gap = any(isinstance(queued.event, Synced | ConnectionRestored) for queued in batch)
+        if not self.is_complete or not (is_gap or time.monotonic() - self._identified_at > _IDENTITY_CHECK_SECONDS):
             return
-        if self._is_another(self._identify()[0]):
-            self._begin_anew()
+        if self._is_different_cluster(self._identify()[0]):
+            self._drop_mirror()
 
-    def _is_another(self, identity: str) -> bool:
+    def _is_different_cluster(self, identity: str) -> bool:
         """Say whether it is another cluster than the one that the mirror is of."""
         if not identity or self._identity in ("", identity):
             return False
         logger.warning("Cluster %s is another one than before; its mirror is dropped", self.row.name)
         return True
 
-    def _begin_anew(self) -> NoReturn:
+    def _drop_mirror(self) -> NoReturn:
         """Drop the mirror, and end this session in favour of another one."""
-        self._insist(mirror.forget, self.row)
+        self._retry_database(mirror.delete_objects, self.row)
         self._obsolete.set()
         raise _StoppedError
 
@@ -189,31 +193,31 @@ class Session:
         """Return the cluster's identity, as far as we may know it, and its version; wait until it answers."""
         for attempt in itertools.count():
             try:
-                version = str(self._cluster.version(repeat=False).get("gitVersion") or "")
+                version = str(self._cluster.version(retry=False).get("gitVersion") or "")
                 identity = _fetch_identity(self._cluster)
-                self.notebook.fail(NAMESPACES, None)
+                self.watch_state.record_failure(NAMESPACES, None)
                 self._identified_at = time.monotonic()
                 return identity, version  # noqa: TRY300 (the whole of it may fail)
             except ClusterError as error:
-                self.notebook.fail(NAMESPACES, error)
-                self._pause(compute_pause(self._cluster.patience, attempt, error.retry_after))
+                self.watch_state.record_failure(NAMESPACES, error)
+                self._pause(compute_backoff(self._cluster.retry_policy, attempt, error.retry_after))
         raise AssertionError("unreachable")
 
-    def _next_batch(self) -> list[_Heard]:
+    def _next_batch(self) -> list[_QueuedEvent]:
         """Wait for news, and return it with all that has come in meanwhile."""
-        batch: list[_Heard] = []
-        heard = self._next()
+        batch: list[_QueuedEvent] = []
+        queued = self._wait_for_event()
         with suppress(queue.Empty):
-            while heard is not None:
-                batch.append(heard)
-                if len(batch) == _OBJECTS_AT_ONCE:
+            while queued is not None:
+                batch.append(queued)
+                if len(batch) == _MAX_BATCH_SIZE:
                     break
-                heard = self._queue.get_nowait()
+                queued = self._queue.get_nowait()
         if self._stopped.is_set():
             raise _StoppedError
         return batch
 
-    def _next(self) -> _Heard | None:
+    def _wait_for_event(self) -> _QueuedEvent | None:
         """Wait for news; a database connection that is not needed for a while is given back."""
         try:
             return self._queue.get(timeout=_IDLE_SECONDS)
@@ -221,81 +225,81 @@ class Session:
             connection.close()
             return self._queue.get()
 
-    def _take_in(self, batch: Sequence[_Heard]) -> None:
-        self._make_sure(batch)
-        self._unstored.clear()
-        changes: list[mirror.Changes] = []
-        news: list[mirror.News] = []
-        for resource, note, _ in batch:
-            match note:
+    def _write_batch(self, batch: Sequence[_QueuedEvent]) -> None:
+        self._verify_identity_again(batch)
+        self._rejected.clear()
+        changes: list[mirror.ObjectChanges] = []
+        row_changes: list[mirror.RowChange] = []
+        for resource, event, _ in batch:
+            match event:
                 case Changed(obj):
-                    changes.append(mirror.Changes(resource, [obj]))
+                    changes.append(mirror.ObjectChanges(resource, [obj]))
                 case Deleted(obj):
-                    changes.append(mirror.Changes(resource, gone=[obj]))
+                    changes.append(mirror.ObjectChanges(resource, gone=[obj]))
                 case Synced():
                     # The list must be in before what it does not have goes.
-                    news += self._store(changes)
+                    row_changes += self._store(changes)
                     changes = []
-                    news += self._conclude(resource, note)
-        news += self._store(changes)
-        was_complete = self.notebook.is_complete
-        for resource, note, _ in batch:
-            if not (isinstance(note, Changed) and id(note.obj) in self._unstored):
-                self.notebook.count(resource, note)
-        self._announcer.tell(news)
-        if not was_complete and self.notebook.is_complete:
-            self._complete()
+                    row_changes += self._complete_list(resource, event)
+        row_changes += self._store(changes)
+        was_complete = self.watch_state.is_complete
+        for resource, event, _ in batch:
+            if not (isinstance(event, Changed) and id(event.obj) in self._rejected):
+                self.watch_state.record_stored(resource, event)
+        self._notifier.notify(row_changes)
+        if not was_complete and self.watch_state.is_complete:
+            self._mark_complete()
         if batch:
-            self._on_batch(time.monotonic() - batch[0].at)
+            self._on_batch(time.monotonic() - batch[0].received_at)
 
-    def _store(self, changes: Sequence[mirror.Changes]) -> list[mirror.News]:
+    def _store(self, changes: Sequence[mirror.ObjectChanges]) -> list[mirror.RowChange]:
         try:
-            return self._insist(mirror.store_all, self.row, changes)
+            return self._retry_database(mirror.store_all, self.row, changes)
         except Exception as error:
-            if not _is_about_an_object(error):
+            if not _is_object_error(error):
                 raise
             return [news for single in changes for news in self._store_single(single)]
 
-    def _store_single(self, change: mirror.Changes) -> list[mirror.News]:
+    def _store_single(self, change: mirror.ObjectChanges) -> list[mirror.RowChange]:
         """Store one object: one that cannot be read or that the database refuses must not keep back the others."""
         try:
-            return self._insist(mirror.store_all, self.row, [change])
+            return self._retry_database(mirror.store_all, self.row, [change])
         except Exception as error:
-            if not _is_about_an_object(error):
+            if not _is_object_error(error):
                 raise
             (obj,) = (*change.objects, *change.gone)
-            self._unstored.add(id(obj))
+            self._rejected.add(id(obj))
             # Without the words of a database: they may quote what was to be stored.
-            story = None if isinstance(error, DataError) else error
+            exc_info = None if isinstance(error, DataError) else error
             logger.error(  # noqa: TRY400
                 "%s %s cannot be stored (%s)",
                 change.resource,
                 obj["metadata"]["name"],
                 type(error).__name__,
-                exc_info=story,
+                exc_info=exc_info,
             )
             return []
 
-    def _conclude(self, resource: Resource, note: Synced) -> list[mirror.News]:
+    def _complete_list(self, resource: Resource, event: Synced) -> list[mirror.RowChange]:
         """Take in that a list is complete: what it does not have is gone."""
-        if int(note.resource_version) < self._highest[resource]:
+        if int(event.resource_version) < self._highest_versions[resource]:
             logger.warning("Cluster %s has gone back in time; its mirror is dropped", self.row.name)
-            self._begin_anew()
-        self._highest[resource] = int(note.resource_version)
-        listed = {(key.namespace, key.name) for key in note.keys}
-        return self._insist(mirror.end_all_but, self.row, resource, listed, note.resource_version)
+            self._drop_mirror()
+        self._highest_versions[resource] = int(event.resource_version)
+        listed = {(key.namespace, key.name) for key in event.keys}
+        return self._retry_database(mirror.mark_missing_gone, self.row, resource, listed, event.resource_version)
 
-    def _complete(self) -> None:
+    def _mark_complete(self) -> None:
         """Every kind has been listed: from now on what is missing here is missing there."""
         rows = models.Cluster.objects.filter(pk=self.row.pk)
-        if not self._insist(rows.update, complete=True):
+        if not self._retry_database(rows.update, complete=True):
             raise IntegrityError
         self._completed.set()
-        self._announcer.wake_everything()
-        self._announcer.tell_of_cluster()
+        self._notifier.enqueue_all()
+        self._notifier.notify_cluster()
         logger.info("Cluster %s is mirrored", self.row.name)
 
-    def _insist(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _retry_database(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Repeat what the database did not do because it was away."""
         for attempt in itertools.count():
             try:
@@ -304,7 +308,7 @@ class Session:
                 if attempt == 0:
                     logger.warning("The database does not answer (%s); trying again", type(error).__name__)
                 connection.close()
-                self._pause(compute_pause(_DATABASE_PATIENCE, attempt))
+                self._pause(compute_backoff(_DATABASE_RETRY_POLICY, attempt))
         raise AssertionError("unreachable")
 
     def _pause(self, seconds: float) -> None:
@@ -313,17 +317,17 @@ class Session:
 
     # The thread that looks for another operator
 
-    def _keep_examining(self) -> None:
+    def _run_operator_checks(self) -> None:
         """Tell whether another operator runs the workloads, and what pods that are not Grove's take of the nodes.
 
         Passes look for other operators themselves; forecasts read what is told here.
         """
-        counted_at = -_FOREIGN_SECONDS
+        counted_at = -_FOREIGN_PODS_SECONDS
         while True:
             try:
-                self._examine(self._check.look())
-                if self.is_complete and time.monotonic() - counted_at >= _FOREIGN_SECONDS:
-                    mirror.store_foreign_requests(self.row, self._list_foreign())
+                self._store_other_operator(self._operator_check.check_now())
+                if self.is_complete and time.monotonic() - counted_at >= _FOREIGN_PODS_SECONDS:
+                    mirror.store_foreign_requests(self.row, self._list_foreign_pods())
                     counted_at = time.monotonic()
             except ClusterError as error:
                 logger.info("Cluster %s does not say who else writes there: %s", self.row.name, error)
@@ -331,15 +335,15 @@ class Session:
                 logger.warning("The database does not answer (%s); trying again", type(error).__name__)
             finally:
                 connection.close()
-            if self._stopped.wait(_OPERATOR_SECONDS):
+            if self._stopped.wait(_OPERATOR_CHECK_SECONDS):
                 return
 
-    def _list_foreign(self) -> Iterator[Obj]:
+    def _list_foreign_pods(self) -> Iterator[Obj]:
         """Yield the pods on nodes that are not Grove's, page by page: nothing of them is kept but a sum."""
         for page in self._cluster.list_pages(PODS, labels=f"{names.MANAGED_BY}!={names.OPERATOR}"):
             yield from page.items
 
-    def _examine(self, found: str) -> None:
+    def _store_other_operator(self, found: str) -> None:
         if found == self._other_operator:
             return
         models.Cluster.objects.filter(pk=self.row.pk).update(other_operator=found)
@@ -347,45 +351,45 @@ class Session:
             logger.warning("Nothing is changed in cluster %s: %s", self.row.name, found)
         elif self._other_operator:
             logger.info("No other operator runs the workloads of cluster %s any more", self.row.name)
-            self._announcer.wake_everything()
+            self._notifier.enqueue_all()
         self._other_operator = found
-        self._announcer.tell_of_cluster()
+        self._notifier.notify_cluster()
 
     # The threads that listen
 
-    def _listen(self, resource: Resource, watch: Watch) -> None:
+    def _run_watch(self, resource: Resource, watch: Watch) -> None:
         try:
-            for note in watch:
-                self.notebook.hear(resource, note)
-                self._put(_Heard(resource, note, time.monotonic()))
+            for event in watch:
+                self.watch_state.record_event(resource, event)
+                self._enqueue_event(_QueuedEvent(resource, event, time.monotonic()))
         except Exception:
             # Nobody would hear of this kind any more.
             logger.exception("Listening to %s of %s has failed; listing again", resource, self.row.name)
             self._obsolete.set()
 
-    def _put(self, heard: _Heard) -> None:
+    def _enqueue_event(self, queued: _QueuedEvent) -> None:
         """Hand a note to the writer, waiting until there is room."""
         while not self._stopped.is_set():
             with suppress(queue.Full):
-                self._queue.put(heard, timeout=1.0)
+                self._queue.put(queued, timeout=1.0)
                 return
 
 
-def _is_about_an_object(error: Exception) -> bool:
+def _is_object_error(error: Exception) -> bool:
     """Say whether something failed because of what an object holds, and not because of the database or of a stop."""
     return isinstance(error, DataError) or not isinstance(error, DatabaseError | InterfaceError | _StoppedError)
 
 
-def _fetch_identity(cluster: Cluster) -> str:
+def _fetch_identity(cluster: ClusterClient) -> str:
     """Return what tells this cluster from all others; nothing when we may not know it."""
     try:
-        namespace: Obj = cluster.get(NAMESPACES, "kube-system", repeat=False)
+        namespace: Obj = cluster.get(NAMESPACES, "kube-system", retry=False)
     except (Forbidden, NotFound):
         return ""
     return str(namespace["metadata"].get("uid") or "")
 
 
-def _highest_version(row: models.Cluster, resource: Resource) -> int:
+def _fetch_highest_version(row: models.Cluster, resource: Resource) -> int:
     rows = mirror.MIRRORED[resource].model.everything.filter(cluster=row)
     highest: int | None = rows.aggregate(highest=Max("resource_version"))["highest"]
     return highest or 0

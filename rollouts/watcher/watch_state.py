@@ -8,49 +8,49 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rollouts.cluster import Changed, ClusterError, Deleted, Key, Lost, Note, Resource, Synced
+from rollouts.cluster import Changed, ClusterError, ConnectionLost, Deleted, ObjectKey, Resource, Synced, WatchEvent
 from rollouts.cluster.watch import key_of
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class WatchSnapshot:
     """What the notebook says at one moment."""
 
     counts: Mapping[Resource, int]  # objects by kind, as far as they are in the database
     failures: Mapping[Resource, ClusterError]  # kinds that cannot be heard just now
-    words: int  # how often anything was heard
+    event_count: int  # how often anything was heard
 
 
-class Notebook:
+class WatchState:
     """Notes of one listening to a cluster."""
 
     def __init__(self, resources: Sequence[Resource]) -> None:
         self._lock = threading.Lock()
-        self._keys: dict[Resource, set[Key]] = {resource: set() for resource in resources}
+        self._keys: dict[Resource, set[ObjectKey]] = {resource: set() for resource in resources}
         self._synced: set[Resource] = set()
         self._failures: dict[Resource, ClusterError] = {}
-        self._words = 0
+        self._event_count = 0
 
-    def hear(self, resource: Resource, note: Note) -> None:
+    def record_event(self, resource: Resource, event: WatchEvent) -> None:
         """Note that something was heard, or that nothing can be."""
         with self._lock:
-            if isinstance(note, Lost):
-                self._failures[resource] = note.error
+            if isinstance(event, ConnectionLost):
+                self._failures[resource] = event.error
             else:
                 self._failures.pop(resource, None)
-                self._words += 1
+                self._event_count += 1
 
-    def fail(self, resource: Resource, error: ClusterError | None) -> None:
+    def record_failure(self, resource: Resource, error: ClusterError | None) -> None:
         """Note a failure outside of the watches; None: it is over."""
         with self._lock:
             self._failures.pop(resource, None)
             if error is not None:
                 self._failures[resource] = error
 
-    def count(self, resource: Resource, note: Note) -> None:
+    def record_stored(self, resource: Resource, event: WatchEvent) -> None:
         """Note that the news has arrived in the database."""
         with self._lock:
-            match note:
+            match event:
                 case Changed(obj):
                     self._keys[resource].add(key_of(obj))
                 case Deleted(obj):
@@ -67,11 +67,11 @@ class Notebook:
         with self._lock:
             return len(self._synced) == len(self._keys)
 
-    def read(self) -> Account:
+    def snapshot(self) -> WatchSnapshot:
         """Return what is noted."""
         with self._lock:
-            return Account(
+            return WatchSnapshot(
                 counts={resource: len(keys) for resource, keys in self._keys.items()},
                 failures=dict(self._failures),
-                words=self._words,
+                event_count=self._event_count,
             )

@@ -23,15 +23,15 @@ from django.views.decorators.http import require_POST, require_safe
 
 from rollouts.accounts import permissions
 from rollouts.accounts.token_scopes import render_namespace
-from rollouts.accounts.tokens import State, state_of, tokens_with_owners
+from rollouts.accounts.tokens import TokenState, state_of, tokens_with_owners
 from rollouts.models import User
-from rollouts.services.audit import Via, caller_of
+from rollouts.services.audit import Source, caller_of
 from rollouts.services.passwords import password_change, password_change_refused, sessions_end
-from rollouts.web.password_attempts import attempts_with_old_password, begin, say_when, succeed
+from rollouts.web.password_attempts import count_attempt, old_password_buckets, set_retry_after, uncount_attempt
 
-_TOO_OFTEN: Final = "too-often"
+_RATE_LIMITED: Final = "too-often"
 # Label and help by field; the help says what AUTH_PASSWORD_VALIDATORS asks for.
-_WORDS: Final = {
+_FIELD_TEXTS: Final = {
     "old_password": ("Old password", ""),
     "new_password1": ("New password", "At least 8 characters; not a common word, not like your name, not only digits."),
     "new_password2": ("New password again", ""),
@@ -44,23 +44,23 @@ class PasswordForm(PasswordChangeForm):
     def __init__(self, request: HttpRequest, user: User, *args: Any) -> None:
         super().__init__(user, *args)
         self._request = request
-        for name, (label, help_text) in _WORDS.items():
+        for name, (label, help_text) in _FIELD_TEXTS.items():
             self.fields[name].label, self.fields[name].help_text = label, help_text
-        self.wait = 0.0  # seconds until the old password is looked at again
+        self.retry_after_seconds = 0.0  # seconds until the old password is looked at again
 
     def clean_old_password(self) -> str:
         """Look at the old password, and put it on record when it is wrong."""
-        attempts = attempts_with_old_password(self._request, self.user)
-        self.wait = begin(attempts)
-        if self.wait:
-            sentence = f"The old password was wrong too often. Try again in {ceil(self.wait)} s."
-            raise ValidationError(sentence, code=_TOO_OFTEN)
+        attempts = old_password_buckets(self._request, self.user)
+        self.retry_after_seconds = count_attempt(attempts)
+        if self.retry_after_seconds:
+            sentence = f"The old password was wrong too often. Try again in {ceil(self.retry_after_seconds)} s."
+            raise ValidationError(sentence, code=_RATE_LIMITED)
         try:
             password = str(super().clean_old_password())
         except ValidationError as error:
-            password_change_refused(caller_of(self._request, Via.PAGE))
+            password_change_refused(caller_of(self._request, Source.PAGE))
             raise ValidationError("The old password is wrong.") from error
-        succeed(attempts)
+        uncount_attempt(attempts)
         return password
 
 
@@ -68,8 +68,8 @@ class PasswordForm(PasswordChangeForm):
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """Show one's account."""
-    user = _user_of(request)
-    return _show(request, PasswordForm(request, user))
+    user = _signed_in_user(request)
+    return _render_page(request, PasswordForm(request, user))
 
 
 @never_cache
@@ -77,16 +77,16 @@ def page(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters()
 def change_password(request: HttpRequest) -> HttpResponse:
     """Change one's own password; this session goes on, the others end."""
-    user = _user_of(request)
+    user = _signed_in_user(request)
     form = PasswordForm(request, user, request.POST)
     if not user.has_usable_password():
-        return _show(request, form, status=HTTPStatus.CONFLICT)
+        return _render_page(request, form, status=HTTPStatus.CONFLICT)
     if not form.is_valid():
-        status = HTTPStatus.TOO_MANY_REQUESTS if form.wait else HTTPStatus.BAD_REQUEST
-        response = _show(request, form, status=status)
-        return say_when(response, form.wait) if form.wait else response
+        status = HTTPStatus.TOO_MANY_REQUESTS if form.retry_after_seconds else HTTPStatus.BAD_REQUEST
+        response = _render_page(request, form, status=status)
+        return set_retry_after(response, form.retry_after_seconds) if form.retry_after_seconds else response
     with_tokens = "tokens" in request.POST
-    password_change(caller_of(request, Via.PAGE), user, form.cleaned_data["new_password1"], with_tokens=with_tokens)
+    password_change(caller_of(request, Source.PAGE), user, form.cleaned_data["new_password1"], with_tokens=with_tokens)
     update_session_auth_hash(request, user)
     messages.success(
         request, f"Your password is changed. Your other sessions {'and your tokens ' if with_tokens else ''}are ended."
@@ -98,22 +98,24 @@ def change_password(request: HttpRequest) -> HttpResponse:
 @require_POST
 def end_sessions(request: HttpRequest) -> HttpResponse:
     """End all sessions, this one too, and all tokens of one's account."""
-    user = _user_of(request)
+    user = _signed_in_user(request)
     if "sure" not in request.POST:
-        return _show(request, PasswordForm(request, user), is_unsure=True, status=HTTPStatus.BAD_REQUEST)
-    sessions_end(caller_of(request, Via.PAGE), user)
+        return _render_page(request, PasswordForm(request, user), is_unsure=True, status=HTTPStatus.BAD_REQUEST)
+    sessions_end(caller_of(request, Source.PAGE), user)
     logout(request)
     messages.success(request, "All your sessions and tokens are ended. Sign in again to go on.")
     return HttpResponseRedirect(resolve_url(settings.LOGOUT_REDIRECT_URL))
 
 
-def _user_of(request: HttpRequest) -> User:
+def _signed_in_user(request: HttpRequest) -> User:
     assert isinstance(request.user, User), "strangers are sent to sign in"  # noqa: S101 (the middleware has seen to it)
     return request.user
 
 
-def _show(request: HttpRequest, form: PasswordForm, *, is_unsure: bool = False, status: int = 200) -> HttpResponse:
-    user = _user_of(request)
+def _render_page(
+    request: HttpRequest, form: PasswordForm, *, is_unsure: bool = False, status: int = 200
+) -> HttpResponse:
+    user = _signed_in_user(request)
     now = timezone.now()
     tokens = tokens_with_owners().filter(user=user, revoked_at=None)
     provider = settings.ENVIRONMENT.oidc
@@ -121,10 +123,10 @@ def _show(request: HttpRequest, form: PasswordForm, *, is_unsure: bool = False, 
         "form": form,
         "is_unsure": is_unsure,
         "roles": sorted(user.groups.values_list("name", flat=True)),
-        "needs_grants": not user.has_perm(permissions.ANYWHERE),
+        "needs_grants": not user.has_perm(permissions.COMMAND_ANYWHERE),
         "grants": [render_namespace(place) for place in sorted(permissions.grants_of(user))],
         "comes_by_sso": user.identities.exists(),
         "sso_name": provider.name if provider else "single sign-on",
-        "token_count": sum(state_of(token, now) in (State.VALID, State.ASLEEP) for token in tokens),
+        "token_count": sum(state_of(token, now) in (TokenState.VALID, TokenState.ASLEEP) for token in tokens),
     }
     return render(request, "account/page.html", context, status=status)

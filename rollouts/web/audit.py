@@ -20,8 +20,8 @@ from rollouts.live.fragments import Fragment
 from rollouts.models import AuditEntry
 from rollouts.selectors.audit import AuditFilters, audit_list
 from rollouts.selectors.paging import Window
-from rollouts.web.page_layout import for_fragment, for_readers
-from rollouts.web.query_params import read_day, read_number, read_text, read_word
+from rollouts.web.page_layout import fragment_view, viewer_required
+from rollouts.web.query_params import parse_choice, parse_day, parse_page_number, parse_text
 
 Context: TypeAlias = dict[str, Any]
 
@@ -30,14 +30,14 @@ _DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class AuditQuery:
     """Which commands are to be seen."""
 
     filters: AuditFilters
     page: int
 
     @property
-    def words(self) -> dict[str, str]:
+    def form_values(self) -> dict[str, str]:
         """The filters as fields of a form have them: days, both of which are meant whole."""
         until = self.filters.until and self.filters.until - _DAY
         given = {**asdict(self.filters), "until": until}
@@ -46,71 +46,71 @@ class Choice:
         }
 
     @property
-    def query(self) -> str:
+    def query_string(self) -> str:
         """What an address ends with to mean this."""
-        given = {**self.words, "page": self.page if self.page > 1 else ""}
+        given = {**self.form_values, "page": self.page if self.page > 1 else ""}
         return f"?{urlencode({name: value for name, value in given.items() if value})}".rstrip("?")
 
-    def address(self, page: int) -> str:
+    def page_url(self, page: int) -> str:
         """Return the address of another page of the same."""
-        return f"{reverse('page-audit')}{replace(self, page=page).query}"
+        return f"{reverse('page-audit')}{replace(self, page=page).query_string}"
 
     @property
-    def is_narrowed(self) -> bool:
+    def is_filtered(self) -> bool:
         """Whether some commands may be left out."""
         return self.filters != AuditFilters()
 
 
 @require_safe
-@for_readers
+@viewer_required
 def page(request: HttpRequest) -> HttpResponse:
     """Show what was commanded, the latest first."""
-    choice = _parse(request.GET)
+    choice = _parse_query(request.GET)
     context = {
-        **_describe(choice),
-        "chosen": choice.words,
+        **_list_context(choice),
+        "chosen": choice.form_values,
         "commands": list(Command),
         "results": _RESULTS,
         "refusal": permissions.find_refusal(request.user, Command.EXPORT_AUDIT),
-        "export": _export_address(choice.filters),
+        "export": _export_url(choice.filters),
     }
     return render(request, "audit/page.html", context)
 
 
-@for_fragment
-def live(given: QueryDict) -> Fragment:
+@fragment_view
+def list_fragment(given: QueryDict) -> Fragment:
     """Return the list alone."""
-    choice = _parse(given)
-    return Fragment(("audit", choice), lambda: render_to_string("audit/_list.html", _describe(choice)))
+    choice = _parse_query(given)
+    return Fragment(("audit", choice), lambda: render_to_string("audit/_list.html", _list_context(choice)))
 
 
-def _describe(choice: Choice) -> Context:
+def _list_context(choice: AuditQuery) -> Context:
     found = audit_list(choice.filters, Window(choice.page))
     return {
         "choice": choice,
         "entries": found.items,
         "count": found.count,
-        "previous": choice.address(choice.page - 1) if choice.page > 1 else "",
-        "next": choice.address(choice.page + 1) if found.has_next else "",
+        "previous": choice.page_url(choice.page - 1) if choice.page > 1 else "",
+        "next": choice.page_url(choice.page + 1) if found.has_next else "",
     }
 
 
-def _parse(given: QueryDict) -> Choice:
-    until = read_day(given, "until")
+def _parse_query(given: QueryDict) -> AuditQuery:
+    until = parse_day(given, "until")
     filters = AuditFilters(
-        actor=read_text(given, "actor"),
-        command=read_word(given, "command", Command),
-        result=read_word(given, "result", _RESULTS),
-        cluster=read_text(given, "cluster"),
-        namespace=read_text(given, "namespace"),
-        name=read_text(given, "name"),
-        since=read_day(given, "since"),
+        actor=parse_text(given, "actor"),
+        command=parse_choice(given, "command", Command),
+        result=parse_choice(given, "result", _RESULTS),
+        cluster=parse_text(given, "cluster"),
+        namespace=parse_text(given, "namespace"),
+        name=parse_text(given, "name"),
+        since=parse_day(given, "since"),
         until=until and until + _DAY,
     )
-    return Choice(filters, read_number(given, "page"))
+    return AuditQuery(filters, parse_page_number(given, "page"))
 
 
-def _export_address(filters: AuditFilters) -> str:
+def _export_url(filters: AuditFilters) -> str:
     given = QueryDict(mutable=True)
     for name, value in asdict(filters).items():
         if value:

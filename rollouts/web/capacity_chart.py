@@ -17,19 +17,19 @@ from rollouts.web.text import plural
 WIDTH: Final = 1000
 HEIGHT: Final = 140
 # As many columns as can be told apart.
-_COLUMNS: Final = 400
+_MAX_COLUMNS: Final = 400
 # Between two labels at the right edge; nearer they would cover each other.
 _LINE_HEIGHT: Final = 14
-_ROWS_SHOWN: Final = 20
-_TICKS: Final = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400, 604800)
-_MOST_TICKS: Final = 6
+_TABLE_ROWS: Final = 20
+_TICK_SECONDS: Final = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400, 604800)
+_MAX_TICKS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
     """A word beside the chart."""
 
-    kind: str
+    series: str
     y: float
     text: str
 
@@ -46,53 +46,55 @@ class Tick:
 class Chart:
     """A chart, ready to be written."""
 
-    available: str  # the area under the line
-    edge: str  # the line itself
-    updated: str
-    surge: str  # empty when there never was any
-    desired: str
-    floor: str
+    available_area: str  # the area under the line
+    available_line: str  # the line itself
+    updated_area: str
+    surge_line: str  # empty when there never was any
+    desired_line: str
+    floor_line: str
     labels: tuple[Label, ...]
     ticks: tuple[Tick, ...]
     summary: str  # the same in a sentence
-    rows: tuple[SamplePoint, ...]  # the newest counts, for who would rather read them
-    is_breached: bool  # fewer than the floor were available once it had been reached
+    table_rows: tuple[SamplePoint, ...]  # the newest counts, for who would rather read them
+    is_below_floor: bool  # fewer than the floor were available once it had been reached
 
 
-def draw_capacity(rollout: RolloutDetail, now: datetime) -> Chart | None:
+def make_rollout_chart(rollout: RolloutDetail, now: datetime) -> Chart | None:
     """Return the chart of a rollout; None while there is nothing to draw."""
     if not rollout.samples:
         return None
-    return draw_samples(rollout.samples, rollout.ended or now, _summarise)
+    return make_chart(rollout.samples, rollout.ended or now, _render_summary)
 
 
-def draw_samples(
+def make_chart(
     samples: Sequence[SamplePoint], end: datetime, summarise: Callable[[Sequence[SamplePoint]], str]
 ) -> Chart:
     """Return the chart of counts, of which there must be any; `summarise` says the same in a sentence."""
     start = samples[0].at
     seconds = max(1.0, (max(end, samples[-1].at) - start).total_seconds())
-    points = _thin_out(samples, start, seconds)
+    points = _downsample(samples, start, seconds)
     top = max(max(point.desired, point.available, point.floor) for point in points) * 1.08 or 1.0
-    field = _Field(start, seconds, top)
+    field = _PlotArea(start, seconds, top)
     last = points[-1]
     return Chart(
-        available=field.area([(point.at, point.available) for point in points]),
-        edge=field.line([(point.at, point.available) for point in points]),
-        updated=field.area([(point.at, point.updated) for point in points]),
-        surge=field.line([(point.at, point.surge) for point in points]) if any(one.surge for one in points) else "",
-        desired=field.line([(point.at, point.desired) for point in points]),
-        floor=field.line([(point.at, point.floor) for point in points]),
+        available_area=field.area([(point.at, point.available) for point in points]),
+        available_line=field.line([(point.at, point.available) for point in points]),
+        updated_area=field.area([(point.at, point.updated) for point in points]),
+        surge_line=field.line([(point.at, point.surge) for point in points])
+        if any(one.surge for one in points)
+        else "",
+        desired_line=field.line([(point.at, point.desired) for point in points]),
+        floor_line=field.line([(point.at, point.floor) for point in points]),
         labels=_labels(field, last),
         ticks=tuple(_ticks(seconds)),
         summary=summarise(points),
-        rows=tuple(reversed(samples[-_ROWS_SHOWN:])),
-        is_breached=bool(find_breaches(points)),
+        table_rows=tuple(reversed(samples[-_TABLE_ROWS:])),
+        is_below_floor=bool(find_breaches(points)),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class _PlotArea:
     """Where a count at a moment is."""
 
     start: datetime
@@ -119,24 +121,24 @@ class _Field:
         return f"{self.line(counts)}V{HEIGHT}H0Z"
 
 
-def _thin_out(samples: Sequence[SamplePoint], start: datetime, seconds: float) -> list[SamplePoint]:
+def _downsample(samples: Sequence[SamplePoint], start: datetime, seconds: float) -> list[SamplePoint]:
     """Return at most one point a column, with the worst of what happened in it."""
     points: list[SamplePoint] = []
     column = -1
     for sample in samples:
-        place = int((sample.at - start).total_seconds() / seconds * _COLUMNS)
-        if place == column and points:
+        bucket = int((sample.at - start).total_seconds() / seconds * _MAX_COLUMNS)
+        if bucket == column and points:
             worst = points[-1]
             available, surge = min(worst.available, sample.available), max(worst.surge, sample.surge)
             updated = min(sample.updated, available)
             points[-1] = replace(sample, at=worst.at, available=available, updated=updated, surge=surge)
         else:
             points.append(sample)
-            column = place
+            column = bucket
     return points
 
 
-def _labels(field: _Field, last: SamplePoint) -> tuple[Label, ...]:
+def _labels(field: _PlotArea, last: SamplePoint) -> tuple[Label, ...]:
     desired, floor = field.y(last.desired), field.y(last.floor)
     if last.floor == last.desired:
         return (Label("desired", desired, f"{last.desired} desired, the floor"),)
@@ -146,14 +148,14 @@ def _labels(field: _Field, last: SamplePoint) -> tuple[Label, ...]:
 
 
 def _ticks(seconds: float) -> Iterable[Tick]:
-    step = next((step for step in _TICKS if seconds / step <= _MOST_TICKS), _TICKS[-1])
+    step = next((step for step in _TICK_SECONDS if seconds / step <= _MAX_TICKS), _TICK_SECONDS[-1])
     yield Tick(0, "0")
     # The last one stands clear of the edge, where it would be cut off.
     for number in range(1, int(seconds * 0.96 / step) + 1):
-        yield Tick(round(number * step / seconds * 100, 2), say_length(number * step))
+        yield Tick(round(number * step / seconds * 100, 2), render_duration(number * step))
 
 
-def say_length(seconds: int) -> str:
+def render_duration(seconds: int) -> str:
     """Say how long something is."""
     for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
@@ -168,7 +170,7 @@ def find_breaches(points: Sequence[SamplePoint]) -> list[SamplePoint]:
     return [point for point in points[reached:] if point.available < point.floor]
 
 
-def _summarise(points: Sequence[SamplePoint]) -> str:
+def _render_summary(points: Sequence[SamplePoint]) -> str:
     fewest, most = min(one.available for one in points), max(one.available for one in points)
     last = points[-1]
     all_along = f"{plural(fewest, 'pod')} {'was' if fewest == 1 else 'were'} available all along"

@@ -8,18 +8,18 @@ from django.views.decorators.http import require_safe
 from rollouts.live.fragments import Fragment
 from rollouts.selectors.clusters import cluster_list
 from rollouts.selectors.overview import overview_detail
-from rollouts.web.page_layout import for_fragment, for_readers
+from rollouts.web.page_layout import fragment_view, viewer_required
 
 
 @require_safe
-@for_readers
+@viewer_required
 def page(request: HttpRequest) -> HttpResponse:
     """Show the clusters and the state of the installation."""
     return render(request, "clusters/page.html", {"overview": overview_detail(), "clusters": cluster_list()})
 
 
-@for_fragment
-def live(_: QueryDict) -> Fragment:
+@fragment_view
+def state_fragment(_: QueryDict) -> Fragment:
     """Return what changes on the page."""
 
     def render_state() -> str:

@@ -12,17 +12,17 @@ from typing import Any, Final
 from django.http import HttpRequest
 from django.views.debug import SafeExceptionReporterFilter
 
-_NAMES: Final = re.compile(
+_SECRET_NAMES: Final = re.compile(
     "API|AUTH|TOKEN|KEY|SECRET|PASS|SIGNATURE|HTTP_COOKIE|COOKIE|SESSION|DATABASES|CACHES|(?:REDIS|BROKER|DATABASE)_URL",
     flags=re.IGNORECASE,
 )
-_USER_OF_URL: Final = re.compile(r"(?<=://)[^/\s'\"@]*+@(?:[^/\s'\"@]*+@)*+")
+_URL_CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s'\"@]*+@(?:[^/\s'\"@]*+@)*+")
 
 
 class ErrorReportFilter(SafeExceptionReporterFilter):
     """Hides as much on a debug page as in a report that leaves the machine."""
 
-    hidden_settings = _NAMES
+    hidden_settings = _SECRET_NAMES
 
     def is_active(self, request: HttpRequest | None) -> bool:
         """Hide with DEBUG, too."""
@@ -41,5 +41,5 @@ class ErrorReportFilter(SafeExceptionReporterFilter):
         """Hide a value with a telling name, and the user part of an address in any other."""
         cleansed = super().cleanse_setting(key, value)
         if isinstance(cleansed, str):
-            return _USER_OF_URL.sub(f"{self.cleansed_substitute}@", cleansed)
+            return _URL_CREDENTIALS.sub(f"{self.cleansed_substitute}@", cleansed)
         return cleansed

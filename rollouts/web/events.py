@@ -11,30 +11,30 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_safe
 
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.live.fragments import Fragment
 from rollouts.selectors.events import event_list
-from rollouts.web.page_layout import for_fragment, for_readers
+from rollouts.web.page_layout import fragment_view, viewer_required
 
-_ON_THE_CARD: Final = 8
+_EVENTS_ON_CARD: Final = 8
 
 
 @require_safe
-@for_readers
+@viewer_required
 def page(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
     """Show the newest Events about a workload and its objects."""
-    place = Place(cluster, namespace, name)
+    place = WorkloadRef(cluster, namespace, name)
     events = event_list(place)
     return render(request, "workload/events.html", {"place": place, "events": events, "lines": events.items})
 
 
-@for_fragment
-def card(_: QueryDict, cluster: str, namespace: str, name: str) -> Fragment:
+@fragment_view
+def card_fragment(_: QueryDict, cluster: str, namespace: str, name: str) -> Fragment:
     """Return the last few of them."""
-    place = Place(cluster, namespace, name)
+    place = WorkloadRef(cluster, namespace, name)
 
     def render_card() -> str:
-        events = event_list(place, _ON_THE_CARD)
+        events = event_list(place, _EVENTS_ON_CARD)
         return render_to_string("workload/_events.html", {"place": place, "events": events, "lines": events.items})
 
     return Fragment(("events", place), render_card, asks_cluster=True)

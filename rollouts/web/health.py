@@ -14,13 +14,15 @@ from typing import Final
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 
-from rollouts.runtime.readiness import Part, is_ready, readiness_detail
-from rollouts.web.metrics import shows_metrics_token
+from rollouts.runtime.readiness import ReadinessCheck, is_ready, readiness_detail
+from rollouts.web.metrics import has_metrics_token
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
-_WITHHELD: Final = "A cluster cannot be used; the page Clusters and whoever shows METRICS_TOKEN are told which and why."
+_CLUSTERS_NOT_READY: Final = (
+    "A cluster cannot be used; the page Clusters and whoever shows METRICS_TOKEN are told which and why."
+)
 
 
 def health_middleware(get_response: GetResponse) -> GetResponse:
@@ -47,9 +49,9 @@ def _healthz(_: HttpRequest) -> HttpResponse:
 
 def _readyz(request: HttpRequest) -> HttpResponse:
     """Say part by part whether work can be done: 200 when it can, else 503."""
-    parts = _answers.read()
+    parts = _readiness.read()
     ready = is_ready(parts)
-    shown = parts if shows_metrics_token(request) else _without_clusters(parts)
+    shown = parts if has_metrics_token(request) else _summarize_clusters(parts)
     body = {
         "ready": ready,
         "parts": [{"name": part.name, "ok": part.ok, "detail": part.detail} for part in shown],
@@ -57,31 +59,31 @@ def _readyz(request: HttpRequest) -> HttpResponse:
     return JsonResponse(body, status=200 if ready else 503)
 
 
-def _without_clusters(parts: Sequence[Part]) -> list[Part]:
+def _summarize_clusters(parts: Sequence[ReadinessCheck]) -> list[ReadinessCheck]:
     """Leave out what clusters are called and what is wrong with them."""
     clusters = [part for part in parts if part.name.partition(" ")[0] == "cluster"]
     own = [part for part in parts if part not in clusters]
     if not clusters:
         return own
     ok = all(part.ok for part in clusters)
-    return [*own, Part("cluster", ok=ok, detail="Every cluster answers." if ok else _WITHHELD)]
+    return [*own, ReadinessCheck("cluster", ok=ok, detail="Every cluster answers." if ok else _CLUSTERS_NOT_READY)]
 
 
 @dataclass(slots=True)
-class _Answers:
+class _ReadinessCache:
     """The last answer, for as long as it is good; of several who ask at once, one works it out."""
 
-    _parts: list[Part] = field(default_factory=list)
-    _at: float = 0.0
+    _parts: list[ReadinessCheck] = field(default_factory=list)
+    _fetched_at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def read(self) -> list[Part]:
+    def read(self) -> list[ReadinessCheck]:
         """Return how the parts are."""
         with self._lock:
-            if not self._parts or time.monotonic() - self._at >= settings.READINESS_CACHE_SECONDS:
+            if not self._parts or time.monotonic() - self._fetched_at >= settings.READINESS_CACHE_SECONDS:
                 self._parts = readiness_detail()
-                self._at = time.monotonic()
+                self._fetched_at = time.monotonic()
             return self._parts
 
 
-_answers: Final = _Answers()
+_readiness: Final = _ReadinessCache()

@@ -4,13 +4,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from rollouts.engine.plan.diagnosis import Code
-from rollouts.web.page_layout import for_readers
+from rollouts.engine.plan.diagnosis import WaitCode
+from rollouts.web.page_layout import viewer_required
 from rollouts.web.text import reason
 
 
 @require_safe
-@for_readers
+@viewer_required
 def page(request: HttpRequest) -> HttpResponse:
     """Explain the dashboard."""
-    return render(request, "help/page.html", {"reasons": [(str(code), reason(code)) for code in Code]})
+    return render(request, "help/page.html", {"reasons": [(str(code), reason(code)) for code in WaitCode]})

@@ -30,8 +30,8 @@ def metrics_middleware(get_response: GetResponse) -> GetResponse:
     """Answer whoever shows the token; leave everybody else to the site."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
-        if request.path_info == PATH and request.method in ("GET", "HEAD") and shows_metrics_token(request):
-            return _render_page(request)
+        if request.path_info == PATH and request.method in ("GET", "HEAD") and has_metrics_token(request):
+            return _render_metrics(request)
         return get_response(request)
 
     return middleware
@@ -41,8 +41,8 @@ def metrics_middleware(get_response: GetResponse) -> GetResponse:
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """Answer accounts that may see workloads; a program gets no sign-in form but a plain refusal."""
-    if permissions.may_see(request.user):
-        return _render_page(request)
+    if permissions.may_view(request.user):
+        return _render_metrics(request)
     if request.user.is_authenticated:
         refusal = "You may not see metrics: your account has no role. Ask an administrator for the role viewer.\n"
         return HttpResponse(refusal, status=403, content_type="text/plain; charset=utf-8")
@@ -52,14 +52,14 @@ def page(request: HttpRequest) -> HttpResponse:
     )
 
 
-def shows_metrics_token(request: HttpRequest) -> bool:
+def has_metrics_token(request: HttpRequest) -> bool:
     """Say whether a request comes with METRICS_TOKEN."""
     token = settings.ENVIRONMENT.metrics_token
     scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
     return token is not None and scheme.lower() == "bearer" and constant_time_compare(shown.strip(), token)
 
 
-def _render_page(request: HttpRequest) -> HttpResponse:
+def _render_metrics(request: HttpRequest) -> HttpResponse:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector())
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
@@ -71,23 +71,23 @@ class _Collector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         for gauge in read_gauges():
-            yield _family(gauge)
+            yield _gauge_family(gauge)
         try:
             redis = redis_client()
             metrics.flush(redis)
-            yield from _histograms(list(metrics.read(redis)))
+            yield from _histogram_families(list(metrics.read(redis)))
         except RedisError:
             return  # grove_ui_part_up says so
 
 
-def _family(gauge: Gauge) -> GaugeMetricFamily:
+def _gauge_family(gauge: Gauge) -> GaugeMetricFamily:
     family = GaugeMetricFamily(gauge.name, gauge.help, labels=gauge.labels)
     for labels, value in gauge.values.items():
         family.add_metric(labels, value)
     return family
 
 
-def _histograms(found: list[tuple[metrics.Histogram, list[metrics.Spread]]]) -> Iterator[HistogramMetricFamily]:
+def _histogram_families(found: list[tuple[metrics.Histogram, list[metrics.Spread]]]) -> Iterator[HistogramMetricFamily]:
     for histogram, spreads in found:
         family = HistogramMetricFamily(histogram.name, histogram.help, labels=histogram.labels)
         for spread in spreads:

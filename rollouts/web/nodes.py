@@ -16,99 +16,99 @@ from rollouts.live.fragments import Fragment
 from rollouts.selectors.clusters import NodeDetail, node_list
 from rollouts.selectors.paging import Window
 from rollouts.selectors.pod_grid import Cell
-from rollouts.selectors.template_age import Age, TemplateAges
+from rollouts.selectors.template_age import TemplateAge, TemplateAges
 from rollouts.selectors.workload_snapshot import configured_names, find_cluster
-from rollouts.web.page_layout import for_fragment, for_readers
-from rollouts.web.query_params import read_number, read_text, render_query
+from rollouts.web.page_layout import fragment_view, viewer_required
+from rollouts.web.query_params import parse_page_number, parse_text, render_query
 
 Context: TypeAlias = dict[str, Any]
 
 # What people ask a node for, with how it is called on the page.
-_RESOURCES: Final = (("nvidia.com/gpu", "GPU"), ("cpu", "CPU"), ("memory", "memory"), ("pods", "pods at most"))
+_RESOURCE_LABELS: Final = (("nvidia.com/gpu", "GPU"), ("cpu", "CPU"), ("memory", "memory"), ("pods", "pods at most"))
 
-_MOST_DRAWN: Final = 110  # as many pods as a kubelet takes by default
+_MAX_CELLS: Final = 110  # as many pods as a kubelet takes by default
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NodeQuery:
     """Which nodes are to be seen."""
 
     cluster: str = ""  # empty: the first one of the settings
     search: str = ""
     page: int = 1
 
-    def address(self, **changes: Any) -> str:
+    def page_url(self, **changes: Any) -> str:
         """Return the address of this choice with some of it changed."""
-        return f"{reverse('page-nodes')}{replace(self, **{'page': 1, **changes}).query}"
+        return f"{reverse('page-nodes')}{replace(self, **{'page': 1, **changes}).query_string}"
 
     @property
-    def query(self) -> str:
+    def query_string(self) -> str:
         """What an address ends with to mean this."""
-        return render_query(self, Choice())
+        return render_query(self, NodeQuery())
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class TemplatePods:
     """Pods of one workload and one template on a node."""
 
     template_hash: str
-    age: Age
+    age: TemplateAge
     pods: int
     ready: int
 
     @property
     def cells(self) -> list[Cell]:
         """How they are drawn, those first that are ready; the words beside them say the same."""
-        drawn = min(self.pods, _MOST_DRAWN)
+        drawn = min(self.pods, _MAX_CELLS)
         return [Cell("", "", f"{self.age} {'ready' if index < self.ready else 'starting'}") for index in range(drawn)]
 
 
 @dataclass(frozen=True, slots=True)
-class NodeLine:
+class NodeRow:
     """A node as it is shown."""
 
     node: NodeDetail
     pods: int
     resources: Sequence[tuple[str, str]]
-    workloads: Sequence[tuple[str, str, Sequence[Held]]]  # namespace, name, what of it is here
+    pods_by_workload: Sequence[tuple[str, str, Sequence[TemplatePods]]]  # namespace, name, what of it is here
 
 
 @require_safe
-@for_readers
+@viewer_required
 def page(request: HttpRequest) -> HttpResponse:
     """Show the nodes of a cluster."""
-    choice = _parse(request.GET)
-    return render(request, "nodes/page.html", {**_describe(choice), "all_clusters": configured_names()})
+    choice = _parse_query(request.GET)
+    return render(request, "nodes/page.html", {**_list_context(choice), "all_clusters": configured_names()})
 
 
-@for_fragment
-def live(given: QueryDict) -> Fragment:
+@fragment_view
+def list_fragment(given: QueryDict) -> Fragment:
     """Return the nodes alone."""
-    choice = _parse(given)
-    return Fragment(("nodes", choice), lambda: render_to_string("nodes/_list.html", _describe(choice)))
+    choice = _parse_query(given)
+    return Fragment(("nodes", choice), lambda: render_to_string("nodes/_list.html", _list_context(choice)))
 
 
-def _parse(given: QueryDict) -> Choice:
-    return Choice(read_text(given, "cluster"), read_text(given, "search"), read_number(given, "page"))
+def _parse_query(given: QueryDict) -> NodeQuery:
+    return NodeQuery(parse_text(given, "cluster"), parse_text(given, "search"), parse_page_number(given, "page"))
 
 
-def _describe(choice: Choice) -> Context:
+def _list_context(choice: NodeQuery) -> Context:
     cluster = choice.cluster or next(iter(configured_names()), "")
     found = node_list(cluster, choice.search, Window(choice.page))
     named = {(one.namespace, one.workload) for node in found.items for one in node.pods}
     ages = TemplateAges(find_cluster(cluster), named)
-    running = _templates_of(found.items)
+    running = _hashes_by_workload(found.items)
     return {
         "choice": choice,
         "cluster": cluster,
-        "lines": [_line(node, ages, running) for node in found.items],
+        "lines": [_make_row(node, ages, running) for node in found.items],
         "count": found.count,
-        "previous": choice.address(page=choice.page - 1) if choice.page > 1 else "",
-        "next": choice.address(page=choice.page + 1) if found.has_next else "",
+        "previous": choice.page_url(page=choice.page - 1) if choice.page > 1 else "",
+        "next": choice.page_url(page=choice.page + 1) if found.has_next else "",
     }
 
 
-def _templates_of(nodes: Sequence[NodeDetail]) -> Mapping[tuple[str, str], set[str]]:
+def _hashes_by_workload(nodes: Sequence[NodeDetail]) -> Mapping[tuple[str, str], set[str]]:
     running: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for node in nodes:
         for one in node.pods:
@@ -116,21 +116,21 @@ def _templates_of(nodes: Sequence[NodeDetail]) -> Mapping[tuple[str, str], set[s
     return running
 
 
-def _line(node: NodeDetail, ages: TemplateAges, running: Mapping[tuple[str, str], set[str]]) -> NodeLine:
-    return NodeLine(
+def _make_row(node: NodeDetail, ages: TemplateAges, running: Mapping[tuple[str, str], set[str]]) -> NodeRow:
+    return NodeRow(
         node,
         sum(one.pods for one in node.pods),
-        [(words, str(node.allocatable[name])) for name, words in _RESOURCES if name in node.allocatable],
-        list(_workloads(node, ages, running)),
+        [(words, str(node.allocatable[name])) for name, words in _RESOURCE_LABELS if name in node.allocatable],
+        list(_group_by_workload(node, ages, running)),
     )
 
 
-def _workloads(
+def _group_by_workload(
     node: NodeDetail, ages: TemplateAges, running: Mapping[tuple[str, str], set[str]]
-) -> Iterator[tuple[str, str, Sequence[Held]]]:
+) -> Iterator[tuple[str, str, Sequence[TemplatePods]]]:
     for (namespace, workload), pods in groupby(node.pods, key=lambda one: (one.namespace, one.workload)):
-        held = [
-            Held(
+        pods_by_template = [
+            TemplatePods(
                 one.template_hash,
                 ages.of(namespace, workload, one.template_hash, running[namespace, workload]),
                 one.pods,
@@ -138,4 +138,4 @@ def _workloads(
             )
             for one in pods
         ]
-        yield namespace, workload, held
+        yield namespace, workload, pods_by_template

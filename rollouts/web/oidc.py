@@ -21,7 +21,7 @@ from django.http import HttpRequest, HttpResponse
 from joserfc.errors import JoseError
 
 from grove_ui.environment import Oidc
-from rollouts.services.accounts import Vouched
+from rollouts.services.accounts import ExternalIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -39,45 +39,45 @@ _ALGORITHMS: Final = (
     "EdDSA",
     "Ed25519",
 )
-_SECONDS_TO_ANSWER: Final = 5
-_SECONDS_KNOWN: Final = 3600
-_LONGEST_SUBJECT: Final = 255  # the standard's own limit
+_TIMEOUT_SECONDS: Final = 5
+_METADATA_TTL_SECONDS: Final = 3600
+_MAX_SUBJECT_LENGTH: Final = 255  # the standard's own limit
 # What the library raises: the provider's refusal, a signature or claim that is wrong, no answer, an answer that is
 # none.
 _ERRORS: Final = (OAuthError, JoseError, OSError, RuntimeError, ValueError, TypeError, KeyError, AttributeError)
 
 
-class NotVouchedFor(Exception):  # noqa: N818 (it reads as what happened)
+class SignInRejected(Exception):  # noqa: N818 (it reads as what happened)
     """The provider did not vouch for anybody; the text is the sentence to show."""
 
 
-def set_out(oidc: Oidc, request: HttpRequest, return_to: str) -> HttpResponse:
+def redirect_to_provider(oidc: Oidc, request: HttpRequest, return_to: str) -> HttpResponse:
     """Send somebody to the provider."""
     try:
         response: HttpResponse = _client(oidc).authorize_redirect(request, return_to)
     except _ERRORS as error:
-        logger.warning("The identity provider cannot be used: %s", _kind_of(error))
-        raise NotVouchedFor("The identity provider does not answer. Try again in a moment.") from error
+        logger.warning("The identity provider cannot be used: %s", _describe_error(error))
+        raise SignInRejected("The identity provider does not answer. Try again in a moment.") from error
     return response
 
 
-def come_back(oidc: Oidc, request: HttpRequest) -> Vouched:
+def fetch_identity(oidc: Oidc, request: HttpRequest) -> ExternalIdentity:
     """Return whom the provider vouches for."""
     try:
-        claims = _read_claims(oidc, request)
+        claims = _fetch_claims(oidc, request)
     except _ERRORS as error:
-        logger.warning("Somebody came from the identity provider in vain: %s", _kind_of(error))
-        raise NotVouchedFor("The identity provider did not vouch for you. Try again.") from error
-    return _vouched(oidc, claims)
+        logger.warning("Somebody came from the identity provider in vain: %s", _describe_error(error))
+        raise SignInRejected("The identity provider did not vouch for you. Try again.") from error
+    return _make_identity(oidc, claims)
 
 
-def _read_claims(oidc: Oidc, request: HttpRequest) -> Mapping[str, Any]:
+def _fetch_claims(oidc: Oidc, request: HttpRequest) -> Mapping[str, Any]:
     client = _client(oidc)
     expected = {"iss": {"essential": True, "value": oidc.issuer}, "aud": {"essential": True, "value": oidc.client_id}}
     token = client.authorize_access_token(request, claims_options=expected)
     claims: Mapping[str, Any] = token["userinfo"]  # missing when there was no ID token
     subject = claims["sub"]
-    if not isinstance(subject, str) or not 0 < len(subject) <= _LONGEST_SUBJECT:
+    if not isinstance(subject, str) or not 0 < len(subject) <= _MAX_SUBJECT_LENGTH:
         raise ValueError("the subject is no name")
     if oidc.groups_claim in claims or not oidc.roles or "userinfo_endpoint" not in client.server_metadata:
         return claims
@@ -89,14 +89,14 @@ def _read_claims(oidc: Oidc, request: HttpRequest) -> Mapping[str, Any]:
     return {**more, **claims}
 
 
-def _vouched(oidc: Oidc, claims: Mapping[str, Any]) -> Vouched:
-    return Vouched(
+def _make_identity(oidc: Oidc, claims: Mapping[str, Any]) -> ExternalIdentity:
+    return ExternalIdentity(
         issuer=oidc.issuer,
         subject=claims["sub"],
-        username=_text(claims, oidc.username_claim) or _text(claims, "email").partition("@")[0],
-        email=_text(claims, "email"),
-        first_name=_text(claims, "given_name"),
-        last_name=_text(claims, "family_name"),
+        username=_claim_text(claims, oidc.username_claim) or _claim_text(claims, "email").partition("@")[0],
+        email=_claim_text(claims, "email"),
+        first_name=_claim_text(claims, "given_name"),
+        last_name=_claim_text(claims, "family_name"),
         roles=choose_roles(claims.get(oidc.groups_claim), oidc.roles) if oidc.roles else None,
     )
 
@@ -108,7 +108,7 @@ def choose_roles(groups: object, roles: Mapping[str, str]) -> frozenset[str]:
     return frozenset(role for group, role in roles.items() if group in held)
 
 
-def _text(claims: Mapping[str, Any], name: str) -> str:
+def _claim_text(claims: Mapping[str, Any], name: str) -> str:
     value = claims.get(name)
     return value[:150].replace("\0", "") if isinstance(value, str) else ""
 
@@ -116,7 +116,9 @@ def _text(claims: Mapping[str, Any], name: str) -> str:
 def _client(oidc: Oidc) -> Any:
     """Return the provider's client with its description read and checked."""
     scopes = " ".join(dict.fromkeys(["openid", *oidc.scopes.split()]))
-    client = _make_client(oidc.issuer, oidc.client_id, oidc.client_secret, scopes, int(time.time() / _SECONDS_KNOWN))
+    client = _make_client(
+        oidc.issuer, oidc.client_id, oidc.client_secret, scopes, int(time.time() / _METADATA_TTL_SECONDS)
+    )
     metadata = client.load_server_metadata()
     if metadata.get("issuer") != oidc.issuer:
         raise ValueError("its description names another issuer than OIDC_ISSUER")
@@ -132,11 +134,11 @@ def _make_client(issuer: str, client_id: str, client_secret: str, scopes: str, _
         client_id=client_id,
         client_secret=client_secret,
         server_metadata_url=f"{issuer.rstrip('/')}/.well-known/openid-configuration",
-        client_kwargs={"scope": scopes, "code_challenge_method": "S256", "default_timeout": _SECONDS_TO_ANSWER},
+        client_kwargs={"scope": scopes, "code_challenge_method": "S256", "default_timeout": _TIMEOUT_SECONDS},
     )
 
 
-def _kind_of(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Name an error without its words, which may hold what the browser or the provider sent."""
     ours = str(error) if type(error) is ValueError and error.args else ""
     return f"{type(error).__name__} {ours}".strip()

@@ -14,8 +14,8 @@ from rollouts.accounts.commands import Command
 from rollouts.live.fragments import Fragment
 from rollouts.selectors.overrides import OverrideFilters, override_list
 from rollouts.selectors.paging import Window
-from rollouts.web.page_layout import for_fragment, for_readers
-from rollouts.web.query_params import read_number, read_text, read_word, render_query
+from rollouts.web.page_layout import fragment_view, viewer_required
+from rollouts.web.query_params import parse_choice, parse_page_number, parse_text, render_query
 
 Context: TypeAlias = dict[str, Any]
 
@@ -23,7 +23,7 @@ _ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class OverrideQuery:
     """Which overrides are to be seen."""
 
     state: str = ""  # empty: those in force
@@ -32,56 +32,56 @@ class Choice:
     name: str = ""
     page: int = 1
 
-    def address(self, **changes: Any) -> str:
+    def page_url(self, **changes: Any) -> str:
         """Return the address of this choice with some of it changed."""
-        return f"{reverse('page-overrides')}{replace(self, **{'page': 1, **changes}).query}"
+        return f"{reverse('page-overrides')}{replace(self, **{'page': 1, **changes}).query_string}"
 
     @property
-    def query(self) -> str:
+    def query_string(self) -> str:
         """What an address ends with to mean this."""
-        return render_query(self, Choice())
+        return render_query(self, OverrideQuery())
 
 
 @require_safe
-@for_readers
+@viewer_required
 def page(request: HttpRequest) -> HttpResponse:
     """Show overrides, and where to make one."""
     refusal = permissions.find_refusal(request.user, Command.CREATE_OVERRIDE)
     # Somebody may lack the grant for all clusters and still have one for a namespace: the form asks again.
-    is_barred = refusal is not None and refusal.reason is not permissions.Reason.GRANT_MISSING
+    is_barred = refusal is not None and refusal.reason is not permissions.RefusalReason.GRANT_MISSING
     return render(
         request,
         "overrides/page.html",
-        {**_describe(_parse(request.GET)), "refusal": refusal if is_barred else None},
+        {**_list_context(_parse_query(request.GET)), "refusal": refusal if is_barred else None},
     )
 
 
-@for_fragment
-def live(given: QueryDict) -> Fragment:
+@fragment_view
+def list_fragment(given: QueryDict) -> Fragment:
     """Return the list alone."""
-    choice = _parse(given)
-    return Fragment(("overrides", choice), lambda: render_to_string("overrides/_list.html", _describe(choice)))
+    choice = _parse_query(given)
+    return Fragment(("overrides", choice), lambda: render_to_string("overrides/_list.html", _list_context(choice)))
 
 
-def _parse(given: QueryDict) -> Choice:
-    return Choice(
-        read_word(given, "state", [_ENDED]),
-        read_text(given, "cluster"),
-        read_text(given, "namespace"),
-        read_text(given, "name"),
-        read_number(given, "page"),
+def _parse_query(given: QueryDict) -> OverrideQuery:
+    return OverrideQuery(
+        parse_choice(given, "state", [_ENDED]),
+        parse_text(given, "cluster"),
+        parse_text(given, "namespace"),
+        parse_text(given, "name"),
+        parse_page_number(given, "page"),
     )
 
 
-def _describe(choice: Choice) -> Context:
+def _list_context(choice: OverrideQuery) -> Context:
     filters = OverrideFilters(choice.cluster, choice.namespace, choice.name, active=choice.state != _ENDED)
     found = override_list(filters, Window(choice.page))
     return {
         "choice": choice,
         "overrides": found.items,
         "count": found.count,
-        "in_force": choice.address(state=""),
-        "ended": choice.address(state=_ENDED),
-        "previous": choice.address(page=choice.page - 1) if choice.page > 1 else "",
-        "next": choice.address(page=choice.page + 1) if found.has_next else "",
+        "in_force": choice.page_url(state=""),
+        "ended": choice.page_url(state=_ENDED),
+        "previous": choice.page_url(page=choice.page - 1) if choice.page > 1 else "",
+        "next": choice.page_url(page=choice.page + 1) if found.has_next else "",
     }

@@ -1,8 +1,8 @@
 """What stands around every page: who may look, where one can go, the theme, and which clusters are not heard of.
 
 Before it: Django's middleware, which sends strangers to sign in. After it: the views of the pages, each under
-`for_readers`. What is shown is the same for everybody who may see; what somebody may command is asked where a button
-is shown.
+`viewer_required`. What is shown is the same for everybody who may see; what somebody may command is asked where a
+button is shown.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,9 @@ from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_safe
 
 from rollouts.accounts import permissions
-from rollouts.accounts.errors import NotThere
-from rollouts.live.fragments import Fragment, answer
-from rollouts.mirror.other_operator import find_observing
+from rollouts.accounts.errors import NotFound
+from rollouts.live.fragments import Fragment, fragment_response
+from rollouts.mirror.other_operator import find_observe_only
 from rollouts.models import Cluster
 from rollouts.selectors.workload_snapshot import visible_clusters
 from rollouts.web.text import age
@@ -38,39 +38,39 @@ View = Callable[Concatenate[HttpRequest, _P], _R]
 _THEMES: Final = ("light", "dark")
 
 
-def for_readers(view: View[_P, _R]) -> View[_P, _R | HttpResponse]:
+def viewer_required(view: View[_P, _R]) -> View[_P, _R | HttpResponse]:
     """Let a view be used by whoever may see; what is not there is a page that says so."""
 
     @gzip_page
     @wraps(view)
     def reading(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> _R | HttpResponse:
-        if not permissions.may_see(request.user):
-            return _explain(request, "Nothing to see yet", _NO_ROLE, HTTPStatus.FORBIDDEN)
+        if not permissions.may_view(request.user):
+            return _render_message(request, "Nothing to see yet", _NO_ROLE_SENTENCE, HTTPStatus.FORBIDDEN)
         try:
             return view(request, *args, **kwargs)
-        except NotThere as refusal:
-            return _explain(request, "Not there", refusal.sentence, HTTPStatus.NOT_FOUND)
+        except NotFound as refusal:
+            return _render_message(request, "Not there", refusal.sentence, HTTPStatus.NOT_FOUND)
 
     return reading
 
 
-def for_fragment(find: Callable[Concatenate[QueryDict, _P], Fragment]) -> View[_P, HttpResponse]:
+def fragment_view(find: Callable[Concatenate[QueryDict, _P], Fragment]) -> View[_P, HttpResponse]:
     """Make a view of a part of a page, which `live.stream` finds by its address too: `find` says what is asked for."""
 
     @require_safe
-    @for_readers
+    @viewer_required
     @wraps(find)
     def answering(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> HttpResponse:
-        return answer(request, find(request.GET, *args, **kwargs))
+        return fragment_response(request, find(request.GET, *args, **kwargs))
 
     answering.find_fragment = find  # type: ignore[attr-defined]
     return answering
 
 
-_NO_ROLE: Final = "Your account has no role. Ask an administrator for the role viewer."
+_NO_ROLE_SENTENCE: Final = "Your account has no role. Ask an administrator for the role viewer."
 
 
-def _explain(request: HttpRequest, title: str, sentence: str, status: HTTPStatus) -> HttpResponse:
+def _render_message(request: HttpRequest, title: str, sentence: str, status: HTTPStatus) -> HttpResponse:
     return render(request, "shell/explained.html", {"title": title, "sentence": sentence}, status=status)
 
 
@@ -78,7 +78,7 @@ def _explain(request: HttpRequest, title: str, sentence: str, status: HTTPStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class NavigationLink:
     """A page in the navigation."""
 
     name: str
@@ -87,17 +87,17 @@ class Link:
     is_current: bool
 
 
-_PAGES: Final = (
+_NAVIGATION: Final = (
     ("Workloads", "home", "w"),
     ("Nodes", "page-nodes", "n"),
     ("Overrides", "page-overrides", "o"),
     ("Clusters", "page-clusters", "c"),
     ("Audit", "page-audit", "a"),
 )
-_OWN_PAGES: Final = (("Account", "page-account", ""), ("Tokens", "page-tokens", ""), ("Help", "page-help", ""))
+_ACCOUNT_PAGES: Final = (("Account", "page-account", ""), ("Tokens", "page-tokens", ""), ("Help", "page-help", ""))
 
 
-def _links(request: HttpRequest, pages: tuple[tuple[str, str, str], ...]) -> list[Link]:
+def _links(request: HttpRequest, pages: tuple[tuple[str, str, str], ...]) -> list[NavigationLink]:
     links = []
     for name, view, key in pages:
         try:
@@ -105,7 +105,7 @@ def _links(request: HttpRequest, pages: tuple[tuple[str, str, str], ...]) -> lis
         except NoReverseMatch:
             continue
         section = "/workloads/" if view == "home" else href
-        links.append(Link(name, href, key, request.path == href or request.path.startswith(section)))
+        links.append(NavigationLink(name, href, key, request.path == href or request.path.startswith(section)))
     return links
 
 
@@ -113,7 +113,7 @@ def _links(request: HttpRequest, pages: tuple[tuple[str, str, str], ...]) -> lis
 
 
 @dataclass(frozen=True, slots=True)
-class SilentCluster:
+class ClusterNotice:
     """A cluster of which less is known than should be, or in which nothing may be changed, in words."""
 
     name: str
@@ -121,41 +121,41 @@ class SilentCluster:
     kind: str  # of the notice
 
 
-def silent_clusters() -> list[SilentCluster]:
+def list_cluster_notices() -> list[ClusterNotice]:
     """Return the clusters that something is wrong with: what is shown may be old, or nothing is changed there."""
-    return [found for row in visible_clusters().values() if (found := _silence_of(row))]
+    return [found for row in visible_clusters().values() if (found := _cluster_notice(row))]
 
 
-def _silence_of(row: Cluster) -> SilentCluster | None:
+def _cluster_notice(row: Cluster) -> ClusterNotice | None:
     heard = f" Last heard {age(row.heard_at)} ago." if row.heard_at else ""
     if row.trouble_code:
-        return SilentCluster(row.name, f"{row.trouble}{heard}", "warn")
+        return ClusterNotice(row.name, f"{row.trouble}{heard}", "warn")
     if not row.complete:
-        return SilentCluster(row.name, "is being listed: what is shown of it is not all there is yet.", "info")
+        return ClusterNotice(row.name, "is being listed: what is shown of it is not all there is yet.", "info")
     if row.heard_at is None or timezone.now() - row.heard_at > timedelta(seconds=settings.CLUSTER_MAX_AGE_SECONDS):
         told = f"was last heard {age(row.heard_at)} ago" if row.heard_at else "has never been heard"
-        return SilentCluster(row.name, f"{told}: what is shown of it may be old. Is the watcher running?", "warn")
-    return SilentCluster(row.name, row.other_operator, "warn") if row.other_operator else None
+        return ClusterNotice(row.name, f"{told}: what is shown of it may be old. Is the watcher running?", "warn")
+    return ClusterNotice(row.name, row.other_operator, "warn") if row.other_operator else None
 
 
-@for_fragment
-def live_clusters(_: QueryDict) -> Fragment:
+@fragment_view
+def cluster_notices_fragment(_: QueryDict) -> Fragment:
     """Return the notices about clusters."""
 
     def render_notices() -> str:
-        return render_to_string("shell/_clusters.html", {"silent_clusters": silent_clusters()})
+        return render_to_string("shell/_clusters.html", {"silent_clusters": list_cluster_notices()})
 
     return Fragment("clusters", render_notices)
 
 
-def shell(request: HttpRequest) -> dict[str, Any]:
+def page_layout(request: HttpRequest) -> dict[str, Any]:
     """Give every template what stands around the page."""
     theme = request.COOKIES.get("theme", "")
     return {
         "theme": theme if theme in _THEMES else "",
-        "navigation": SimpleLazyObject(lambda: _links(request, _PAGES)),
-        "own_pages": SimpleLazyObject(lambda: _links(request, _OWN_PAGES)),
-        "silent_clusters": SimpleLazyObject(silent_clusters),
-        "observing": find_observing(),
+        "navigation": SimpleLazyObject(lambda: _links(request, _NAVIGATION)),
+        "own_pages": SimpleLazyObject(lambda: _links(request, _ACCOUNT_PAGES)),
+        "silent_clusters": SimpleLazyObject(list_cluster_notices),
+        "observing": find_observe_only(),
         "may_administer": SimpleLazyObject(lambda: permissions.may_administer(request.user)),
     }

@@ -15,44 +15,46 @@ from grove_ui.environment import Rate
 from rollouts.accounts import rate_limit
 from rollouts.models import User
 
-Attempts = Sequence[tuple[str, Rate | None]]
+AttemptBuckets = Sequence[tuple[str, Rate | None]]
 
 # A name is tried from many addresses when somebody has many; five times as often as from one, since whoever tries a
 # name on purpose until nobody is let in keeps its owner out as well.
-_TIMES_A_NAME: Final = 5
+_NAME_RATE_FACTOR: Final = 5
 
 
-def attempts_to_sign_in(request: HttpRequest | None, name: str = "") -> Attempts:
+def sign_in_buckets(request: HttpRequest | None, name: str = "") -> AttemptBuckets:
     """Name what an attempt to sign in is counted in."""
     rate: Rate | None = settings.ENVIRONMENT.sign_in_rate
-    attempts = [_by_address(request, rate)]
+    attempts = [_address_bucket(request, rate)]
     if name and rate:
-        attempts.append((rate_limit.bucket_of("name", name.casefold()), Rate(rate.count * _TIMES_A_NAME, rate.seconds)))
+        attempts.append(
+            (rate_limit.bucket_name("name", name.casefold()), Rate(rate.count * _NAME_RATE_FACTOR, rate.seconds))
+        )
     return attempts
 
 
-def attempts_with_old_password(request: HttpRequest, user: User) -> Attempts:
+def old_password_buckets(request: HttpRequest, user: User) -> AttemptBuckets:
     """Name what an old password is counted in. Only sessions of the account come here, so it bears the full rate."""
     rate: Rate | None = settings.ENVIRONMENT.sign_in_rate
-    return [_by_address(request, rate), (rate_limit.bucket_of("old-password", str(user.pk)), rate)]
+    return [_address_bucket(request, rate), (rate_limit.bucket_name("old-password", str(user.pk)), rate)]
 
 
-def begin(attempts: Attempts) -> float:
+def count_attempt(attempts: AttemptBuckets) -> float:
     """Count an attempt; return for how many seconds to wait instead."""
-    return max(rate_limit.take(bucket, rate) for bucket, rate in attempts)
+    return max(rate_limit.acquire(bucket, rate) for bucket, rate in attempts)
 
 
-def succeed(attempts: Attempts) -> None:
+def uncount_attempt(attempts: AttemptBuckets) -> None:
     """Count it no more."""
     for bucket, rate in attempts:
-        rate_limit.put_back(bucket, rate)
+        rate_limit.release(bucket, rate)
 
 
-def say_when(response: HttpResponse, seconds: float) -> HttpResponse:
+def set_retry_after(response: HttpResponse, seconds: float) -> HttpResponse:
     """Tell programs in an answer when to come again."""
     response["Retry-After"] = str(ceil(seconds))
     return response
 
 
-def _by_address(request: HttpRequest | None, rate: Rate | None) -> tuple[str, Rate | None]:
-    return rate_limit.bucket_of_address("sign-in", getattr(request, "source_ip", None)), rate
+def _address_bucket(request: HttpRequest | None, rate: Rate | None) -> tuple[str, Rate | None]:
+    return rate_limit.bucket_name_of_address("sign-in", getattr(request, "source_ip", None)), rate

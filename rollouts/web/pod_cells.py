@@ -1,7 +1,7 @@
 """Pods as cells, and replicas as tiles of them, in HTML: the filters that templates load as `pod_cells`.
 
 In templates of their own they take ten times as long, and a picture has a thousand of them. A cell is a link to its
-pod; where pods are chosen (`Picks`), it is a box to tick.
+pod; where pods are chosen (`PodSelection`), it is a box to tick.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,13 +12,13 @@ from urllib.parse import urlencode
 from django import template
 from django.utils.safestring import SafeString, mark_safe
 
-from rollouts.selectors.pod_grid import Cell, GroupPart, NodePicture, ReplicaPicture
+from rollouts.selectors.pod_grid import Cell, GroupCells, NodeGrid, ReplicaGrid
 
 register = template.Library()
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
+class SelectablePod:
     """A pod that may be chosen."""
 
     uid: str
@@ -27,35 +27,35 @@ class Pick:
 
 
 @dataclass(frozen=True, slots=True)
-class Picks:
+class PodSelection:
     """What may be chosen of a picture, and what is."""
 
-    pods: Mapping[str, Pick]  # by name
-    chosen: frozenset[str] = frozenset()  # uids
-    by: str = ""  # how the picture is shown, kept in the addresses of parts of it
+    pods: Mapping[str, SelectablePod]  # by name
+    selected: frozenset[str] = frozenset()  # uids
+    group_by: str = ""  # how the picture is shown, kept in the addresses of parts of it
 
-    def write(self, cell: Cell) -> str:
+    def render_cell(self, cell: Cell) -> str:
         """Write a cell as a box to tick, or as a picture of what cannot be chosen."""
         pick, label = self.pods.get(cell.pod), escape(cell.label)
         if pick is None:
-            return f'<i class="cell {cell.marks}" role="img" aria-label="{label}"></i>'
-        checked = " checked" if pick.uid in self.chosen else ""
+            return f'<i class="cell {cell.css_classes}" role="img" aria-label="{label}"></i>'
+        checked = " checked" if pick.uid in self.selected else ""
         return (
-            f'<label class="cell {cell.marks}"><input type="checkbox" id="pick-{escape(pick.uid)}" name="pod" '
+            f'<label class="cell {cell.css_classes}"><input type="checkbox" id="pick-{escape(pick.uid)}" name="pod" '
             f'value="{escape(pick.name)}/{escape(pick.uid)}" data-of="{escape(" ".join(pick.components))}" '
             f'aria-label="{label}"{checked}></label>'
         )
 
-    def count(self, cells: Iterable[Cell]) -> int:
+    def count_selectable(self, cells: Iterable[Cell]) -> int:
         """Return how many of the cells can be chosen."""
         return sum(cell.pod in self.pods for cell in cells)
 
-    def link(self, cells: Iterable[Cell], what: str, text: str = "", **where: object) -> str:
+    def render_select_link(self, cells: Iterable[Cell], what: str, text: str = "", **where: object) -> str:
         """Write a link that chooses all of some cells: by an address, or by a script in their `data-group`."""
-        number = self.count(cells)
+        number = self.count_selectable(cells)
         if not number:
             return escape(text)
-        query = escape(urlencode({**({"by": self.by} if self.by else {}), **where}))
+        query = escape(urlencode({**({"by": self.group_by} if self.group_by else {}), **where}))
         label = escape(f"Select all {number} of {what}" if number > 1 else f"Select the one of {what}")
         return (
             f'<a class="select-all" href="?{query}" data-all aria-label="{label}">{escape(text) or f"all {number}"}</a>'
@@ -63,78 +63,84 @@ class Picks:
 
 
 @register.filter
-def cells(found: Iterable[Cell], picks: Picks | None = None) -> SafeString:
+def render_cells(found: Iterable[Cell], picks: PodSelection | None = None) -> SafeString:
     """Write cells, each a link to its pod in full or a box to tick, and the empty places between them."""
-    return mark_safe(_cells(found, picks))  # noqa: S308 (what comes from outside is escaped)
+    return mark_safe(_render_cells(found, picks))  # noqa: S308 (what comes from outside is escaped)
 
 
 @register.filter
-def node_rows(nodes: Iterable[NodePicture], picks: Picks | None = None) -> SafeString:
+def render_nodes(nodes: Iterable[NodeGrid], picks: PodSelection | None = None) -> SafeString:
     """Write nodes, each with the cells of the pods that it holds."""
-    return mark_safe("\n".join(_node(node, picks) for node in nodes))  # noqa: S308 (what comes from outside is escaped)
+    return mark_safe("\n".join(_render_node(node, picks) for node in nodes))  # noqa: S308 (what comes from outside is escaped)
 
 
 @register.filter
-def tiles(replicas: Iterable[ReplicaPicture], picks: Picks | None = None) -> SafeString:
+def render_tiles(replicas: Iterable[ReplicaGrid], picks: PodSelection | None = None) -> SafeString:
     """Write replicas as small as they can be: a number, and cells."""
-    return mark_safe("\n".join(_tile(replica, picks) for replica in replicas))  # noqa: S308 (what comes from outside is escaped)
+    return mark_safe("\n".join(_render_tile(replica, picks) for replica in replicas))  # noqa: S308 (what comes from outside is escaped)
 
 
-def cells_of(replica: ReplicaPicture) -> list[Cell]:
+def list_cells(replica: ReplicaGrid) -> list[Cell]:
     """Return all cells of a replica."""
     grouped = (cell for part in replica.groups for box in part.boxes for cell in box.cells)
     return [*(cell for part in replica.cliques for cell in part.cells), *grouped]
 
 
 @register.filter
-def all_of_replica(replica: ReplicaPicture, picks: Picks) -> SafeString:
+def render_select_replica(replica: ReplicaGrid, picks: PodSelection) -> SafeString:
     """Write a link that chooses all of a replica."""
-    link = picks.link(cells_of(replica), f"replica {replica.index}", replica=replica.index)
+    link = picks.render_select_link(list_cells(replica), f"replica {replica.index}", replica=replica.index)
     return mark_safe(link)  # noqa: S308 (what comes from outside is escaped)
 
 
-def _cells(found: Iterable[Cell], picks: Picks | None, by: str = "") -> str:
-    return f'<div class="cells">{"".join(picks.write(cell) if picks else _cell(cell, by) for cell in found)}</div>'
+def _render_cells(found: Iterable[Cell], picks: PodSelection | None, by: str = "") -> str:
+    cells = "".join(picks.render_cell(cell) if picks else _render_cell(cell, by) for cell in found)
+    return f'<div class="cells">{cells}</div>'
 
 
-def _cell(cell: Cell, by: str) -> str:
+def _render_cell(cell: Cell, by: str) -> str:
     """Write a cell that leads to its pod; `by` is how the picture is shown, and stays so."""
     label = escape(cell.label)
     if not cell.pod:
-        return f'<i class="cell {cell.marks}" role="img" aria-label="{label}"></i>'
+        return f'<i class="cell {cell.css_classes}" role="img" aria-label="{label}"></i>'
     name = escape(cell.pod)
     address = f"?by={by}&amp;pod={name}" if by else f"?pod={name}"
-    return f'<a id="pod-{name}" class="cell {cell.marks}" href="{address}" aria-label="{label}"></a>'
+    return f'<a id="pod-{name}" class="cell {cell.css_classes}" href="{address}" aria-label="{label}"></a>'
 
 
-def _node(node: NodePicture, picks: Picks | None) -> str:
+def _render_node(node: NodeGrid, picks: PodSelection | None) -> str:
     name = escape(node.name) or "no node yet"
     outdated = f", {node.outdated} outdated" if node.outdated else ""
-    link = picks.link(node.cells, node.name, node=node.name) if picks and node.name else ""
+    link = picks.render_select_link(node.cells, node.name, node=node.name) if picks and node.name else ""
     return (
         f'<section data-group id="node-{escape(node.name)}" class="replica" aria-label="{name}"><h3>{name} '
         f'<span class="muted">{node.ready} of {len(node.cells)} pods ready{outdated}</span>{link}</h3>'
-        f"{_cells(node.cells, picks, by='node')}</section>"
+        f"{_render_cells(node.cells, picks, by='node')}</section>"
     )
 
 
-def _tile(replica: ReplicaPicture, picks: Picks | None) -> str:
+def _render_tile(replica: ReplicaGrid, picks: PodSelection | None) -> str:
     marks = f"{' updating' if replica.is_updating else ''}{' surge' if replica.is_surge else ''}"
-    label = f"Replica {replica.index}, {'surge, ' if replica.is_surge else ''}{replica.standing}"
-    parts = [_cells(part.cells, picks) for part in replica.cliques] + [_boxes(part, picks) for part in replica.groups]
+    label = f"Replica {replica.index}, {'surge, ' if replica.is_surge else ''}{replica.state}"
+    parts = [_render_cells(part.cells, picks) for part in replica.cliques] + [
+        _render_group_replicas(part, picks) for part in replica.groups
+    ]
     number = f'<b aria-hidden="true">{replica.index}</b>'
-    if picks and picks.count(cells_of(replica)):
+    if picks and picks.count_selectable(list_cells(replica)):
         what = f"replica {replica.index}"
-        number = f"<b>{picks.link(cells_of(replica), what, str(replica.index), replica=replica.index)}</b>"
+        number = (
+            f"<b>{picks.render_select_link(list_cells(replica), what, str(replica.index), replica=replica.index)}</b>"
+        )
     return (
         f'<div data-group id="replica-{replica.index}" class="tile{marks}" role="group" aria-label="{label}">'
         f"{number}{''.join(parts)}</div>"
     )
 
 
-def _boxes(part: GroupPart, picks: Picks | None) -> str:
+def _render_group_replicas(part: GroupCells, picks: PodSelection | None) -> str:
     return "".join(
-        f'<div class="group-replica{" surge" if box.is_surge else ""}{" leaving" if box.is_leaving else ""}" role="group" '
-        f'aria-label="{escape(part.name)} {box.label}">{_cells(box.cells, picks)}</div>'
+        f'<div class="group-replica{" surge" if box.is_surge else ""}{" leaving" if box.is_leaving else ""}" '
+        'role="group" '
+        f'aria-label="{escape(part.name)} {box.label}">{_render_cells(box.cells, picks)}</div>'
         for box in part.boxes
     )

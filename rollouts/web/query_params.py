@@ -16,30 +16,30 @@ from django.utils.dateparse import parse_date
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_LONGEST: Final = 200  # characters of a value
-_LAST_PAGE: Final = 100_000
+_MAX_LENGTH: Final = 200  # characters of a value
+_MAX_PAGE: Final = 100_000
 
 
-def read_text(given: QueryDict, name: str) -> str:
+def parse_text(given: QueryDict, name: str) -> str:
     """Return a text; empty when it is not given or holds what no name holds."""
-    value = given.get(name, "").strip()[:_LONGEST]
+    value = given.get(name, "").strip()[:_MAX_LENGTH]
     return value if value.isprintable() else ""
 
 
-def read_word(given: QueryDict, name: str, known: Iterable[str]) -> str:
+def parse_choice(given: QueryDict, name: str, known: Iterable[str]) -> str:
     """Return one of some words, or nothing."""
     value = given.get(name, "")
     return value if value in {str(word) for word in known} else ""
 
 
-def read_number(given: QueryDict, name: str) -> int:
+def parse_page_number(given: QueryDict, name: str) -> int:
     """Return a number from 1 on, as pages are counted."""
     value = given.get(name, "")
-    is_number = value.isascii() and value.isdecimal() and len(value) <= len(str(_LAST_PAGE))
-    return min(max(int(value), 1), _LAST_PAGE) if is_number else 1
+    is_number = value.isascii() and value.isdecimal() and len(value) <= len(str(_MAX_PAGE))
+    return min(max(int(value), 1), _MAX_PAGE) if is_number else 1
 
 
-def read_day(given: QueryDict, name: str) -> datetime | None:
+def parse_day(given: QueryDict, name: str) -> datetime | None:
     """Return the beginning of a day."""
     try:
         day = parse_date(given.get(name, ""))

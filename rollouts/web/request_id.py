@@ -21,10 +21,10 @@ from grove_ui.environment import Network
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
-HEADER: Final = "X-Request-Id"
-_KEPT_BY_NOBODY: Final = "private, no-store"
+REQUEST_ID_HEADER: Final = "X-Request-Id"
+_NO_STORE: Final = "private, no-store"
 # Long enough to be nobody else's, and nothing that could do harm in a log.
-_WELL_FORMED: Final = re.compile(r"[A-Za-z0-9_.-]{8,64}")
+_REQUEST_ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_.-]{8,64}")
 
 
 def request_middleware(get_response: GetResponse) -> GetResponse:
@@ -32,32 +32,32 @@ def request_middleware(get_response: GetResponse) -> GetResponse:
 
     def middleware(request: HttpRequest) -> HttpResponse:
         peer, trusted = request.META.get("REMOTE_ADDR", ""), settings.ENVIRONMENT.trusted_proxies
-        given = request.headers.get(HEADER, "") if _is_trusted(peer, trusted) else ""
-        request.request_id = choose_id(given)  # type: ignore[attr-defined]
-        request.source_ip = find_source(peer, request.headers.get("X-Forwarded-For", ""), trusted)  # type: ignore[attr-defined]
+        given = request.headers.get(REQUEST_ID_HEADER, "") if _is_trusted(peer, trusted) else ""
+        request.request_id = choose_request_id(given)  # type: ignore[attr-defined]
+        request.source_ip = find_source_ip(peer, request.headers.get("X-Forwarded-For", ""), trusted)  # type: ignore[attr-defined]
         response = get_response(request)
-        response[HEADER] = request.request_id  # type: ignore[attr-defined]
-        response.headers.setdefault("Cache-Control", _KEPT_BY_NOBODY)
+        response[REQUEST_ID_HEADER] = request.request_id  # type: ignore[attr-defined]
+        response.headers.setdefault("Cache-Control", _NO_STORE)
         return response
 
     return middleware
 
 
-def choose_id(given: str) -> str:
+def choose_request_id(given: str) -> str:
     """Keep the id that a proxy gave if it is well-formed, else make one."""
-    return given if _WELL_FORMED.fullmatch(given) else uuid.uuid4().hex
+    return given if _REQUEST_ID_PATTERN.fullmatch(given) else uuid.uuid4().hex
 
 
-def find_source(peer: str, forwarded: str, trusted: Sequence[Network]) -> str | None:
+def find_source_ip(peer: str, forwarded: str, trusted: Sequence[Network]) -> str | None:
     """Return the address of the last hop that no trusted proxy stands behind; None: not by the internet protocol."""
     source = _parse_address(peer)
     for hop in reversed(forwarded.split(",")):
         if source is None or not any(source in network for network in trusted):
             break
-        said = _parse_address(hop.strip())
-        if said is None:
+        claimed = _parse_address(hop.strip())
+        if claimed is None:
             break
-        source = said
+        source = claimed
     return str(source) if source else None
 
 

@@ -11,21 +11,21 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.permissions import find_refusal
 from rollouts.selectors.revisions import RevisionSummary, revision_detail, revision_diff, revision_list
-from rollouts.services.audit import Via, caller_of, reader_for
+from rollouts.services.audit import Source, caller_of, reader_for
 from rollouts.web.manifests import render_yaml
-from rollouts.web.page_layout import for_readers
+from rollouts.web.page_layout import viewer_required
 
 
 @dataclass(frozen=True, slots=True)
-class RevisionLine:
+class RevisionRow:
     """A revision as a line of the card."""
 
     number: int
     generation_hash: str
-    age: str  # current, previous or older
+    template_age: str  # current, previous or older
     revision: RevisionSummary
     change: str  # what it changed, in few words
 
@@ -38,20 +38,20 @@ class DiffLine:
     text: str
 
 
-def list_lines(revisions: Sequence[RevisionSummary]) -> list[RevisionLine]:
+def make_revision_rows(revisions: Sequence[RevisionSummary]) -> list[RevisionRow]:
     """Return the revisions, the newest first, each with what it changed."""
     others = [one.number for one in revisions if not one.is_current]
     lines = []
     for place, one in enumerate(revisions):
         before = revisions[place + 1] if place + 1 < len(revisions) else None
         age = "current" if one.is_current else "previous" if one.number == max(others) else "older"
-        lines.append(RevisionLine(one.number, one.generation_hash, age, one, _describe(before, one)))
+        lines.append(RevisionRow(one.number, one.generation_hash, age, one, _describe_change(before, one)))
     return lines
 
 
-def _describe(before: RevisionSummary | None, after: RevisionSummary) -> str:
+def _describe_change(before: RevisionSummary | None, after: RevisionSummary) -> str:
     if before is None:
-        return ", ".join(dict.fromkeys(_short(image) for clique in after.cliques for image in clique.images))
+        return ", ".join(dict.fromkeys(_short_image(image) for clique in after.cliques for image in clique.images))
     images = {clique.name: clique.images for clique in before.cliques}
     changes = [
         change for clique in after.cliques for change in _image_changes(images.get(clique.name, ()), clique.images)
@@ -68,12 +68,16 @@ def _describe(before: RevisionSummary | None, after: RevisionSummary) -> str:
 def _image_changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     for old, new in zip(before, after, strict=False):
         if old != new:
-            name, _, old_tag = _short(old).rpartition(":")
-            other, _, new_tag = _short(new).rpartition(":")
-            yield f"{name} {old_tag} → {new_tag}" if name and name == other else f"{_short(old)} → {_short(new)}"
+            name, _, old_tag = _short_image(old).rpartition(":")
+            other, _, new_tag = _short_image(new).rpartition(":")
+            yield (
+                f"{name} {old_tag} → {new_tag}"
+                if name and name == other
+                else f"{_short_image(old)} → {_short_image(new)}"
+            )
 
 
-def _short(image: str) -> str:
+def _short_image(image: str) -> str:
     """Return an image without the registry and the folders before its name."""
     return image.rpartition("/")[2]
 
@@ -85,14 +89,14 @@ def parse_diff(text: str) -> list[DiffLine]:
 
 
 @require_safe
-@for_readers
+@viewer_required
 def page(request: HttpRequest, cluster: str, namespace: str, name: str, number: int) -> HttpResponse:
     """Show a revision and how it differs from another one: `?from=` a number, else from the one in force."""
-    place = Place(cluster, namespace, name)
-    reader = reader_for(caller_of(request, Via.PAGE), place)
+    place = WorkloadRef(cluster, namespace, name)
+    reader = reader_for(caller_of(request, Source.PAGE), place)
     revision = revision_detail(place, number, reader)
     revisions = revision_list(place)
-    before = _chosen(request.GET.get("from", ""), revisions) or choose_other(revisions, number)
+    before = _requested_revision(request.GET.get("from", ""), revisions) or choose_base_revision(revisions, number)
     diff = revision_diff(place, before, number, reader) if before else None
     context: dict[str, Any] = {
         "place": place,
@@ -107,11 +111,11 @@ def page(request: HttpRequest, cluster: str, namespace: str, name: str, number: 
     return render(request, "workload/revision.html", context)
 
 
-def _chosen(given: str, revisions: Sequence[RevisionSummary]) -> int | None:
+def _requested_revision(given: str, revisions: Sequence[RevisionSummary]) -> int | None:
     return next((one.number for one in revisions if str(one.number) == given), None)
 
 
-def choose_other(revisions: Sequence[RevisionSummary], number: int) -> int | None:
+def choose_base_revision(revisions: Sequence[RevisionSummary], number: int) -> int | None:
     """Return what to compare with: the revision in force, or for that one the newest other."""
     others = [one for one in revisions if one.number != number]
     current = next((one for one in others if one.is_current), None)

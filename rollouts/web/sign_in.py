@@ -27,31 +27,33 @@ from django.views.decorators.http import require_GET
 
 from grove_ui.environment import Oidc
 from rollouts.accounts import rate_limit
-from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import CommandRefused
 from rollouts.models import User
-from rollouts.services.accounts import account_vouched_for
-from rollouts.services.audit import Result, Via, caller_of, record
+from rollouts.services.accounts import account_ensure_external
+from rollouts.services.audit import Result, Source, caller_of, record
 from rollouts.web import oidc
-from rollouts.web.password_attempts import attempts_to_sign_in, begin, say_when, succeed
+from rollouts.web.password_attempts import count_attempt, set_retry_after, sign_in_buckets, uncount_attempt
 
-_NEXT: Final = "sign_in_next"  # in the session: where somebody wanted to go who is with the provider now
-_TOO_OFTEN: Final = "too-often"
+_NEXT_URL_KEY: Final = "sign_in_next"  # in the session: where somebody wanted to go who is with the provider now
+_RATE_LIMITED: Final = "too-often"
 
 
 class SignInForm(AuthenticationForm):
     """Name and password, looked at only so often."""
 
-    wait = 0.0  # seconds until a password is looked at again
+    retry_after_seconds = 0.0  # seconds until a password is looked at again
 
     def clean(self) -> dict[str, Any]:
         """Let nobody guess on. One is taken beforehand: many guesses at once must not all find the bucket full."""
-        attempts = attempts_to_sign_in(self.request, self.cleaned_data.get("username") or "")
-        self.wait = begin(attempts)
-        if self.wait:
-            raise ValidationError(f"That was wrong too often. Try again in {ceil(self.wait)} s.", code=_TOO_OFTEN)
+        attempts = sign_in_buckets(self.request, self.cleaned_data.get("username") or "")
+        self.retry_after_seconds = count_attempt(attempts)
+        if self.retry_after_seconds:
+            raise ValidationError(
+                f"That was wrong too often. Try again in {ceil(self.retry_after_seconds)} s.", code=_RATE_LIMITED
+            )
         cleaned = super().clean()
-        succeed(attempts)
+        uncount_attempt(attempts)
         return cleaned
 
 
@@ -70,11 +72,13 @@ class SignInView(views.LoginView):
     def form_invalid(self, form: SignInForm) -> HttpResponse:  # type: ignore[override]
         """Say that it was wrong, or wrong too often."""
         for error in form.errors.as_data().get(NON_FIELD_ERRORS, ()):
-            if error.code == _TOO_OFTEN:
-                return say_when(self.refuse(form, error.messages[0], HTTPStatus.TOO_MANY_REQUESTS), form.wait)
+            if error.code == _RATE_LIMITED:
+                return set_retry_after(
+                    self.render_problem(form, error.messages[0], HTTPStatus.TOO_MANY_REQUESTS), form.retry_after_seconds
+                )
         return super().form_invalid(form)
 
-    def refuse(self, form: AuthenticationForm, sentence: str, status: int) -> HttpResponse:
+    def render_problem(self, form: AuthenticationForm, sentence: str, status: int) -> HttpResponse:
         """Show the page with what is in the way."""
         return self.render_to_response(self.get_context_data(form=form, problem=sentence), status=status)
 
@@ -85,39 +89,39 @@ class SignInView(views.LoginView):
 @login_not_required
 @never_cache
 @require_GET
-def sso_set_out(request: HttpRequest) -> HttpResponse:
+def sso_start(request: HttpRequest) -> HttpResponse:
     """Send somebody to the identity provider, remembering where they wanted to go."""
     provider = _provider()
     # Each attempt leaves a session in the database.
-    bucket = rate_limit.bucket_of_address("sso", getattr(request, "source_ip", None))
-    if seconds := rate_limit.take(bucket, settings.ENVIRONMENT.stranger_rate):
-        return _show_wait(request, seconds)
+    bucket = rate_limit.bucket_name_of_address("sso", getattr(request, "source_ip", None))
+    if seconds := rate_limit.acquire(bucket, settings.ENVIRONMENT.stranger_rate):
+        return _render_rate_limited(request, seconds)
     wanted = request.GET.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    request.session[_NEXT] = wanted if is_ours else ""
+    request.session[_NEXT_URL_KEY] = wanted if is_ours else ""
     try:
-        return oidc.set_out(provider, request, request.build_absolute_uri(reverse("sso-done")))
-    except oidc.NotVouchedFor as error:
-        return _show_problem(request, str(error), HTTPStatus.BAD_GATEWAY)
+        return oidc.redirect_to_provider(provider, request, request.build_absolute_uri(reverse("sso-done")))
+    except oidc.SignInRejected as error:
+        return _render_problem(request, str(error), HTTPStatus.BAD_GATEWAY)
 
 
 @login_not_required
 @never_cache
 @require_GET
-def sso_come_back(request: HttpRequest) -> HttpResponse:
+def sso_callback(request: HttpRequest) -> HttpResponse:
     """Sign somebody in whom the identity provider vouches for."""
     provider = _provider()
-    attempts = attempts_to_sign_in(request)
-    if seconds := begin(attempts):
-        return _show_wait(request, seconds)
+    attempts = sign_in_buckets(request)
+    if seconds := count_attempt(attempts):
+        return _render_rate_limited(request, seconds)
     try:
-        vouched = oidc.come_back(provider, request)
-        user = account_vouched_for(replace(caller_of(request, Via.PAGE), name="identity provider"), vouched)
-    except (oidc.NotVouchedFor, CommandRefused) as error:
-        record(caller_of(request, Via.PAGE), Command.SIGN_IN, Place(), Result.REFUSED, detail=str(error))
-        return _show_problem(request, str(error), HTTPStatus.FORBIDDEN)
-    succeed(attempts)
-    wanted = request.session.pop(_NEXT, "")
+        vouched = oidc.fetch_identity(provider, request)
+        user = account_ensure_external(replace(caller_of(request, Source.PAGE), name="identity provider"), vouched)
+    except (oidc.SignInRejected, CommandRefused) as error:
+        record(caller_of(request, Source.PAGE), Command.SIGN_IN, WorkloadRef(), Result.REFUSED, detail=str(error))
+        return _render_problem(request, str(error), HTTPStatus.FORBIDDEN)
+    uncount_attempt(attempts)
+    wanted = request.session.pop(_NEXT_URL_KEY, "")
     login(request, user)
     return HttpResponseRedirect(wanted or resolve_url(settings.LOGIN_REDIRECT_URL))
 
@@ -129,48 +133,50 @@ def _provider() -> Oidc:
     return provider
 
 
-def _show_wait(request: HttpRequest, seconds: float) -> HttpResponse:
+def _render_rate_limited(request: HttpRequest, seconds: float) -> HttpResponse:
     sentence = f"That was too often. Try again in {ceil(seconds)} s."
-    return say_when(_show_problem(request, sentence, HTTPStatus.TOO_MANY_REQUESTS), seconds)
+    return set_retry_after(_render_problem(request, sentence, HTTPStatus.TOO_MANY_REQUESTS), seconds)
 
 
-def _show_problem(request: HttpRequest, sentence: str, status: int) -> HttpResponse:
+def _render_problem(request: HttpRequest, sentence: str, status: int) -> HttpResponse:
     view = SignInView()
     view.setup(request)
-    return view.refuse(SignInForm(request), sentence, status)
+    return view.render_problem(SignInForm(request), sentence, status)
 
 
 # --- On record --------------------------------------------------------------------------------------------------------
 
 
 @receiver(user_logged_in, dispatch_uid="rollouts.web.sign_in")
-def _note_sign_in(request: HttpRequest, user: User, **_: Any) -> None:
-    if _came_by_a_door(request):
+def _record_sign_in(request: HttpRequest, user: User, **_: Any) -> None:
+    if _is_http_request(request):
         detail = "By single sign-on." if request.path == reverse("sso-done") else "By name and password."
-        _note(request, user, Command.SIGN_IN, Result.DONE, detail)
+        _record_attempt(request, user, Command.SIGN_IN, Result.DONE, detail)
 
 
 @receiver(user_logged_out, dispatch_uid="rollouts.web.sign_in")
-def _note_sign_out(request: HttpRequest, user: User | None, **_: Any) -> None:
-    if user is not None and _came_by_a_door(request):
-        _note(request, user, Command.SIGN_OUT, Result.DONE, "")
+def _record_sign_out(request: HttpRequest, user: User | None, **_: Any) -> None:
+    if user is not None and _is_http_request(request):
+        _record_attempt(request, user, Command.SIGN_OUT, Result.DONE, "")
 
 
 @receiver(user_login_failed, dispatch_uid="rollouts.web.sign_in")
-def _note_failure(credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
+def _record_failure(credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
     # People type their password where the name belongs: what is no account's name is not written down.
-    if request is not None and _came_by_a_door(request):
+    if request is not None and _is_http_request(request):
         user = User.objects.filter(username=credentials.get("username", "")).first()
-        _note(request, user, Command.SIGN_IN, Result.REFUSED, "The name and the password do not match an account.")
+        _record_attempt(
+            request, user, Command.SIGN_IN, Result.REFUSED, "The name and the password do not match an account."
+        )
 
 
-def _came_by_a_door(request: HttpRequest) -> bool:
+def _is_http_request(request: HttpRequest) -> bool:
     """Whether it is a request that somebody sent, and not made up by a program of ours."""
     return hasattr(request, "request_id")
 
 
-def _note(request: HttpRequest, user: User | None, command: Command, result: Result, detail: str) -> None:
-    via = Via.ADMIN if request.path.startswith("/admin/") else Via.PAGE
+def _record_attempt(request: HttpRequest, user: User | None, command: Command, result: Result, detail: str) -> None:
+    via = Source.ADMIN if request.path.startswith("/admin/") else Source.PAGE
     name = user.get_username() if user else ""
     caller = replace(caller_of(request, via), user=user, name=name)
-    record(caller, command, Place(), result, detail=detail)
+    record(caller, command, WorkloadRef(), result, detail=detail)

@@ -13,7 +13,7 @@ from django import template
 from django.utils import timezone
 
 from rollouts.accounts.commands import Command
-from rollouts.engine.plan.diagnosis import CAUSES
+from rollouts.engine.plan.diagnosis import CAUSE_SENTENCES
 
 register = template.Library()
 
@@ -22,7 +22,7 @@ _HOUR: Final = 3600
 _DAY: Final = 86400
 
 # Reasons that read badly as they are; the others are split into their words.
-_REASONS: Final[Mapping[str, str]] = {
+_REASON_LABELS: Final[Mapping[str, str]] = {
     "": "Not looked at yet",
     "UpdateInProgress": "Rolling",
     "Deploying": "Deploying",
@@ -85,8 +85,8 @@ def reason(code: str) -> str:
     >>> reason("SurgeUnschedulable"), reason("WriteDenied")
     ('Surge cannot be scheduled', 'Write denied')
     """
-    if code in _REASONS:
-        return _REASONS[code]
+    if code in _REASON_LABELS:
+        return _REASON_LABELS[code]
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", code)
     return words[:1] + words[1:].lower()
 
@@ -98,10 +98,10 @@ def cause(code: str) -> str:
     >>> cause("WaitingForReady")
     'Pods are not Ready yet'
     """
-    return CAUSES.get(code, reason(code)).rstrip(".")
+    return CAUSE_SENTENCES.get(code, reason(code)).rstrip(".")
 
 
-_STATES: Final[Mapping[str, str]] = {
+_STATE_LABELS: Final[Mapping[str, str]] = {
     "needs-attention": "Need attention",
     "progressing": "Progressing",
     "waiting": "Waiting for you",
@@ -110,9 +110,9 @@ _STATES: Final[Mapping[str, str]] = {
 
 
 @register.filter
-def state_words(state: str) -> str:
+def state_label(state: str) -> str:
     """Say a state of the list in words."""
-    return _STATES.get(state, state)
+    return _STATE_LABELS.get(state, state)
 
 
 @register.filter
@@ -150,10 +150,10 @@ def split(words: str) -> list[str]:
 
 
 @register.filter
-def command_words(command: str) -> str:
+def command_label(command: str) -> str:
     """Say what a command does; one that this version does not know is said as it is.
 
-    >>> command_words("set_images"), command_words("juggle")
+    >>> command_label("set_images"), command_label("juggle")
     ('change images', 'juggle')
     """
     known = {str(one): one.label for one in Command}

@@ -11,35 +11,35 @@ from typing import Final
 from rollouts.selectors.rollouts import TimelineEntry
 
 # Steps of one reason within so many seconds are told as one.
-_SECONDS: Final = 2.0
-_PROBLEMS: Final = frozenset({"UpdateStuck"})
+_GROUP_SECONDS: Final = 2.0
+_PROBLEM_REASONS: Final = frozenset({"UpdateStuck"})
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class EntryGroup:
     """Steps of one kind."""
 
-    newest: TimelineEntry
-    others: tuple[TimelineEntry, ...]
+    newest_entry: TimelineEntry
+    other_entries: tuple[TimelineEntry, ...]
 
     @property
     def is_problem(self) -> bool:
         """Whether somebody should look."""
-        return self.newest.reason in _PROBLEMS
+        return self.newest_entry.reason in _PROBLEM_REASONS
 
 
-def fold(entries: Iterable[TimelineEntry]) -> list[Steps]:
+def group_entries(entries: Iterable[TimelineEntry]) -> list[EntryGroup]:
     """Return entries with those of one kind that follow each other closely as one; the newest come first."""
     folded: list[list[TimelineEntry]] = []
     for entry in entries:
-        if folded and _belongs(entry, folded[-1]):
+        if folded and _belongs_to_group(entry, folded[-1]):
             folded[-1].append(entry)
         else:
             folded.append([entry])
-    return [Steps(alike[0], tuple(alike[1:])) for alike in folded]
+    return [EntryGroup(alike[0], tuple(alike[1:])) for alike in folded]
 
 
-def _belongs(entry: TimelineEntry, to: list[TimelineEntry]) -> bool:
+def _belongs_to_group(entry: TimelineEntry, to: list[TimelineEntry]) -> bool:
     newest, last = to[0], to[-1]
     is_same = (entry.reason, entry.rollout) == (newest.reason, newest.rollout)
-    return is_same and abs((last.at - entry.at).total_seconds()) <= _SECONDS
+    return is_same and abs((last.at - entry.at).total_seconds()) <= _GROUP_SECONDS

@@ -20,24 +20,24 @@ from django.views.decorators.http import require_http_methods, require_POST
 from rollouts.accounts import permissions
 from rollouts.accounts.commands import Command
 from rollouts.accounts.errors import CommandRefused
-from rollouts.accounts.token_scopes import SCOPE_COMMANDS, ScopeWish, describe_scope, parse_namespaces, scope_of
-from rollouts.accounts.tokens import State, end_of, longest_life, state_of, tokens_with_owners
+from rollouts.accounts.token_scopes import SCOPE_COMMANDS, RequestedScope, describe_scope, parse_namespaces, scope_of
+from rollouts.accounts.tokens import TokenState, expiry_of, max_lifetime, state_of, tokens_with_owners
 from rollouts.models import ApiToken
-from rollouts.services.accounts import DAYS_TO_LIVE, NewToken, token_create, token_revoke, usual_end
-from rollouts.services.audit import Via, caller_of
+from rollouts.services.accounts import DEFAULT_TOKEN_DAYS, NewToken, default_expiry, token_create, token_revoke
+from rollouts.services.audit import Source, caller_of
 
-_MOST_SHOWN: Final = 200
-_LONGEST_TEXT: Final = 10_000
+_MAX_TOKENS: Final = 200
+_MAX_TEXT_LENGTH: Final = 10_000
 # How long a token may be of use, by what the form sends; None: for good.
-_LIFETIMES: Final = {"7": 7, "30": 30, str(DAYS_TO_LIVE): DAYS_TO_LIVE, "365": 365, "never": None}
+_LIFETIME_DAYS: Final = {"7": 7, "30": 30, str(DEFAULT_TOKEN_DAYS): DEFAULT_TOKEN_DAYS, "365": 365, "never": None}
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TokenRow:
     """A token in the list."""
 
     token: ApiToken
-    state: State
+    state: TokenState
     end: datetime | None
     limits: list[str]  # in words; none: all that its owner may
 
@@ -47,62 +47,64 @@ class Line:
 def page(request: HttpRequest) -> HttpResponse:
     """Show one's tokens; make one when asked to."""
     if request.method != "POST":
-        return _show(request)
+        return _render_page(request)
     try:
         made = token_create(
-            caller_of(request, Via.PAGE),
+            caller_of(request, Source.PAGE),
             request.POST.get("name", "").strip(),
-            _end_of(request.POST.get("days", "")),
-            wish=_read_wish(request.POST),
+            _parse_expiry(request.POST.get("days", "")),
+            wish=_parse_scope(request.POST),
         )
     except CommandRefused as refusal:
-        return _show(request, refusal=refusal)
-    return _show(request, made=made)
+        return _render_page(request, refusal=refusal)
+    return _render_page(request, made=made)
 
 
 @require_POST
 def revoke(request: HttpRequest, number: int) -> HttpResponse:
     """End one of one's tokens."""
     try:
-        token_revoke(caller_of(request, Via.PAGE), number)
+        token_revoke(caller_of(request, Source.PAGE), number)
     except CommandRefused as refusal:
-        return _show(request, refusal=refusal)
+        return _render_page(request, refusal=refusal)
     return HttpResponseRedirect(reverse("page-tokens"))
 
 
-def _end_of(days: str) -> datetime | None:
-    if days not in _LIFETIMES:
-        return usual_end()
-    lifetime = _LIFETIMES[days]
+def _parse_expiry(days: str) -> datetime | None:
+    if days not in _LIFETIME_DAYS:
+        return default_expiry()
+    lifetime = _LIFETIME_DAYS[days]
     return None if lifetime is None else timezone.now() + timedelta(days=lifetime)
 
 
-def _list_lifetimes() -> dict[str, int | None]:
+def _allowed_lifetimes() -> dict[str, int | None]:
     """Return how long a token may be of use, by what the form sends; None: for good."""
-    longest = longest_life()
+    longest = max_lifetime()
     if longest is None:
-        return _LIFETIMES
-    return {name: days for name, days in _LIFETIMES.items() if days is not None and days <= longest.days}
+        return _LIFETIME_DAYS
+    return {name: days for name, days in _LIFETIME_DAYS.items() if days is not None and days <= longest.days}
 
 
-def _read_wish(form: QueryDict) -> ScopeWish:
-    return ScopeWish(
-        "read_only" in form,
-        parse_namespaces(form.get("namespaces", "")[:_LONGEST_TEXT]),
-        form.getlist("commands") or None,
+def _parse_scope(given: QueryDict) -> RequestedScope:
+    return RequestedScope(
+        "read_only" in given,
+        parse_namespaces(given.get("namespaces", "")[:_MAX_TEXT_LENGTH]),
+        given.getlist("commands") or None,
     )
 
 
-def _show(request: HttpRequest, *, made: NewToken | None = None, refusal: CommandRefused | None = None) -> HttpResponse:
+def _render_page(
+    request: HttpRequest, *, made: NewToken | None = None, refusal: CommandRefused | None = None
+) -> HttpResponse:
     now = timezone.now()
-    rows = tokens_with_owners().filter(user=request.user.pk)[:_MOST_SHOWN]
+    rows = tokens_with_owners().filter(user=request.user.pk)[:_MAX_TOKENS]
     context = {
-        "tokens": [Line(row, state_of(row, now), end_of(row), describe_scope(scope_of(row))) for row in rows],
+        "tokens": [TokenRow(row, state_of(row, now), expiry_of(row), describe_scope(scope_of(row))) for row in rows],
         "made": made,
         "refusal": refusal,
         "barred": permissions.find_refusal(request.user, Command.CREATE_TOKEN),
-        "lifetimes": _list_lifetimes(),
-        "usual": str(DAYS_TO_LIVE),
+        "lifetimes": _allowed_lifetimes(),
+        "usual": str(DEFAULT_TOKEN_DAYS),
         "commands": SCOPE_COMMANDS,
         "wished": request.POST if refusal else {},
         "wished_commands": request.POST.getlist("commands") if refusal else [],

@@ -1,9 +1,9 @@
 """The page of a workload: its picture, what it is doing now, capacity over time, timeline, revisions, manifest.
 
-The page is put together from parts. Each part is a template and a function that reads for it; `part` answers one of
-them alone, so that a page that is open is refreshed by parts, and each of them is the same for everybody. What depends
-on who looks (buttons) stands outside of the parts and is rendered once. A page looks at the workload once, whatever is
-on it.
+The page is put together from parts. Each part is a template and a function that reads for it; `part_fragment` answers
+one of them alone, so that a page that is open is refreshed by parts, and each of them is the same for everybody. What
+depends on who looks (buttons) stands outside of the parts and is rendered once. A page looks at the workload once,
+whatever is on it.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,75 +18,75 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from rollouts.accounts.commands import Command, Place
-from rollouts.accounts.errors import NotThere
+from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.accounts.errors import NotFound
 from rollouts.accounts.permissions import Refusal, find_refusal
-from rollouts.live.fragments import Fragment, Source
-from rollouts.selectors.activity import now_in, title_of
+from rollouts.live.fragments import Fragment, FragmentSource
+from rollouts.selectors.activity import render_title, snapshot_activity
 from rollouts.selectors.audit import audit_list, place_filters
 from rollouts.selectors.paging import Window
-from rollouts.selectors.pod_grid import draw, draw_nodes
+from rollouts.selectors.pod_grid import build_grid, build_node_grids
 from rollouts.selectors.revisions import revision_list
 from rollouts.selectors.rollouts import rollout_detail, workload_timeline
-from rollouts.selectors.strategy_detail import StrategyDetail, StrategyLevel, strategy_in
-from rollouts.selectors.tree import PodNode, WorkloadTree, pods_of, tree_in
+from rollouts.selectors.strategy_detail import StrategyDetail, StrategyLevel, snapshot_strategy
+from rollouts.selectors.tree import PodNode, WorkloadTree, snapshot_tree, walk_pods
 from rollouts.selectors.workload_detail import WorkloadDetail, workload_detail
-from rollouts.selectors.workload_snapshot import Look, look_at
-from rollouts.web.capacity_chart import draw_capacity
-from rollouts.web.page_layout import for_fragment, for_readers
-from rollouts.web.revisions import list_lines
-from rollouts.web.timeline_entries import fold
+from rollouts.selectors.workload_snapshot import WorkloadSnapshot, read_snapshot
+from rollouts.web.capacity_chart import make_rollout_chart
+from rollouts.web.page_layout import fragment_view, viewer_required
+from rollouts.web.revisions import make_revision_rows
+from rollouts.web.timeline_entries import group_entries
 
-BY_NODE: Final = "node"
+GROUP_BY_NODE: Final = "node"
 
 
-class Scene:
+class WorkloadContext:
     """A workload as one answer shows it, looked at once and only as far as is asked for."""
 
-    def __init__(self, place: Place, by: str = "") -> None:
-        self.place = place
-        self.by = BY_NODE if by == BY_NODE else ""  # what the pods are shown by; else by replica
+    def __init__(self, place: WorkloadRef, by: str = "") -> None:
+        self.ref = place
+        self.group_by = GROUP_BY_NODE if by == GROUP_BY_NODE else ""  # what the pods are shown by; else by replica
 
     @cached_property
-    def look(self) -> Look:
+    def snapshot(self) -> WorkloadSnapshot:
         """Everything there is of it."""
-        return look_at(self.place)
+        return read_snapshot(self.ref)
 
     @cached_property
     def tree(self) -> WorkloadTree:
         """Everything in its place."""
-        return tree_in(self.place, self.look)
+        return snapshot_tree(self.ref, self.snapshot)
 
     @cached_property
     def strategy(self) -> StrategyDetail:
         """The strategy in force."""
-        return strategy_in(self.place, self.look)
+        return snapshot_strategy(self.ref, self.snapshot)
 
     @cached_property
     def detail(self) -> WorkloadDetail:
         """What it is, and how it stands."""
-        return workload_detail(self.place)
+        return workload_detail(self.ref)
 
 
-def _head(scene: Scene) -> dict[str, Any]:
-    return {"workload": scene.detail, "title": title_of(scene.detail)}
+def _head_context(scene: WorkloadContext) -> dict[str, Any]:
+    return {"workload": scene.detail, "title": render_title(scene.detail)}
 
 
-def _now(scene: Scene) -> dict[str, Any]:
-    return {"now": now_in(scene.place, scene.look, scene.detail, scene.tree, scene.strategy)}
+def _activity_context(scene: WorkloadContext) -> dict[str, Any]:
+    return {"now": snapshot_activity(scene.ref, scene.snapshot, scene.detail, scene.tree, scene.strategy)}
 
 
-def _picture(scene: Scene) -> dict[str, Any]:
+def _pod_grid_context(scene: WorkloadContext) -> dict[str, Any]:
     return {
-        "picture": draw(scene.tree, scene.look.workload),
-        "nodes": draw_nodes(scene.tree) if scene.by == BY_NODE else (),
-        "by": scene.by,
+        "picture": build_grid(scene.tree, scene.snapshot.workload),
+        "nodes": build_node_grids(scene.tree) if scene.group_by == GROUP_BY_NODE else (),
+        "by": scene.group_by,
         "tree": scene.tree,
-        "budgets": {level.component: _say_budget(level) for level in scene.strategy.levels},
+        "budgets": {level.component: _render_budget(level) for level in scene.strategy.levels},
     }
 
 
-def _say_budget(level: StrategyLevel) -> str:
+def _render_budget(level: StrategyLevel) -> str:
     if level.resolved_max_unavailable is None:
         return ""
     if (level.resolved_max_unavailable, level.resolved_max_surge) == (1, 0):
@@ -94,102 +94,107 @@ def _say_budget(level: StrategyLevel) -> str:
     return f"unavailable {level.resolved_max_unavailable}, surge {level.resolved_max_surge}"
 
 
-def _capacity(scene: Scene) -> dict[str, Any]:
+def _capacity_context(scene: WorkloadContext) -> dict[str, Any]:
     newest = scene.detail.rollout
-    rollout = None if newest is None else rollout_detail(scene.place, newest.id)
-    return {"rollout": rollout, "chart": None if rollout is None else draw_capacity(rollout, timezone.now())}
+    rollout = None if newest is None else rollout_detail(scene.ref, newest.id)
+    return {"rollout": rollout, "chart": None if rollout is None else make_rollout_chart(rollout, timezone.now())}
 
 
-def _timeline(scene: Scene) -> dict[str, Any]:
-    page = workload_timeline(scene.place, Window(size=_STEPS_READ))
-    return {"timeline": page, "steps": fold(page.items)[:_STEPS_SHOWN]}
+def _timeline_context(scene: WorkloadContext) -> dict[str, Any]:
+    page = workload_timeline(scene.ref, Window(size=_ENTRIES_READ))
+    return {"timeline": page, "steps": group_entries(page.items)[:_ENTRIES_SHOWN]}
 
 
-def _revisions(scene: Scene) -> dict[str, Any]:
-    return {"revisions": list_lines(revision_list(scene.place))}
+def _revisions_context(scene: WorkloadContext) -> dict[str, Any]:
+    return {"revisions": make_revision_rows(revision_list(scene.ref))}
 
 
-def _audit(scene: Scene) -> dict[str, Any]:
-    return {"audit": audit_list(place_filters(scene.place), Window(size=_COMMANDS_SHOWN))}
+def _audit_context(scene: WorkloadContext) -> dict[str, Any]:
+    return {"audit": audit_list(place_filters(scene.ref), Window(size=_AUDIT_ENTRIES_SHOWN))}
 
 
-_STEPS_READ: Final = 60
-_STEPS_SHOWN: Final = 10
-_COMMANDS_SHOWN: Final = 5
+_ENTRIES_READ: Final = 60
+_ENTRIES_SHOWN: Final = 10
+_AUDIT_ENTRIES_SHOWN: Final = 5
 # In the order in which an open page is brought them: the picture first, as it is what people look at.
-_PARTS: Final[Mapping[str, Callable[[Scene], dict[str, Any]]]] = {
-    "picture": _picture,
-    "head": _head,
-    "now": _now,
-    "capacity": _capacity,
-    "timeline": _timeline,
-    "revisions": _revisions,
-    "audit": _audit,
+_PARTS: Final[Mapping[str, Callable[[WorkloadContext], dict[str, Any]]]] = {
+    "picture": _pod_grid_context,
+    "head": _head_context,
+    "now": _activity_context,
+    "capacity": _capacity_context,
+    "timeline": _timeline_context,
+    "revisions": _revisions_context,
+    "audit": _audit_context,
 }
 
 
 @require_safe
-@for_readers
+@viewer_required
 def page(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
     """Show a workload; `?pod=` shows one of its pods in full, `?by=node` its pods by the nodes that hold them."""
-    scene = Scene(Place(cluster, namespace, name), request.GET.get("by", ""))
-    context: dict[str, Any] = {"place": scene.place, "buttons": _buttons(request, scene.place)}
+    scene = WorkloadContext(WorkloadRef(cluster, namespace, name), request.GET.get("by", ""))
+    context: dict[str, Any] = {"place": scene.ref, "buttons": _list_buttons(request, scene.ref)}
     for read in dict.fromkeys(_PARTS.values()):
         context |= read(scene)
     context["pod"] = _find_pod(scene.tree, request.GET.get("pod", ""))
     return render(request, "workload/page.html", context)
 
 
-@for_fragment
-def part(given: QueryDict, cluster: str, namespace: str, name: str, part: str) -> Fragment:
+@fragment_view
+def part_fragment(given: QueryDict, cluster: str, namespace: str, name: str, part: str) -> Fragment:
     """Return one part of the page."""
     read = _PARTS.get(part)
     if read is None:
         raise Http404
-    place, by = Place(cluster, namespace, name), given.get("by", "")
+    place, by = WorkloadRef(cluster, namespace, name), given.get("by", "")
 
-    def render_part(scene: Scene) -> str:
+    def render_part(scene: WorkloadContext) -> str:
         return render_to_string(f"workload/_{part}.html", {"place": place, **read(scene)})
 
-    key = ("workload", place, by == BY_NODE)
-    return Fragment((*key, part), render_part, Source(key, lambda: Scene(place, by)), rank=[*_PARTS].index(part))
+    key = ("workload", place, by == GROUP_BY_NODE)
+    return Fragment(
+        (*key, part),
+        render_part,
+        FragmentSource(key, lambda: WorkloadContext(place, by)),
+        priority=[*_PARTS].index(part),
+    )
 
 
 @require_safe
-@for_readers
+@viewer_required
 def pod(request: HttpRequest, cluster: str, namespace: str, name: str, pod: str) -> HttpResponse:
     """Answer what there is to know of one pod."""
-    scene = Scene(Place(cluster, namespace, name))
+    scene = WorkloadContext(WorkloadRef(cluster, namespace, name))
     found = _find_pod(scene.tree, pod)
     if found is None:
-        raise NotThere(f"There is no pod {pod} any more.")
-    return render(request, "workload/_pod.html", {"place": scene.place, "pod": found})
+        raise NotFound(f"There is no pod {pod} any more.")
+    return render(request, "workload/_pod.html", {"place": scene.ref, "pod": found})
 
 
 @require_safe
-@for_readers
+@viewer_required
 def timeline(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
     """Show everything that happened in the rollouts of a workload, by pages."""
-    place = Place(cluster, namespace, name)
+    place = WorkloadRef(cluster, namespace, name)
     given = request.GET.get("page", "")
-    window = Window(int(given) if given.isascii() and given.isdigit() and 0 < int(given) < _LAST_PAGE else 1)
+    window = Window(int(given) if given.isascii() and given.isdigit() and 0 < int(given) < _MAX_PAGE else 1)
     page = workload_timeline(place, window)
-    context = {"place": place, "timeline": page, "steps": fold(page.items), "number": window.number}
+    context = {"place": place, "timeline": page, "steps": group_entries(page.items), "number": window.number}
     return render(request, "workload/timeline.html", context)
 
 
-_LAST_PAGE: Final = 100_000
+_MAX_PAGE: Final = 100_000
 
 
 def _find_pod(tree: WorkloadTree, name: str) -> PodNode | None:
-    return next((pod for pod in pods_of(tree) if pod.name == name), None) if name else None
+    return next((pod for pod in walk_pods(tree) if pod.name == name), None) if name else None
 
 
 # ---- buttons
 
 
 @dataclass(frozen=True, slots=True)
-class Button:
+class CommandButton:
     """A way to command something; shown to everybody, and with the reason to who may not."""
 
     label: str
@@ -197,7 +202,7 @@ class Button:
     refusal: Refusal | None
 
 
-_BUTTONS: Final = (
+_COMMAND_BUTTONS: Final = (
     ("Change image", "steer-images", Command.SET_IMAGES),
     ("Strategy and surge", "steer-strategy", Command.EDIT_STRATEGY),
     ("Scale", "steer-scale", Command.SCALE_WORKLOAD),
@@ -207,15 +212,15 @@ _BUTTONS: Final = (
 )
 
 
-def _buttons(request: HttpRequest, place: Place) -> list[Button]:
+def _list_buttons(request: HttpRequest, place: WorkloadRef) -> list[CommandButton]:
     return [
-        Button(label, url, find_refusal(request.user, command, place.cluster, place.namespace))
-        for label, name, command in _BUTTONS
-        if (url := _url(name, place))
+        CommandButton(label, url, find_refusal(request.user, command, place.cluster, place.namespace))
+        for label, name, command in _COMMAND_BUTTONS
+        if (url := _command_url(name, place))
     ]
 
 
-def _url(name: str, place: Place, **more: str) -> str:
+def _command_url(name: str, place: WorkloadRef, **more: str) -> str:
     """Return where something hangs; empty where there is no such page."""
     try:
         return reverse(

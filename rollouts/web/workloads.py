@@ -19,22 +19,22 @@ from rollouts.live.fragments import Fragment
 from rollouts.models import Workload
 from rollouts.selectors.overview import kubeconfig_path
 from rollouts.selectors.paging import Window
-from rollouts.selectors.workload_rows import workload_lines
+from rollouts.selectors.workload_rows import workload_rows
 from rollouts.selectors.workload_snapshot import configured_names, visible_clusters
 from rollouts.selectors.workload_state import STATES, State
 from rollouts.selectors.workloads import ORDERINGS, WorkloadFilters, WorkloadPage, workload_list
-from rollouts.web.page_layout import for_fragment, for_readers
-from rollouts.web.query_params import read_number, read_text, read_word, render_query
-from rollouts.web.text import state_words
+from rollouts.web.page_layout import fragment_view, viewer_required
+from rollouts.web.query_params import parse_choice, parse_page_number, parse_text, render_query
+from rollouts.web.text import state_label
 
 Context: TypeAlias = dict[str, Any]
 
-_PRESSING_FIRST: Final = "state"
-_CARDS: Final = "cards"
+_DEFAULT_ORDERING: Final = "state"
+_CARD_VIEW: Final = "cards"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class WorkloadQuery:
     """What somebody chose to see; the defaults are what the bare address shows."""
 
     search: str = ""
@@ -42,21 +42,21 @@ class Choice:
     cluster: str = ""
     namespace: str = ""
     strategy: str = ""
-    ordering: str = _PRESSING_FIRST
+    ordering: str = _DEFAULT_ORDERING
     view: str = ""
     page: int = 1
 
-    def address(self, **changes: Any) -> str:
+    def page_url(self, **changes: Any) -> str:
         """Return the address of this choice with some of it changed, beginning with the first page again."""
-        return f"{reverse('home')}{replace(self, **{'page': 1, **changes}).query}"
+        return f"{reverse('home')}{replace(self, **{'page': 1, **changes}).query_string}"
 
     @property
-    def query(self) -> str:
+    def query_string(self) -> str:
         """What an address ends with to mean this."""
-        return render_query(self, _BARE)
+        return render_query(self, _DEFAULT_QUERY)
 
     @property
-    def is_narrowed(self) -> bool:
+    def is_filtered(self) -> bool:
         """Whether some workloads may be left out."""
         return any((self.search, self.state, self.cluster, self.namespace, self.strategy))
 
@@ -72,68 +72,68 @@ class Choice:
         )
 
 
-_BARE: Final = Choice()
+_DEFAULT_QUERY: Final = WorkloadQuery()
 
 
-def parse_choice(given: QueryDict) -> Choice:
+def parse_query(given: QueryDict) -> WorkloadQuery:
     """Read an address."""
     ordering = given.get("ordering", "")
-    return Choice(
-        search=read_text(given, "search"),
-        state=read_word(given, "state", STATES),
-        cluster=read_text(given, "cluster"),
-        namespace=read_text(given, "namespace"),
-        strategy=read_word(given, "strategy", Strategy),
-        ordering=ordering if ordering.removeprefix("-") in ORDERINGS else _PRESSING_FIRST,
-        view=read_word(given, "view", [_CARDS]),
-        page=read_number(given, "page"),
+    return WorkloadQuery(
+        search=parse_text(given, "search"),
+        state=parse_choice(given, "state", STATES),
+        cluster=parse_text(given, "cluster"),
+        namespace=parse_text(given, "namespace"),
+        strategy=parse_choice(given, "strategy", Strategy),
+        ordering=ordering if ordering.removeprefix("-") in ORDERINGS else _DEFAULT_ORDERING,
+        view=parse_choice(given, "view", [_CARD_VIEW]),
+        page=parse_page_number(given, "page"),
     )
 
 
 @require_safe
-@for_readers
+@viewer_required
 def page(request: HttpRequest) -> HttpResponse:
     """Show the list with what it can be narrowed by."""
-    choice = parse_choice(request.GET)
-    return render(request, "workloads/page.html", {**_describe(choice), **_describe_filters()})
+    choice = parse_query(request.GET)
+    return render(request, "workloads/page.html", {**_list_context(choice), **_filter_context()})
 
 
-@for_fragment
-def live(given: QueryDict) -> Fragment:
+@fragment_view
+def list_fragment(given: QueryDict) -> Fragment:
     """Return the list alone."""
-    choice = parse_choice(given)
+    choice = parse_query(given)
     # For htmx, which fetches it while somebody types: the address then says what is shown.
-    headers = {"HX-Replace-Url": choice.address(page=choice.page)}
+    headers = {"HX-Replace-Url": choice.page_url(page=choice.page)}
     return Fragment(
-        ("workloads", choice), lambda: render_to_string("workloads/_list.html", _describe(choice)), headers=headers
+        ("workloads", choice), lambda: render_to_string("workloads/_list.html", _list_context(choice)), headers=headers
     )
 
 
-def _describe(choice: Choice) -> Context:
+def _list_context(choice: WorkloadQuery) -> Context:
     found = workload_list(choice.filters(), Window(choice.page))
     return {
         "choice": choice,
-        "lines": workload_lines(found.page.items),
+        "lines": workload_rows(found.page.items),
         "count": found.page.count,
         "total": sum(found.totals.values()),
         "clusters": len(configured_names()),
-        "chips": list(_chips(choice, found)),
+        "chips": list(_state_chips(choice, found)),
         "headings": list(_headings(choice)),
-        "previous": choice.address(page=choice.page - 1) if choice.page > 1 else "",
-        "next": choice.address(page=choice.page + 1) if found.page.has_next else "",
-        "again": choice.address(page=choice.page),
-        "other_view": choice.address(view="" if choice.view else _CARDS),
+        "previous": choice.page_url(page=choice.page - 1) if choice.page > 1 else "",
+        "next": choice.page_url(page=choice.page + 1) if found.page.has_next else "",
+        "again": choice.page_url(page=choice.page),
+        "other_view": choice.page_url(view="" if choice.view else _CARD_VIEW),
         "kubeconfig": kubeconfig_path(),
     }
 
 
-def _chips(choice: Choice, found: WorkloadPage) -> Iterator[Context]:
+def _state_chips(choice: WorkloadQuery, found: WorkloadPage) -> Iterator[Context]:
     for state in STATES:
         is_chosen = choice.state == state
         yield {
-            "name": state_words(state).lower(),
+            "name": state_label(state).lower(),
             "count": found.totals[state],
-            "href": choice.address(state="" if is_chosen else str(state)),
+            "href": choice.page_url(state="" if is_chosen else str(state)),
             "is_chosen": is_chosen,
             "is_pressing": state is State.NEEDS_ATTENTION and found.totals[state] > 0,
         }
@@ -150,19 +150,19 @@ _HEADINGS: Final = (
 )
 
 
-def _headings(choice: Choice) -> Iterator[Context]:
+def _headings(choice: WorkloadQuery) -> Iterator[Context]:
     for name, ordering in _HEADINGS:
         key = ordering.removeprefix("-")
         is_chosen = bool(key) and choice.ordering.removeprefix("-") == key
         turned = key if choice.ordering.startswith("-") else f"-{key}"
         yield {
             "name": name,
-            "href": choice.address(ordering=turned if is_chosen else ordering) if key else "",
+            "href": choice.page_url(ordering=turned if is_chosen else ordering) if key else "",
             "sort": ("descending" if choice.ordering.startswith("-") else "ascending") if is_chosen else "",
         }
 
 
-def _describe_filters() -> Context:
+def _filter_context() -> Context:
     clusters = visible_clusters()
     rows = Workload.objects.filter(cluster__in=[row.pk for row in clusters.values()])
     return {

@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.test import Client
 
-from rollouts.accounts.tokens import digest_of, make_secret, prefix_of
+from rollouts.accounts.tokens import digest_of, generate_secret, shown_prefix_of
 from rollouts.models import ApiToken, User
 from rollouts.services.audit import Caller
 
@@ -36,8 +36,8 @@ def make_person(db: None) -> MakePerson:
 
 def give_token(user: User, **fields: Any) -> tuple[ApiToken, str]:
     """Give somebody a token, and return it with its text."""
-    text = make_secret()
-    fields = {"name": "test", "digest": digest_of(text), "prefix": prefix_of(text), **fields}
+    text = generate_secret()
+    fields = {"name": "test", "digest": digest_of(text), "prefix": shown_prefix_of(text), **fields}
     return ApiToken.objects.create(user=user, **fields), text
 
 

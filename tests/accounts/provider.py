@@ -1,7 +1,7 @@
 """A small OpenID Connect provider, as a process of its own: it signs tokens, rotates its keys and checks PKCE.
 
 It lets everybody in at once, as the person it was told about. What it is told comes as JSON by POST /control: `person`
-(claims), `container_faults` (ways to misbehave, see `_sign`), `rotate` (another key from now on).
+(claims), `faults` (ways to misbehave, see `_sign`), `rotate` (another key from now on).
 """
 
 import base64

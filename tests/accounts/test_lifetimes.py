@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from rollouts.live.sse import Guest
+from rollouts.live.sse import StreamViewer
 from rollouts.models import ApiToken, AuditEntry, OidcIdentity, User
 from rollouts.services.accounts import account_ensure_first
 from tests.accounts.conftest import PASSWORD, MakePerson, bearing, give_token
@@ -98,13 +98,13 @@ def away(ana: User) -> User:
 def test_tokens_of_single_sign_on_sleep_without_a_sign_in_and_wake_with_the_next(away: User) -> None:
     token, text = give_token(away)
     assert answers(text) == 401
-    assert not Guest(text, "").is_welcome()
+    assert not StreamViewer(text, "").may_still_view()
     browser = Client()
     browser.force_login(
         away, "rollouts.accounts.permissions.AccountBackend"
     )  # sends the signal that every sign-in sends
     assert browser.get("/api/v1/tokens/").json()[0]["state"] == "valid"
-    assert (answers(text), Guest(text, "").is_welcome()) == (200, True)
+    assert (answers(text), StreamViewer(text, "").may_still_view()) == (200, True)
     token.refresh_from_db()
     assert token.revoked_at is None
 

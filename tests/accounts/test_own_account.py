@@ -8,7 +8,7 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from grove_ui.environment import Rate
-from rollouts.live.sse import Guest
+from rollouts.live.sse import StreamViewer
 from rollouts.models import AuditEntry, OidcIdentity, User
 from tests.accounts.conftest import PASSWORD, MakePerson, bearing, give_token
 
@@ -137,19 +137,19 @@ def test_another_site_cannot_make_a_browser_do_it(ana: User, path: str) -> None:
 # ---- an end to everything
 
 
-def guest_of(client: Client) -> Guest:
-    return Guest("", client.session.session_key or "")
+def guest_of(client: Client) -> StreamViewer:
+    return StreamViewer("", client.session.session_key or "")
 
 
 def test_everything_that_was_open_ends_at_once_and_streams_when_they_ask_again(ana: User) -> None:
     (_, first), (_, second) = give_token(ana), give_token(ana)
     here, elsewhere = browser_of(ana), browser_of(ana)
-    streams = [guest_of(elsewhere), Guest(first, "")]
-    assert [stream.is_welcome() for stream in streams] == [True, True]
+    streams = [guest_of(elsewhere), StreamViewer(first, "")]
+    assert [stream.may_still_view() for stream in streams] == [True, True]
     assert here.post("/account/end/", {"sure": "on"}).status_code == 302
     assert [client.get("/account/").status_code for client in (here, elsewhere)] == [302, 302]
     assert [bearing(text).get("/api/v1/me/").status_code for text in (first, second)] == [401, 401]
-    assert [stream.is_welcome() for stream in streams] == [False, False]
+    assert [stream.may_still_view() for stream in streams] == [False, False]
     assert on_record() == [("end_sessions", "ana", "Done"), ("sign_out", "ana", "Done")]
     assert AuditEntry.objects.earliest("id").detail == "Ended all sessions of ana. 2 tokens revoked."
     ana.refresh_from_db()

@@ -9,7 +9,7 @@ from pytest_django.fixtures import Settings
 
 from rollouts.accounts import permissions
 from rollouts.accounts.commands import Command
-from rollouts.accounts.permissions import OVERRIDE_COMMANDS, WORKLOAD_COMMANDS, Reason, find_refusal
+from rollouts.accounts.permissions import OVERRIDE_COMMANDS, WORKLOAD_COMMANDS, RefusalReason, find_refusal
 from rollouts.accounts.token_scopes import Scope
 from rollouts.models import NamespaceGrant, User
 from tests.accounts.conftest import MakePerson
@@ -34,14 +34,14 @@ def again(user: User) -> User:
 
 
 def test_a_stranger_may_neither_see_nor_command() -> None:
-    assert not permissions.may_see(AnonymousUser())
-    assert reason_of(AnonymousUser(), Command.SCALE_WORKLOAD) == Reason.NOT_SIGNED_IN
-    assert reason_of(None, Command.SCALE_WORKLOAD) == Reason.NOT_SIGNED_IN
+    assert not permissions.may_view(AnonymousUser())
+    assert reason_of(AnonymousUser(), Command.SCALE_WORKLOAD) == RefusalReason.NOT_SIGNED_IN
+    assert reason_of(None, Command.SCALE_WORKLOAD) == RefusalReason.NOT_SIGNED_IN
 
 
 def test_an_account_without_a_role_sees_nothing(make_person: MakePerson) -> None:
-    assert not permissions.may_see(make_person("ana"))
-    assert permissions.may_see(make_person("bea", "viewer"))
+    assert not permissions.may_view(make_person("ana"))
+    assert permissions.may_view(make_person("bea", "viewer"))
 
 
 @pytest.mark.parametrize("command", sorted(WORKLOAD_COMMANDS))
@@ -50,16 +50,16 @@ def test_an_operator_may_where_granted_and_a_viewer_nowhere(make_person: MakePer
     for person in (operator, viewer):
         grant(person, "sandbox", "team-a")
     assert reason_of(operator, command) == "may"
-    assert reason_of(operator, command, namespace="team-b") == Reason.GRANT_MISSING
-    assert reason_of(operator, command, cluster="other") == Reason.GRANT_MISSING
-    assert reason_of(viewer, command) == Reason.PERMISSION_MISSING
+    assert reason_of(operator, command, namespace="team-b") == RefusalReason.GRANT_MISSING
+    assert reason_of(operator, command, cluster="other") == RefusalReason.GRANT_MISSING
+    assert reason_of(viewer, command) == RefusalReason.PERMISSION_MISSING
 
 
 @pytest.mark.parametrize("command", sorted(OVERRIDE_COMMANDS | {Command.TEST_CLUSTER, Command.CHANGE_ACCOUNT}))
 def test_only_an_admin_may_override_and_change_accounts(make_person: MakePerson, command: Command) -> None:
     operator = make_person("ana", "operator")
     grant(operator)
-    assert reason_of(operator, command) == Reason.PERMISSION_MISSING
+    assert reason_of(operator, command) == RefusalReason.PERMISSION_MISSING
     assert reason_of(make_person("bea", "admin"), command) == "may"
 
 
@@ -76,10 +76,10 @@ def test_admins_and_superusers_need_no_grant(make_person: MakePerson, command: C
         ("sandbox", "", ("sandbox", "team-a"), "may"),
         ("", "team-a", ("sandbox", "team-a"), "may"),
         ("", "", ("sandbox", "team-a"), "may"),
-        ("sandbox", "team-a", ("sandbox", ""), Reason.GRANT_MISSING),
-        ("sandbox", "", ("", ""), Reason.GRANT_MISSING),
+        ("sandbox", "team-a", ("sandbox", ""), RefusalReason.GRANT_MISSING),
+        ("sandbox", "", ("", ""), RefusalReason.GRANT_MISSING),
         ("sandbox", "", ("sandbox", ""), "may"),
-        ("sandbox", "team", ("sandbox", "team-a"), Reason.GRANT_MISSING),
+        ("sandbox", "team", ("sandbox", "team-a"), RefusalReason.GRANT_MISSING),
     ],
 )
 def test_a_grant_covers_its_place_and_no_more(
@@ -96,7 +96,7 @@ def test_a_grant_to_a_group_is_a_grant_to_its_members(make_person: MakePerson) -
     grant(team, "sandbox", "team-a")
     person.groups.add(team)
     assert reason_of(person, Command.SCALE_WORKLOAD) == "may"
-    assert reason_of(other, Command.SCALE_WORKLOAD) == Reason.GRANT_MISSING
+    assert reason_of(other, Command.SCALE_WORKLOAD) == RefusalReason.GRANT_MISSING
 
 
 def test_a_group_of_ones_own_mixes_permissions(make_person: MakePerson) -> None:
@@ -108,16 +108,19 @@ def test_a_group_of_ones_own_mixes_permissions(make_person: MakePerson) -> None:
     person = make_person("ana", "viewer")
     person.groups.add(team)
     assert reason_of(person, Command.SCALE_WORKLOAD) == "may"
-    assert reason_of(person, Command.SET_IMAGES) == Reason.PERMISSION_MISSING
+    assert reason_of(person, Command.SET_IMAGES) == RefusalReason.PERMISSION_MISSING
 
 
 def test_a_deactivated_account_may_nothing(make_person: MakePerson) -> None:
     person = make_person("ana", "admin")
-    assert (permissions.may_see(person), reason_of(person, Command.SCALE_WORKLOAD)) == (True, "may")
+    assert (permissions.may_view(person), reason_of(person, Command.SCALE_WORKLOAD)) == (True, "may")
     person.is_active = False
     person.save()
     person = again(person)
-    assert (permissions.may_see(person), reason_of(person, Command.SCALE_WORKLOAD)) == (False, Reason.NOT_SIGNED_IN)
+    assert (permissions.may_view(person), reason_of(person, Command.SCALE_WORKLOAD)) == (
+        False,
+        RefusalReason.NOT_SIGNED_IN,
+    )
 
 
 def test_a_read_only_installation_takes_no_command_but_lets_people_see(
@@ -125,18 +128,20 @@ def test_a_read_only_installation_takes_no_command_but_lets_people_see(
 ) -> None:
     admin = make_person("ana", "admin")
     settings.ENVIRONMENT = replace(settings.ENVIRONMENT, read_only=True)
-    assert reason_of(admin, Command.SCALE_WORKLOAD) == Reason.READ_ONLY_INSTALLATION
-    assert reason_of(admin, Command.CREATE_OVERRIDE) == Reason.READ_ONLY_INSTALLATION
-    assert reason_of(User.objects.create_superuser("root"), Command.SCALE_WORKLOAD) == Reason.READ_ONLY_INSTALLATION
+    assert reason_of(admin, Command.SCALE_WORKLOAD) == RefusalReason.READ_ONLY_INSTALLATION
+    assert reason_of(admin, Command.CREATE_OVERRIDE) == RefusalReason.READ_ONLY_INSTALLATION
+    assert (
+        reason_of(User.objects.create_superuser("root"), Command.SCALE_WORKLOAD) == RefusalReason.READ_ONLY_INSTALLATION
+    )
     assert reason_of(admin, Command.CHANGE_ACCOUNT) == "may"
-    assert permissions.may_see(admin)
+    assert permissions.may_view(admin)
 
 
 def test_an_observing_installation_takes_no_commands(make_person: MakePerson, settings: Settings) -> None:
     admin = make_person("ana", "admin")
     settings.ENVIRONMENT = replace(settings.ENVIRONMENT, observe=True)
-    assert reason_of(admin, Command.SCALE_WORKLOAD) == Reason.OBSERVING_INSTALLATION
-    assert reason_of(admin, Command.CREATE_OVERRIDE) == Reason.OBSERVING_INSTALLATION
+    assert reason_of(admin, Command.SCALE_WORKLOAD) == RefusalReason.OBSERVING_INSTALLATION
+    assert reason_of(admin, Command.CREATE_OVERRIDE) == RefusalReason.OBSERVING_INSTALLATION
     assert reason_of(admin, Command.CHANGE_ACCOUNT) == "may"
 
 
@@ -144,7 +149,7 @@ def test_a_read_only_token_only_reads(make_person: MakePerson) -> None:
     admin = make_person("ana", "admin")
     reading = {Command.TEST_CLUSTER, Command.EXPORT_AUDIT}
     for command in Command:
-        expected = "may" if command in reading else Reason.READ_ONLY_TOKEN
+        expected = "may" if command in reading else RefusalReason.READ_ONLY_TOKEN
         assert reason_of(admin, command, scope=Scope(read_only=True)) == expected
 
 
@@ -152,11 +157,11 @@ def test_two_queries_answer_for_any_number_of_places(make_person: MakePerson, dj
     person = again(make_person("ana", "operator", "viewer"))
     grant(person, "sandbox", "team-3")
     with django_assert_num_queries(2):
-        assert permissions.may_see(person)
+        assert permissions.may_view(person)
         places = [f"team-{number}" for number in range(100)]
         answers = [reason_of(person, command, namespace=place) for place in places for command in Command]
     assert "may" in answers
-    assert Reason.GRANT_MISSING in answers
+    assert RefusalReason.GRANT_MISSING in answers
 
 
 def test_a_grant_is_to_a_user_or_to_a_group(make_person: MakePerson) -> None:
@@ -189,7 +194,7 @@ def test_roles_see_no_secrets_of_accounts() -> None:
 
 def test_every_command_but_those_to_oneself_has_a_permission() -> None:
     codes = set(Group.objects.get(name="admin").permissions.values_list("codename", flat=True))
-    assert {command.value for command in Command} - codes == {command.value for command in permissions.OWN_COMMANDS}
+    assert {command.value for command in Command} - codes == {command.value for command in permissions.SELF_COMMANDS}
 
 
 def test_the_sentence_says_what_is_missing_and_whom_to_ask(make_person: MakePerson) -> None:

@@ -17,24 +17,24 @@ A_FEW = Rate(3, 3600)
 
 
 def test_a_bucket_gives_what_the_rate_says_and_no_more(redis: Redis) -> None:
-    assert [rate_limit.take("one", A_FEW) for _ in range(3)] == [0, 0, 0]
-    assert 0 < rate_limit.take("one", A_FEW) <= 1200
-    assert rate_limit.take("another", A_FEW) == 0
+    assert [rate_limit.acquire("one", A_FEW) for _ in range(3)] == [0, 0, 0]
+    assert 0 < rate_limit.acquire("one", A_FEW) <= 1200
+    assert rate_limit.acquire("another", A_FEW) == 0
 
 
 def test_what_is_put_back_can_be_taken_again(redis: Redis) -> None:
     for _ in range(3):
-        rate_limit.take("one", A_FEW)
-    rate_limit.put_back("one", A_FEW)
-    assert rate_limit.take("one", A_FEW) == 0
-    assert rate_limit.take("one", A_FEW) > 0
+        rate_limit.acquire("one", A_FEW)
+    rate_limit.release("one", A_FEW)
+    assert rate_limit.acquire("one", A_FEW) == 0
+    assert rate_limit.acquire("one", A_FEW) > 0
 
 
 def test_a_bucket_is_never_more_than_full(redis: Redis) -> None:
     for _ in range(9):
-        rate_limit.put_back("one", A_FEW)
+        rate_limit.release("one", A_FEW)
     assert redis.keys("grove:rate:*") == []
-    assert [rate_limit.take("one", A_FEW) > 0 for _ in range(4)] == [False, False, False, True]
+    assert [rate_limit.acquire("one", A_FEW) > 0 for _ in range(4)] == [False, False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -48,26 +48,26 @@ def test_a_bucket_is_never_more_than_full(redis: Redis) -> None:
     ],
 )
 def test_addresses_that_one_person_has_share_a_bucket(one: str | None, other: str | None, is_same: bool) -> None:
-    assert (rate_limit.bucket_of_address("x", one) == rate_limit.bucket_of_address("x", other)) is is_same
+    assert (rate_limit.bucket_name_of_address("x", one) == rate_limit.bucket_name_of_address("x", other)) is is_same
 
 
 def test_a_bucket_fills_again_evenly(redis: Redis) -> None:
     one_a_minute = Rate(1, 60)
-    assert rate_limit.take("one", one_a_minute) == 0
-    assert 0 < rate_limit.take("one", one_a_minute) <= 60
+    assert rate_limit.acquire("one", one_a_minute) == 0
+    assert 0 < rate_limit.acquire("one", one_a_minute) <= 60
     redis.pexpire("grove:rate:one", 1)
     while redis.exists("grove:rate:one"):
         pass
-    assert rate_limit.take("one", one_a_minute) == 0
+    assert rate_limit.acquire("one", one_a_minute) == 0
 
 
 def test_a_bucket_is_forgotten_once_it_is_full(redis: Redis) -> None:
-    rate_limit.take("one", A_FEW)
+    rate_limit.acquire("one", A_FEW)
     assert 0 < redis.pttl("grove:rate:one") <= 1_200_000
 
 
 def test_no_rate_means_no_limit(redis: Redis) -> None:
-    assert [rate_limit.take("one", None) for _ in range(9)] == [0] * 9
+    assert [rate_limit.acquire("one", None) for _ in range(9)] == [0] * 9
     assert redis.keys("grove:rate:*") == []
 
 
@@ -76,19 +76,19 @@ def no_redis(monkeypatch: pytest.MonkeyPatch) -> None:
     """Redis is away."""
     nowhere = Redis.from_url("unix:///nonexistent/redis.sock")
     monkeypatch.setattr(rate_limit, "redis_client", lambda: nowhere)
-    monkeypatch.setattr(rate_limit, "_away", type(rate_limit._away)())
-    monkeypatch.setattr(rate_limit, "_own", rate_limit.OwnBuckets())
+    monkeypatch.setattr(rate_limit, "_redis_is_down", type(rate_limit._redis_is_down)())
+    monkeypatch.setattr(rate_limit, "_local_buckets", rate_limit.LocalBuckets())
 
 
 def test_without_redis_each_process_counts_for_itself_and_says_so_once(
     no_redis: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        assert [rate_limit.take("one", A_FEW) for _ in range(3)] == [0, 0, 0]
-        assert 0 < rate_limit.take("one", A_FEW) <= 1200
-        assert rate_limit.take("another", A_FEW) == 0
-        rate_limit.put_back("one", A_FEW)
-        assert [rate_limit.take("one", A_FEW) > 0 for _ in range(2)] == [False, True]
+        assert [rate_limit.acquire("one", A_FEW) for _ in range(3)] == [0, 0, 0]
+        assert 0 < rate_limit.acquire("one", A_FEW) <= 1200
+        assert rate_limit.acquire("another", A_FEW) == 0
+        rate_limit.release("one", A_FEW)
+        assert [rate_limit.acquire("one", A_FEW) > 0 for _ in range(2)] == [False, True]
     assert [record.message for record in caplog.records] == [
         "Each web process counts requests for itself: Redis does not answer (ConnectionError)"
     ]
@@ -103,14 +103,14 @@ def test_without_redis_wrong_passwords_come_to_an_end(
 
 
 def test_what_a_process_counts_itself_is_bounded(no_redis: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limit, "_MOST_OWN", 2)
+    monkeypatch.setattr(rate_limit, "_MAX_LOCAL_BUCKETS", 2)
     for bucket in ("one", "two", "three"):
-        rate_limit.take(bucket, Rate(1, 60))
-    assert [rate_limit.take(bucket, Rate(1, 60)) > 0 for bucket in ("three", "two", "one")] == [True, True, False]
+        rate_limit.acquire(bucket, Rate(1, 60))
+    assert [rate_limit.acquire(bucket, Rate(1, 60)) > 0 for bucket in ("three", "two", "one")] == [True, True, False]
 
 
 def test_a_bucket_does_not_tell_whose_it_is() -> None:
-    assert "hunter2" not in rate_limit.bucket_of("name", "hunter2")
+    assert "hunter2" not in rate_limit.bucket_name("name", "hunter2")
 
 
 def test_a_token_that_asks_too_often_is_told_when_to_come_again(

@@ -11,7 +11,7 @@ from pytest_django.fixtures import Settings
 from redis import Redis
 
 from rollouts.models import AuditEntry
-from rollouts.web.request_id import choose_id, find_source
+from rollouts.web.request_id import choose_request_id, find_source_ip
 from tests.accounts.conftest import MakePerson, bearing, give_token
 
 PROXIES = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
@@ -39,18 +39,18 @@ PROXIES = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
 def test_the_source_is_the_last_hop_that_no_proxy_of_ours_stands_behind(
     peer: str, forwarded: str, source: str | None
 ) -> None:
-    assert find_source(peer, forwarded, PROXIES) == source
+    assert find_source_ip(peer, forwarded, PROXIES) == source
 
 
 @given(st.text(), st.text())
 def test_no_header_breaks_anything(peer: str, forwarded: str) -> None:
-    find_source(peer, forwarded, PROXIES)
-    find_source("10.0.0.1", forwarded, PROXIES)
-    assert len(choose_id(forwarded)) <= 64
+    find_source_ip(peer, forwarded, PROXIES)
+    find_source_ip("10.0.0.1", forwarded, PROXIES)
+    assert len(choose_request_id(forwarded)) <= 64
 
 
 def test_by_default_nobody_is_believed() -> None:
-    assert find_source("10.0.0.1", "203.0.113.5", ()) == "10.0.0.1"
+    assert find_source_ip("10.0.0.1", "203.0.113.5", ()) == "10.0.0.1"
 
 
 def test_every_answer_tells_its_request_id(client: Client) -> None:
@@ -72,7 +72,7 @@ def test_the_request_id_of_a_proxy_is_kept_and_that_of_anybody_else_is_not(clien
 
 @pytest.mark.parametrize("given_id", ["short", "x" * 65, "with blanks in it", "line\nbreak-and-more", "ümlaut-id-1"])
 def test_an_id_that_could_do_harm_is_not_kept(given_id: str) -> None:
-    assert choose_id(given_id) != given_id
+    assert choose_request_id(given_id) != given_id
 
 
 @pytest.mark.database

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollouts.accounts.commands import Command
-from rollouts.accounts.permissions import OVERRIDE_COMMANDS, WORKLOAD_COMMANDS, Reason, find_refusal
-from rollouts.accounts.token_scopes import SCOPE_COMMANDS, Scope, ScopeWish, is_covered, parse_scope, scope_of
+from rollouts.accounts.permissions import OVERRIDE_COMMANDS, WORKLOAD_COMMANDS, RefusalReason, find_refusal
+from rollouts.accounts.token_scopes import SCOPE_COMMANDS, RequestedScope, Scope, is_covered, parse_scope, scope_of
 from rollouts.models import ApiToken, AuditEntry, User
 from tests.accounts.conftest import MakePerson, bearing, give_token
 
@@ -29,7 +29,7 @@ SCOPES = st.builds(
 def test_a_scope_without_excess_allows_nothing_that_the_outer_one_refuses(
     wish: Scope, outer: Scope, command: Command, place: tuple[str, str]
 ) -> None:
-    inner = wish.within(outer)
+    inner = wish.narrowed_by(outer)
     if wish.find_excess(outer):
         return
     assert outer.allows_command(command) or not inner.allows_command(command)
@@ -47,16 +47,16 @@ def test_what_is_in_excess_is_named(wish: Scope, outer: Scope) -> None:
 @pytest.mark.parametrize(
     ("wish", "field"),
     [
-        (ScopeWish(namespaces=[]), "namespaces"),
-        (ScopeWish(namespaces=[{"cluster": "nowhere", "namespace": ""}]), "namespaces[0].cluster"),
-        (ScopeWish(namespaces=[{"cluster": "", "namespace": "Team A"}]), "namespaces[0].namespace"),
-        (ScopeWish(namespaces=[{"cluster": "", "namespace": f"n{index}"} for index in range(101)]), "namespaces"),
-        (ScopeWish(commands=[]), "commands"),
-        (ScopeWish(commands=["scale_workload", "juggle"]), "commands[1]"),
-        (ScopeWish(commands=["sign_in"]), "commands[0]"),
+        (RequestedScope(namespaces=[]), "namespaces"),
+        (RequestedScope(namespaces=[{"cluster": "nowhere", "namespace": ""}]), "namespaces[0].cluster"),
+        (RequestedScope(namespaces=[{"cluster": "", "namespace": "Team A"}]), "namespaces[0].namespace"),
+        (RequestedScope(namespaces=[{"cluster": "", "namespace": f"n{index}"} for index in range(101)]), "namespaces"),
+        (RequestedScope(commands=[]), "commands"),
+        (RequestedScope(commands=["scale_workload", "juggle"]), "commands[1]"),
+        (RequestedScope(commands=["sign_in"]), "commands[0]"),
     ],
 )
-def test_a_scope_that_means_nothing_is_refused_by_field(wish: ScopeWish, field: str) -> None:
+def test_a_scope_that_means_nothing_is_refused_by_field(wish: RequestedScope, field: str) -> None:
     scope, findings = parse_scope(wish, ["sandbox"])
     assert [finding.field for finding in findings] == [field]
     assert scope == Scope(read_only=True)
@@ -88,11 +88,11 @@ def reason(user: User, command: Command, scope: Scope, namespace: str = "team-a"
 def test_a_token_commands_only_what_and_where_its_scope_says(make_person: MakePerson, command: Command) -> None:
     admin, other = make_person("ada", "admin"), Command.TEST_CLUSTER
     assert reason(admin, command, Scope(commands=frozenset({command}))) == "may"
-    assert reason(admin, command, Scope(commands=frozenset({other}))) == Reason.TOKEN_LACKS_COMMAND
+    assert reason(admin, command, Scope(commands=frozenset({other}))) == RefusalReason.TOKEN_LACKS_COMMAND
     team = Scope(namespaces=frozenset({("sandbox", "team-a")}))
     assert reason(admin, command, team) == "may"
-    assert reason(admin, command, team, "team-b") == Reason.TOKEN_LACKS_NAMESPACE
-    assert reason(admin, command, team, "") == Reason.TOKEN_LACKS_NAMESPACE
+    assert reason(admin, command, team, "team-b") == RefusalReason.TOKEN_LACKS_NAMESPACE
+    assert reason(admin, command, team, "") == RefusalReason.TOKEN_LACKS_NAMESPACE
 
 
 @pytest.mark.database
@@ -100,8 +100,8 @@ def test_a_token_commands_only_what_and_where_its_scope_says(make_person: MakePe
 def test_a_scope_gives_nothing_that_the_owner_lacks(make_person: MakePerson) -> None:
     viewer, command = make_person("vera", "viewer"), Command.SCALE_WORKLOAD
     scope = Scope(namespaces=frozenset({("", "")}), commands=frozenset({command}))
-    assert reason(viewer, command, scope) == Reason.PERMISSION_MISSING
-    assert reason(make_person("olga", "operator"), command, scope) == Reason.GRANT_MISSING
+    assert reason(viewer, command, scope) == RefusalReason.PERMISSION_MISSING
+    assert reason(make_person("olga", "operator"), command, scope) == RefusalReason.GRANT_MISSING
 
 
 @pytest.mark.database
@@ -114,7 +114,7 @@ def test_what_concerns_the_whole_installation_needs_a_token_without_namespaces(
         make_person("ada", "admin"), command, scope=Scope(namespaces=frozenset({("sandbox", "team-a")}))
     )
     assert refusal is not None
-    assert refusal.reason == Reason.TOKEN_LACKS_NAMESPACE
+    assert refusal.reason == RefusalReason.TOKEN_LACKS_NAMESPACE
 
 
 @pytest.mark.database

@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from rollouts.accounts.tokens import digest_of
 from rollouts.models import ApiToken, AuditEntry, User
-from rollouts.services.accounts import MOST_TOKENS, account_ensure_first
+from rollouts.services.accounts import MAX_TOKENS, account_ensure_first
 from tests.accounts.conftest import MakePerson, bearing, give_token
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db, pytest.mark.usefixtures("redis")]
@@ -156,7 +156,7 @@ def test_a_wish_that_cannot_be_met_names_the_field(ana: User, wish: dict[str, An
 
 def test_there_is_an_end_to_tokens(ana: User) -> None:
     client = bearing(give_token(ana)[1])
-    rows = [ApiToken(user=ana, name="x", digest=digest_of(str(number))) for number in range(MOST_TOKENS)]
+    rows = [ApiToken(user=ana, name="x", digest=digest_of(str(number))) for number in range(MAX_TOKENS)]
     ApiToken.objects.bulk_create(rows)
     assert client.post("/api/v1/tokens/", {"name": "ci"}, content_type=JSON).status_code == 409
     ApiToken.objects.filter(name="x").update(revoked_at=timezone.now())

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.test import override_settings
 from redis import Redis
 
-from rollouts.cluster import Cluster, kubeconfig
+from rollouts.cluster import ClusterClient, kubeconfig
 from rollouts.services.audit import Caller
 from rollouts.services.connection_test import ClusterTest, cluster_test
 from tests.apiserver import ApiServer, install_definitions, missing_binaries, running_apiserver
@@ -66,7 +66,7 @@ def test_a_real_server_is_asked_for_kinds_and_permissions(server: ApiServer, ada
     assert lines["Definitions"].ok is False
     assert "podcliquesets.grove.io" in lines["Definitions"].sentence
     assert "Install deploy/crds" in lines["Definitions"].sentence
-    install_definitions(Cluster(kubeconfig(server.kubeconfig, "admin")))
+    install_definitions(ClusterClient(kubeconfig(server.kubeconfig, "admin")))
     assert _answers(_test(ada, "admin", **chosen, kube_contexts=("admin",))) == dict.fromkeys(
         ["Reach", "Definitions", "Reading", "Rolling out", "Commands"], True
     )

@@ -4,17 +4,17 @@ import pytest
 from django.contrib.auth.models import Permission
 from django.test import Client
 
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.engine.manifest.validation.pod_security import PodSecurityLevel
 from rollouts.models import AuditEntry, NamespacePodSecurity, User
-from rollouts.services.pod_security import find_level
+from rollouts.services.pod_security import find_pod_security_level
 from tests.admin.conftest import SignIn
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 TABLE = "/admin/rollouts/namespacepodsecurity/"
 TEAM = {"cluster": "sandbox", "namespace": "team-a", "level": "privileged"}
-PLACE = Place("sandbox", "team-a", "chat")
+PLACE = WorkloadRef("sandbox", "team-a", "chat")
 
 
 def last() -> AuditEntry:
@@ -24,19 +24,19 @@ def last() -> AuditEntry:
 
 
 def test_a_level_is_set_changed_and_taken_away_on_record(ada: Client) -> None:
-    assert find_level(PLACE) is PodSecurityLevel.BASELINE
+    assert find_pod_security_level(PLACE) is PodSecurityLevel.BASELINE
     assert ada.post(f"{TABLE}add/", TEAM).status_code == 302
-    assert find_level(PLACE) is PodSecurityLevel.PRIVILEGED
+    assert find_pod_security_level(PLACE) is PodSecurityLevel.PRIVILEGED
     row = NamespacePodSecurity.objects.get()
     assert row.author == User.objects.get(username="ada")
     entry = last()
     assert (entry.command, entry.result) == ("change_pod_security", "Done")
     assert (entry.cluster, entry.namespace, entry.after) == ("sandbox", "team-a", TEAM)
     ada.post(f"{TABLE}{row.pk}/change/", {**TEAM, "level": "restricted"})
-    assert find_level(PLACE) is PodSecurityLevel.RESTRICTED
+    assert find_pod_security_level(PLACE) is PodSecurityLevel.RESTRICTED
     assert (last().before, last().after) == (TEAM, {**TEAM, "level": "restricted"})
     ada.post(f"{TABLE}{row.pk}/delete/", {"post": "yes"})
-    assert find_level(PLACE) is PodSecurityLevel.BASELINE
+    assert find_pod_security_level(PLACE) is PodSecurityLevel.BASELINE
     assert last().before == {**TEAM, "level": "restricted"}
 
 

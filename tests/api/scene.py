@@ -1,9 +1,9 @@
 """A workload in the sandbox with everything that the API can show of it: pods, history, an update that waits.
 
-The sandbox is a real process; the mirror is fed by lists and passes follow each other, as in `tests.controller.loop`. The
-workload is under OnDelete and was changed after it had been deployed: all its pods are outdated, so each command has
-something to do. What a test then does to the cluster stays there. The rows are kept aside: a test puts them into its
-own transaction, which is rolled back after it.
+The sandbox is a real process; the mirror is fed by lists and passes follow each other, as in `tests.controller.loop`.
+The workload is under OnDelete and was changed after it had been deployed: all its pods are outdated, so each command
+has something to do. What a test then does to the cluster stays there. The rows are kept aside: a test puts them into
+its own transaction, which is rolled back after it.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ from django.db.models import Model
 from django.test import override_settings
 
 from rollouts import mirror, models
-from rollouts.cluster import Cluster, Obj
+from rollouts.cluster import ClusterClient, Obj
 from rollouts.cluster.resources import EVENTS, NAMESPACES, NODES, PODCLIQUES, PODCLIQUESETS, PODS
-from rollouts.controller.reconciler import act
+from rollouts.controller.reconciler import reconcile_workload
 from rollouts.engine.model.names import CLIQUE, PART_OF, POD_INDEX
 from rollouts.engine.model.times import render_time
 from rollouts.runtime import connections
@@ -48,7 +48,7 @@ _TABLES: Final[tuple[type[Model], ...]] = (
 class Scene:
     """The workload, its cluster, and the row of the mirror."""
 
-    cluster: Cluster
+    cluster: ClusterClient
     row: models.Cluster
     rows: list[list[Model]] = field(default_factory=list)  # of the mirror and of history, a list a table
     pattern: Obj | None = None  # a pod of the first clique, on a node
@@ -106,7 +106,9 @@ class Scene:
         while not is_so():
             assert time.monotonic() < deadline, f"not in time: {self.stored().get('status')}"
             self.observe()
-            act(self.cluster, self.row, self.key, mirror.read(self.row, NAMESPACE, NAME), time.time())
+            reconcile_workload(
+                self.cluster, self.row, self.key, mirror.fetch_workload(self.row, NAMESPACE, NAME), time.time()
+            )
         self.observe()
 
     def add_surge(self) -> Obj:
@@ -163,7 +165,7 @@ class Scene:
 
 
 @contextlib.contextmanager
-def running_sandbox(folder: Path) -> Iterator[Cluster]:
+def running_sandbox(folder: Path) -> Iterator[ClusterClient]:
     """Start a sandbox with nodes, namespaces and the workload, and make it the cluster that the settings name."""
     environment = replace(settings.ENVIRONMENT, data_dir=folder)
     with sandbox_site(folder) as site, override_settings(ENVIRONMENT=environment):
@@ -178,7 +180,7 @@ def running_sandbox(folder: Path) -> Iterator[Cluster]:
             connections._shared_cluster.cache_clear()
 
 
-def make_scene(cluster: Cluster) -> Scene:
+def make_scene(cluster: ClusterClient) -> Scene:
     """Take the controller's passes in a transaction that is taken back, and keep its rows.
 
     They bring the workload to where every command has something to do.

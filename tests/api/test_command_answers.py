@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from rollouts.accounts.tokens import digest_of
-from rollouts.cluster import Cluster, Unavailable
+from rollouts.cluster import ClusterClient, Unavailable
 from rollouts.models import ApiToken, AuditEntry, Call, NamespaceGrant, User, Workload
 from tests.api.actors import Actor, make_actors
 from tests.api.calling import HERE, Api, make_api
@@ -201,15 +201,15 @@ def test_a_restart_whose_process_was_killed_is_not_done_twice(api: Api, scene: S
 def test_a_restart_whose_outcome_is_not_known_is_not_done_twice(
     api: Api, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send, outages = Cluster.patch_json, [Unavailable("the answer was lost")]
+    send, outages = ClusterClient.patch_json, [Unavailable("the answer was lost")]
 
-    def lose_an_answer(self: Cluster, *args: Any, **kwargs: Any) -> Any:
+    def lose_an_answer(self: ClusterClient, *args: Any, **kwargs: Any) -> Any:
         answer = send(self, *args, **kwargs)
         if outages:
             raise outages.pop()
         return answer
 
-    monkeypatch.setattr(Cluster, "patch_json", lose_an_answer)
+    monkeypatch.setattr(ClusterClient, "patch_json", lose_an_answer)
     lost = api.post("restart/", {}, Idempotency_Key="one")
     assert lost.status == 503
     assert "not known" in lost.body["detail"]

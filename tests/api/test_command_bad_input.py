@@ -10,7 +10,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollouts.manifests.strict_yaml import MOST_BYTES, UnreadableDocument, parse_json, parse_yaml
+from rollouts.manifests.strict_yaml import MAX_BODY_BYTES, UnreadableDocument, parse_json, parse_yaml
 from rollouts.models import AuditEntry
 from tests.api.calling import Answer, Api, make_api
 from tests.api.scene import CLUSTER, NAMESPACE, Scene
@@ -117,7 +117,7 @@ def test_text_that_no_database_holds_is_refused_with_its_field(
 
 @EACH
 def test_a_body_that_is_too_large_is_refused(api: Api, method: str, path: str) -> None:
-    body = json.dumps({"images": ["x" * MOST_BYTES]}).encode()
+    body = json.dumps({"images": ["x" * MAX_BODY_BYTES]}).encode()
     answer = api.call(method, path, body)
     assert is_refused(answer)
     assert answer.status == 413

@@ -154,7 +154,7 @@ def large(replicas: int) -> dict[str, Any]:
 
 
 def test_a_large_workload_is_followed_as_far_as_there_is_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation, "SECONDS", 0.0)
+    monkeypatch.setattr(simulation, "MAX_SECONDS", 0.0)
     answer = api.post(f"/api/v1/workloads/{CLUSTER}/{NAMESPACE}/fresh/simulation/", large(2500))
     assert answer.status == 200, answer.body
     assert answer.body["end"] == "Unfinished"
@@ -162,8 +162,8 @@ def test_a_large_workload_is_followed_as_far_as_there_is_time(api: Api, monkeypa
 
 
 def test_an_answer_is_bounded_in_size(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation_report, "MOST_ENTRIES", 2)
-    monkeypatch.setattr(simulation_report, "MOST_STEPS", 6)
+    monkeypatch.setattr(simulation_report, "MAX_ENTRIES", 2)
+    monkeypatch.setattr(simulation_report, "MAX_STEPS", 6)
     monkeypatch.setattr(simulation_report, "_STEPS_AT_THE_END", 2)
     told = ask(api, ROLLING).body
     assert len(told["steps"]) == 6
@@ -193,7 +193,7 @@ def test_what_is_too_large_is_refused_in_words(api: Api) -> None:
 def test_nothing_is_simulated_that_is_scaled_too_far(
     api: Api, monkeypatch: pytest.MonkeyPatch, scale: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(simulation, "SECONDS", 0.0)
+    monkeypatch.setattr(simulation, "MAX_SECONDS", 0.0)
     answer = ask(api, {"kind": "scale", **scale})
     assert answer.status == 409, answer.body["end"]
     assert "changes of at most 10,000 pods are simulated" in answer.body["detail"]

@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from rollouts.cluster import Cluster, Forbidden, Unavailable
+from rollouts.cluster import ClusterClient, Forbidden, Unavailable
 from rollouts.models import AuditEntry
 from tests.api.calling import Api, make_api
 from tests.api.scene import NAME, Scene
@@ -117,12 +117,12 @@ def test_a_cluster_that_does_not_answer_is_a_sentence(
     def fail(*_: Any, **__: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(Cluster, "list_page", fail)
+    monkeypatch.setattr(ClusterClient, "list_page", fail)
     assert words in is_told_as_problem(api)
 
 
 def test_a_cluster_that_is_in_trouble_is_not_asked(api: Api, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cluster, "list_page", lambda *_, **__: pytest.fail("it is asked"))
+    monkeypatch.setattr(ClusterClient, "list_page", lambda *_, **__: pytest.fail("it is asked"))
     row = scene.row.__class__.objects.get(pk=scene.row.pk)
     row.trouble_code, row.trouble = "Unreachable", "The server does not answer."
     row.save()

@@ -17,11 +17,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.mirror.other_operator import GROVE_FINALIZER
 from rollouts.models import ApiToken, AuditEntry, Rollout, StrategyOverride, User
-from rollouts.selectors.workload_snapshot import look_at
+from rollouts.selectors.workload_snapshot import read_snapshot
 from rollouts.services.surge import SurgeUnit, find_surge
 from tests.api.actors import Actor, Request, make_actors, send, send_by_session
 from tests.api.endpoints import described, endpoints
@@ -92,9 +92,9 @@ def _surge(scene: Scene) -> dict[str, Any]:
 
 
 def _list_surge() -> tuple[SurgeUnit, ...]:
-    look = look_at(Place(CLUSTER, NAMESPACE, NAME))
+    look = read_snapshot(WorkloadRef(CLUSTER, NAMESPACE, NAME))
     assert look.workload is not None
-    return find_surge(look.workload, look.seen.observed)
+    return find_surge(look.workload, look.mirrored.observed)
 
 
 def _lost(scene: Scene) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 import yaml
 
-from rollouts.cluster import Cluster, kubeconfig
+from rollouts.cluster import ClusterClient, kubeconfig
 from rollouts.cluster.resources import EVENTS, PODCLIQUESETS
 from tests.api.planted import CLUSTER, HARMLESS, NAME, NAMESPACE, Planted, as_yaml, careless_workload, write_kubeconfig
 from tests.api.visiting import Answer, Visitor
@@ -45,7 +45,7 @@ class House:
 
     product: Product
     planted: Planted
-    cluster: Cluster
+    cluster: ClusterClient
     variables: dict[str, str]  # its settings
     said: dict[str, str] = field(default_factory=dict)  # by what was asked
     said_to_viewer: dict[str, str] = field(default_factory=dict)
@@ -72,7 +72,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         variables = {**_settings(planted, folder), "CLUSTER": "kubeconfig", "KUBECONFIG": str(folder / "config")}
         with product(folder / "data", **variables) as running:
             running.wait_until_it_answers()
-            yield House(running, planted, Cluster(kubeconfig(sandbox.kubeconfig)), variables)
+            yield House(running, planted, ClusterClient(kubeconfig(sandbox.kubeconfig)), variables)
 
 
 def _settings(planted: Planted, folder: Path) -> dict[str, str]:

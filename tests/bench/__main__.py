@@ -18,7 +18,7 @@ from typing import Any
 
 from kubernetes import client, config
 
-from rollouts.cluster import Cluster, Obj, kubeconfig
+from rollouts.cluster import ClusterClient, Obj, kubeconfig
 from rollouts.cluster.resources import NAMESPACES, PODS
 from tests.apiserver import missing_binaries, running_apiserver
 from tests.bench.controller import measure_controller
@@ -55,8 +55,8 @@ def main() -> None:
     _report("make run: seconds until it answers, new data", f"{_start_seconds():8.1f} s")
 
 
-def _measure_server(name: str, path: Path, settle: Callable[[Cluster], None]) -> dict[str, float]:
-    cluster = Cluster(kubeconfig(path), pool_size=WRITERS)
+def _measure_server(name: str, path: Path, settle: Callable[[ClusterClient], None]) -> dict[str, float]:
+    cluster = ClusterClient(kubeconfig(path), pool_size=WRITERS)
     cluster.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
     create = _time(lambda: _create_pods(cluster))
     _report(f"{name}: create, {WRITERS} writers", f"{POD_COUNT / create:8.0f} pods/s")
@@ -72,7 +72,7 @@ def _measure_server(name: str, path: Path, settle: Callable[[Cluster], None]) ->
     return figures
 
 
-def _create_pods(cluster: Cluster) -> None:
+def _create_pods(cluster: ClusterClient) -> None:
     with ThreadPoolExecutor(WRITERS) as pool:
         for _ in pool.map(lambda index: cluster.create(PODS, _pod(index)), range(POD_COUNT)):
             pass
@@ -94,7 +94,7 @@ def _list_as_models(path: Path) -> Any:
     return client.CoreV1Api(config.new_client_from_config(str(path))).list_namespaced_pod(NAMESPACE)  # type: ignore[no-untyped-call]
 
 
-def _wait_until_ready(cluster: Cluster) -> None:
+def _wait_until_ready(cluster: ClusterClient) -> None:
     """Wait until every pod is Ready and say how long that was from the first creation."""
     pods: Sequence[Obj] = ()
     while not pods or not all(_is_ready(pod) for pod in pods):

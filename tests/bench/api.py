@@ -72,16 +72,16 @@ def _succeeded(answer: Any) -> Any:
 
 def _viewer_megabytes() -> float:
     """Return what it takes to keep for each of many viewers as many different changes as are kept at most."""
-    from rollouts.api.feed import Interest
+    from rollouts.api.feed import FeedFilter
     from rollouts.live.change_feed import Change
-    from rollouts.live.hub import MOST_PENDING, Viewer
+    from rollouts.live.hub import MAX_PENDING, FeedSubscriber
 
-    keys = [f"sandbox/default/workload-{number}" for number in range(MOST_PENDING)]
+    keys = [f"sandbox/default/workload-{number}" for number in range(MAX_PENDING)]
     changes = [Change("sandbox", "workload", key, ("pods",)) for key in keys]
     tracemalloc.start()
-    viewers = [Viewer(Interest().covers) for _ in range(VIEWERS)]
+    viewers = [FeedSubscriber(FeedFilter().matches) for _ in range(VIEWERS)]
     for viewer in viewers:
-        viewer.take(changes, "1-0", 0.0)
+        viewer.on_changes(changes, "1-0", 0.0)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return used / 1e6

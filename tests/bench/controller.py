@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rollouts.cluster import Changed, Cluster, Obj, Resource, Watch, kubeconfig
+from rollouts.cluster import Changed, ClusterClient, Obj, Resource, Watch, kubeconfig
 from rollouts.cluster.resources import NAMESPACES, PODCLIQUESETS, PODS
 from rollouts.engine.model import names
 from rollouts.sandbox.cluster.pod_lifecycle import READY_SECONDS_ANNOTATION
@@ -55,7 +55,7 @@ def measure_controller(report: Report) -> None:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         server = stack.enter_context(running_apiserver())
-        cluster = Cluster(kubeconfig(server.kubeconfig), pool_size=WRITERS)
+        cluster = ClusterClient(kubeconfig(server.kubeconfig), pool_size=WRITERS)
         install_definitions(cluster)
         make_nodes(cluster, (f"node-{number}" for number in range(NODES)))
         cluster.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
@@ -80,7 +80,7 @@ def measure_controller(report: Report) -> None:
 # --- one pod at a time ---------------------------------------------------------------------------------------------
 
 
-def measure_floor(cluster: Cluster) -> float:
+def measure_floor(cluster: ClusterClient) -> float:
     """Replace pods one after the other as fast as the API goes: the seconds each takes, on the average."""
     with listening(cluster, "app=floor") as ready:
         cluster.create(PODS, _lone_pod(0))
@@ -95,7 +95,7 @@ def measure_floor(cluster: Cluster) -> float:
     return seconds
 
 
-def measure_statefulset(cluster: Cluster) -> float:
+def measure_statefulset(cluster: ClusterClient) -> float:
     """Roll a StatefulSet: the seconds for each of its pods."""
     template = {"metadata": _pod_metadata("stateful"), "spec": _pod_spec("v1")}
     spec = {
@@ -123,7 +123,7 @@ def _is_rolled(obj: Obj, generation: int) -> bool:
     return bool(status.get("observedGeneration") == generation and is_all and is_over)
 
 
-def measure_rollout(cluster: Cluster) -> float:
+def measure_rollout(cluster: ClusterClient) -> float:
     """Roll a set with one clique, one pod at a time: the seconds for each of its pods."""
     clique = {
         "name": "c",
@@ -147,7 +147,7 @@ def measure_rollout(cluster: Cluster) -> float:
 # --- many pods -----------------------------------------------------------------------------------------------------
 
 
-def measure_creation(cluster: Cluster) -> float:
+def measure_creation(cluster: ClusterClient) -> float:
     """Create Grove's set of 500 replicas with 2 pods each: the seconds until all are Ready."""
     spec = load(next(path for path in GROVE if path.stem == "scale-test-1000"))["spec"]
     ready: set[str] = set()
@@ -172,7 +172,7 @@ def report_passes(controller: Controller, report: Report) -> None:
 # --- memory --------------------------------------------------------------------------------------------------------
 
 
-def report_memory(cluster: Cluster, controller: Controller, report: Report) -> None:
+def report_memory(cluster: ClusterClient, controller: Controller, report: Report) -> None:
     """Fill the mirror, start the watcher anew, and weigh every process."""
     with ThreadPoolExecutor(WRITERS) as pool:
         for _ in pool.map(lambda number: cluster.create(PODS, _mirrored_pod(number)), range(MIRRORED - 1000)):
@@ -223,13 +223,13 @@ def _lone_pod(number: int) -> Obj:
     return {"metadata": metadata, "spec": _pod_spec("v1")}
 
 
-def _create_set(cluster: Cluster, name: str, spec: Obj) -> None:
+def _create_set(cluster: ClusterClient, name: str, spec: Obj) -> None:
     metadata = {"name": name, "namespace": NAMESPACE}
     head = {"apiVersion": PODCLIQUESETS.api_version, "kind": PODCLIQUESETS.kind, "metadata": metadata}
     cluster.create(PODCLIQUESETS, {**head, "spec": copy.deepcopy(spec)})
 
 
-def _wait_until_ready(cluster: Cluster, name: str, number: int) -> None:
+def _wait_until_ready(cluster: ClusterClient, name: str, number: int) -> None:
     ready: set[str] = set()
     with listening(cluster, f"{names.PART_OF}={name}") as names_of_ready:
         while len(ready) < number:
@@ -237,7 +237,7 @@ def _wait_until_ready(cluster: Cluster, name: str, number: int) -> None:
 
 
 @contextlib.contextmanager
-def listening(cluster: Cluster, labels: str) -> Iterator["queue.SimpleQueue[str]"]:
+def listening(cluster: ClusterClient, labels: str) -> Iterator["queue.SimpleQueue[str]"]:
     """Give the names of pods as they become Ready."""
     heard: queue.SimpleQueue[str] = queue.SimpleQueue()
     watch = Watch(cluster, PODS, namespace=NAMESPACE, labels=labels)
@@ -252,7 +252,7 @@ def listening(cluster: Cluster, labels: str) -> Iterator["queue.SimpleQueue[str]
 
 
 @contextlib.contextmanager
-def following(cluster: Cluster, resource: Resource, name: str) -> Iterator["queue.SimpleQueue[Obj]"]:
+def following(cluster: ClusterClient, resource: Resource, name: str) -> Iterator["queue.SimpleQueue[Obj]"]:
     """Give the states of one object as they come."""
     heard: queue.SimpleQueue[Obj] = queue.SimpleQueue()
     watch = Watch(cluster, resource, namespace=NAMESPACE, fields=f"metadata.name={name}")

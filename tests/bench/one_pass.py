@@ -28,14 +28,14 @@ def main() -> None:
     key = sys.argv[1]
     name, namespace, workload = key.split("/")
     cluster = Cluster.objects.get(name=name)
-    seen = mirror.read(cluster, namespace, workload)
+    seen = mirror.fetch_workload(cluster, namespace, workload)
     assert seen is not None, f"{key} is not in the mirror"
     parsed = parse_workload(seen.manifest)
     assert isinstance(parsed, Workload), parsed
     outcome = reconciler.reconcile(key)
     figures: list[tuple[str, Callable[[], object]]] = [
         (f"one pass over 1,000 settled pods ({type(outcome).__name__})", lambda: reconciler.reconcile(key)),
-        ("  of which reading the mirror", lambda: mirror.read(cluster, namespace, workload)),
+        ("  of which reading the mirror", lambda: mirror.fetch_workload(cluster, namespace, workload)),
         ("  of which planning", lambda: plan(parsed, seen.observed, time.time())),
     ]
     for what, work in figures:

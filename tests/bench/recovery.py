@@ -25,7 +25,7 @@ from pathlib import Path
 
 from redis import Redis
 
-from rollouts.cluster import Changed, Cluster, ClusterError, Deleted, Obj, Patience, Watch, kubeconfig
+from rollouts.cluster import Changed, ClusterClient, ClusterError, Deleted, Obj, RetryPolicy, Watch, kubeconfig
 from rollouts.cluster.resources import PODCLIQUESETS, PODS
 from rollouts.engine.model import names
 from rollouts.sandbox.cluster.pod_lifecycle import READY_SECONDS_ANNOTATION
@@ -43,7 +43,7 @@ NAMESPACE, NAME = "default", "recovery"
 KEY = f"sandbox/{NAMESPACE}/{NAME}"
 CLAIMS = "grove:queue:reconcile:claims"
 PROGRAMS = {"web": "uvicorn", "worker": "celery -q -A grove_ui worker", "beat": "grove_ui beat", "watcher": "watch"}
-PATIENCE = Patience(deadline=60.0)
+PATIENCE = RetryPolicy(deadline=60.0)
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Ground:
     """A running product with the workload that rolls."""
 
     running: Product
-    cluster: Cluster
+    cluster: ClusterClient
     redis: Redis
     tag: int = 1
     others: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -263,7 +263,7 @@ def _follow(heard: "queue.SimpleQueue[tuple[float, Obj | None]]", image: str, st
 
 
 @contextlib.contextmanager
-def _listening(cluster: Cluster) -> Iterator["queue.SimpleQueue[tuple[float, Obj | None]]"]:
+def _listening(cluster: ClusterClient) -> Iterator["queue.SimpleQueue[tuple[float, Obj | None]]"]:
     """Give every step of the workload's pods with its time: created, Ready, leaving, gone."""
     heard: queue.SimpleQueue[tuple[float, Obj | None]] = queue.SimpleQueue()
     watch = Watch(cluster, PODS, namespace=NAMESPACE, labels=f"{names.PART_OF}={NAME}")
@@ -315,7 +315,7 @@ def _ground() -> Iterator[Ground]:
         product(Path(folder), DATABASE_URL="", SANDBOX_TERMINATION_SECONDS="0.5") as running,
     ):
         running.wait_until_it_answers()
-        cluster = Cluster(kubeconfig(running.kubeconfig), patience=PATIENCE)
+        cluster = ClusterClient(kubeconfig(running.kubeconfig), retry_policy=PATIENCE)
         with Redis.from_url(f"unix://{Path(folder) / 'redis.sock'}", decode_responses=True) as redis:
             ground = Ground(running, cluster, redis)
             cluster.create(PODCLIQUESETS, _workload())
@@ -336,12 +336,12 @@ def _workload() -> Obj:
     }
 
 
-def _count_ready(cluster: Cluster) -> int:
+def _count_ready(cluster: ClusterClient) -> int:
     pods = cluster.list(PODS, namespace=NAMESPACE, labels=f"{names.PART_OF}={NAME}").items
     return sum(is_ready(pod) for pod in pods)
 
 
-def _change_image(cluster: Cluster, image: str) -> None:
+def _change_image(cluster: ClusterClient, image: str) -> None:
     path = "/spec/template/cliques/0/spec/podSpec/containers/0/image"
     change = [{"op": "replace", "path": path, "value": image}]
     cluster.patch_json(PODCLIQUESETS, NAME, change, namespace=NAMESPACE)

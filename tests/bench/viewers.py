@@ -31,7 +31,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from rollouts.cluster import Cluster, kubeconfig
+from rollouts.cluster import ClusterClient, kubeconfig
 from rollouts.cluster.resources import PODCLIQUESETS, PODS
 from rollouts.engine.model.names import PART_OF, TEMPLATE_HASH
 from tests.bench.screen import Screen, open_screen
@@ -150,7 +150,7 @@ def main() -> None:
     variables = {"GROVE_ADMIN_PASSWORD": PASSWORD, "SANDBOX_NODES": "cpu=40,gpu=8", "STREAM_LIMIT": "off"}
     with tempfile.TemporaryDirectory() as folder, product(Path(folder), **variables) as running:
         running.wait_until_it_answers()
-        cluster = Cluster(kubeconfig(running.kubeconfig))
+        cluster = ClusterClient(kubeconfig(running.kubeconfig))
         sandbox = Sandbox(running)
         name = sandbox.add_large()
         (opener, *_), cookies = zip(*(sign_in(running) for _ in range(SESSIONS)), strict=True)
@@ -171,7 +171,7 @@ def _parse_cookies(header: str) -> dict[str, str]:
 class Probing:
     """Does what is to be seen."""
 
-    cluster: Cluster
+    cluster: ClusterClient
     sandbox: Sandbox
     large: str
     added: dict[str, float] = field(default_factory=dict)  # workloads, and when
@@ -313,7 +313,7 @@ def sign_in(running: Product) -> tuple[urllib.request.OpenerDirector, str]:
     return opener, "; ".join(f"{one.name}={one.value}" for one in jar)
 
 
-def _is_settled(cluster: Cluster, name: str) -> bool:
+def _is_settled(cluster: ClusterClient, name: str) -> bool:
     found = cluster.get(PODCLIQUESETS, name, namespace="default")
     conditions = (found or {}).get("status", {}).get("conditions", [])
     return any(one["type"] == "Progressing" and one["reason"] == "Complete" for one in conditions)

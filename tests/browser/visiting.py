@@ -6,7 +6,7 @@ import yaml
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page
 
-from rollouts.cluster import Cluster, kubeconfig
+from rollouts.cluster import ClusterClient, kubeconfig
 from rollouts.cluster.resources import NODES, PODCLIQUESETS, PODS
 from rollouts.engine.model.names import CLIQUE, POD_INDEX
 from tests.browser.conftest import PASSWORD, PATIENCE
@@ -75,7 +75,7 @@ class Sandbox:
     """The cluster behind the pages, changed as somebody with kubectl would."""
 
     def __init__(self, site: Product) -> None:
-        self._cluster = Cluster(kubeconfig(site.kubeconfig))
+        self._cluster = ClusterClient(kubeconfig(site.kubeconfig))
 
     def add(self, name: str, **spec: object) -> None:
         """Apply a small workload of one pod."""

@@ -6,14 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from rollouts.cluster import Cluster, Patience, kubeconfig
+from rollouts.cluster import ClusterClient, RetryPolicy, kubeconfig
 from tests.cluster.faults import FaultServer, running_fault_server, write_kubeconfig
 
 # Short pauses, and all the time that a loaded machine may need for an answer: no answer is taken for silence.
-STEADY = Patience(connect=30.0, read=60.0, deadline=120.0, first_pause=0.01, longest_pause=0.05, quiet=60.0)
+STEADY = RetryPolicy(
+    connect_timeout=30.0,
+    read_timeout=60.0,
+    deadline=120.0,
+    initial_backoff=0.01,
+    max_backoff=0.05,
+    watch_idle_timeout=60.0,
+)
 # Soon tired of silence, though not of trying: where silence is what is tried, and an answer comes in the end. It may
 # come too late for one try or the other, so that nobody can tell how many there are.
-IMPATIENT = replace(STEADY, read=0.3, quiet=0.3)
+IMPATIENT = replace(STEADY, read_timeout=0.3, watch_idle_timeout=0.3)
 # Gives up soon: for tests in which nothing good is expected to come.
 HURRIED = replace(IMPATIENT, deadline=0.4)
 
@@ -32,18 +39,18 @@ def config_file(server: FaultServer, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cluster(config_file: Path) -> Cluster:
+def cluster(config_file: Path) -> ClusterClient:
     """The adapter, pointed at the server, ready to go on for a while."""
-    return Cluster(kubeconfig(config_file), patience=STEADY)
+    return ClusterClient(kubeconfig(config_file), retry_policy=STEADY)
 
 
 @pytest.fixture
-def impatient(config_file: Path) -> Cluster:
+def impatient(config_file: Path) -> ClusterClient:
     """The adapter, pointed at the server, ready to go on for a while but not to wait."""
-    return Cluster(kubeconfig(config_file), patience=IMPATIENT)
+    return ClusterClient(kubeconfig(config_file), retry_policy=IMPATIENT)
 
 
 @pytest.fixture
-def hurried(config_file: Path) -> Cluster:
+def hurried(config_file: Path) -> ClusterClient:
     """The adapter, pointed at the server, soon at its end."""
-    return Cluster(kubeconfig(config_file), patience=HURRIED)
+    return ClusterClient(kubeconfig(config_file), retry_policy=HURRIED)

@@ -6,10 +6,10 @@ import pytest
 import yaml
 
 from rollouts.cluster import (
-    Cluster,
+    ClusterClient,
+    ConnectionLost,
     Forbidden,
-    Lost,
-    Patience,
+    RetryPolicy,
     Unauthorized,
     Unavailable,
     Watch,
@@ -30,18 +30,20 @@ def apiserver() -> ApiServer:
 
 
 def test_the_administrator_may_do_everything(apiserver: ApiServer) -> None:
-    names = {item["metadata"]["name"] for item in Cluster(kubeconfig(apiserver.kubeconfig)).list(NAMESPACES).items}
+    names = {
+        item["metadata"]["name"] for item in ClusterClient(kubeconfig(apiserver.kubeconfig)).list(NAMESPACES).items
+    }
     assert "default" in names
 
 
 def test_what_no_role_allows_is_forbidden(apiserver: ApiServer) -> None:
-    cluster = Cluster(kubeconfig(apiserver.kubeconfig, "restricted"))
+    cluster = ClusterClient(kubeconfig(apiserver.kubeconfig, "restricted"))
     with pytest.raises(Forbidden, match='User "restricted" cannot list resource "pods"'):
         cluster.list(PODS)
     with pytest.raises(Forbidden, match='cannot create resource "configmaps"'):
         cluster.create(CONFIGMAPS, {"metadata": {"name": "a", "namespace": "default"}})
     lost = next(iter(Watch(cluster, PODS)))
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, ConnectionLost)
     assert isinstance(lost.error, Forbidden)
 
 
@@ -51,7 +53,7 @@ def test_a_token_that_nobody_knows_is_unauthorized(apiserver: ApiServer, tmp_pat
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(config))
     with pytest.raises(Unauthorized):
-        Cluster(kubeconfig(path)).list(PODS)
+        ClusterClient(kubeconfig(path)).list(PODS)
 
 
 def test_a_server_that_is_not_trusted_gets_no_request(apiserver: ApiServer, tmp_path: Path) -> None:
@@ -59,9 +61,9 @@ def test_a_server_that_is_not_trusted_gets_no_request(apiserver: ApiServer, tmp_
     del config["clusters"][0]["cluster"]["certificate-authority"]
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(config))
-    cluster = Cluster(kubeconfig(path), patience=Patience(connect=30.0))
+    cluster = ClusterClient(kubeconfig(path), retry_policy=RetryPolicy(connect_timeout=30.0))
     with pytest.raises(Unavailable, match="no trusted connection"):
-        cluster.version(repeat=False)
+        cluster.version(retry=False)
 
 
 def test_a_server_whose_certificate_is_not_verified_is_known_as_such_and_no_request_warns_of_it(
@@ -72,17 +74,17 @@ def test_a_server_whose_certificate_is_not_verified_is_known_as_such_and_no_requ
     config["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(config))
-    cluster = Cluster(kubeconfig(path))
+    cluster = ClusterClient(kubeconfig(path))
     for _ in range(3):
         cluster.list(NAMESPACES)
     assert [str(one.message) for one in recwarn] == []
     assert not cluster.is_verified
-    assert Cluster(kubeconfig(apiserver.kubeconfig)).is_verified
+    assert ClusterClient(kubeconfig(apiserver.kubeconfig)).is_verified
 
 
 def test_a_pod_speaks_with_its_own_account(apiserver: ApiServer, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(apiserver.admin_token)
     (tmp_path / "ca.crt").write_bytes(apiserver.ca_file.read_bytes())
     host, port = apiserver.url.removeprefix("https://").split(":")
-    cluster = Cluster(in_cluster(tmp_path, {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}))
+    cluster = ClusterClient(in_cluster(tmp_path, {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}))
     assert cluster.list(NAMESPACES).items

@@ -9,14 +9,14 @@ import orjson
 import pytest
 import yaml
 
-from rollouts.cluster import Cluster, Misconfigured, in_cluster, kubeconfig
+from rollouts.cluster import ClusterClient, Misconfigured, in_cluster, kubeconfig
 from tests.cluster.faults import FaultServer, json, write_kubeconfig
 
 SECRET = "s3cret-token"
 VERSION = {"gitVersion": "v1.36.0"}
 
 
-def _authorization(server: FaultServer, cluster: Cluster) -> str | None:
+def _authorization(server: FaultServer, cluster: ClusterClient) -> str | None:
     """Make a call and return the credentials that came with it."""
     server.answers(json(200, VERSION))
     cluster.version()
@@ -47,8 +47,8 @@ def test_the_current_context_is_used_unless_another_is_named(server: FaultServer
     config["users"].append({"name": "other", "user": {"token": SECRET}})
     config["contexts"].append({"name": "other", "context": {"cluster": "other", "user": "other"}})
     path.write_text(yaml.safe_dump(config))
-    assert Cluster(kubeconfig(path)).url == "http://127.0.0.1:1"
-    other = Cluster(kubeconfig(path, "other"))
+    assert ClusterClient(kubeconfig(path)).url == "http://127.0.0.1:1"
+    other = ClusterClient(kubeconfig(path, "other"))
     assert other.url == server.url
     assert _authorization(server, other) == f"Bearer {SECRET}"
 
@@ -57,7 +57,7 @@ def test_several_files_are_merged_as_kubectl_does(server: FaultServer, tmp_path:
     first = tmp_path / "first"
     first.write_text(yaml.safe_dump({"kind": "Config", "apiVersion": "v1", "current-context": "x"}))
     second = write_kubeconfig(tmp_path / "second", server.url, {"token": SECRET})
-    assert Cluster(kubeconfig(f"{first}:{second}:{tmp_path / 'absent'}")).url == server.url
+    assert ClusterClient(kubeconfig(f"{first}:{second}:{tmp_path / 'absent'}")).url == server.url
 
 
 def test_nobody_connects_because_of_the_environment(
@@ -66,9 +66,9 @@ def test_nobody_connects_because_of_the_environment(
     monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path / "config", server.url)))
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(Misconfigured, match="does not exist"):
-        Cluster(kubeconfig(tmp_path / "absent"))
+        ClusterClient(kubeconfig(tmp_path / "absent"))
     with pytest.raises(Misconfigured, match="Not in a cluster"):
-        Cluster(in_cluster(tmp_path, {}))
+        ClusterClient(in_cluster(tmp_path, {}))
     assert server.connections == 0
 
 
@@ -79,12 +79,12 @@ def test_a_proxy_of_the_environment_is_not_used_for_loopback(
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    assert _authorization(server, Cluster(kubeconfig(config_file))) == f"Bearer {SECRET}"
+    assert _authorization(server, ClusterClient(kubeconfig(config_file))) == f"Bearer {SECRET}"
 
 
 def test_the_path_of_the_server_is_kept(server: FaultServer, tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path / "config", f"{server.url}/clusters/one/")
-    cluster = Cluster(kubeconfig(path))
+    cluster = ClusterClient(kubeconfig(path))
     _authorization(server, cluster)
     assert server.seen[0].path == "/clusters/one/version"
     assert cluster.url == f"{server.url}/clusters/one"
@@ -93,29 +93,29 @@ def test_the_path_of_the_server_is_kept(server: FaultServer, tmp_path: Path) -> 
 def test_a_token_file_is_read(server: FaultServer, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{SECRET}\n")
     path = write_kubeconfig(tmp_path / "config", server.url, {"tokenFile": "token"})
-    assert _authorization(server, Cluster(kubeconfig(path))) == f"Bearer {SECRET}"
+    assert _authorization(server, ClusterClient(kubeconfig(path))) == f"Bearer {SECRET}"
 
 
 def test_a_token_that_no_header_can_hold_is_reported_unseen(server: FaultServer, tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path / "config", server.url, {"token": f"{SECRET}\nX-Evil: 1"})
     with pytest.raises(Misconfigured, match="cannot be sent") as refusal:
-        Cluster(kubeconfig(path))
+        ClusterClient(kubeconfig(path))
     assert SECRET not in repr(refusal.value)
 
 
 def test_name_and_password_are_sent(server: FaultServer, tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path / "config", server.url, {"username": "u", "password": "p"})
-    assert _authorization(server, Cluster(kubeconfig(path))) == "Basic dTpw"
+    assert _authorization(server, ClusterClient(kubeconfig(path))) == "Basic dTpw"
 
 
 def test_no_credentials_are_no_header(server: FaultServer, tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path / "config", server.url)
-    assert _authorization(server, Cluster(kubeconfig(path))) is None
+    assert _authorization(server, ClusterClient(kubeconfig(path))) is None
 
 
 def test_a_plugin_is_run_for_its_token(server: FaultServer, tmp_path: Path) -> None:
     plugin = _plugin(tmp_path / "plugin", _credential(token=SECRET, expirationTimestamp="2999-01-01T00:00:00Z"))
-    cluster = Cluster(kubeconfig(write_kubeconfig(tmp_path / "config", server.url, _exec(plugin))))
+    cluster = ClusterClient(kubeconfig(write_kubeconfig(tmp_path / "config", server.url, _exec(plugin))))
     assert _authorization(server, cluster) == f"Bearer {SECRET}"
     assert _authorization(server, cluster) == f"Bearer {SECRET}"
     assert plugin.with_suffix(".runs").read_text() == "."
@@ -123,7 +123,7 @@ def test_a_plugin_is_run_for_its_token(server: FaultServer, tmp_path: Path) -> N
 
 def test_a_plugin_is_run_again_when_its_token_has_run_out(server: FaultServer, tmp_path: Path) -> None:
     plugin = _plugin(tmp_path / "plugin", _credential(token="old", expirationTimestamp="2001-01-01T00:00:00Z"))
-    cluster = Cluster(kubeconfig(write_kubeconfig(tmp_path / "config", server.url, _exec(plugin))))
+    cluster = ClusterClient(kubeconfig(write_kubeconfig(tmp_path / "config", server.url, _exec(plugin))))
     _plugin(plugin, _credential(token="new", expirationTimestamp="2999-01-01T00:00:00Z"))
     assert _authorization(server, cluster) == "Bearer new"
 
@@ -133,20 +133,20 @@ def test_a_plugin_without_credentials_is_reported(server: FaultServer, tmp_path:
     plugin = _plugin(tmp_path / "plugin", output)
     path = write_kubeconfig(tmp_path / "config", server.url, _exec(plugin))
     with pytest.raises(Misconfigured, match="gave no credentials"):
-        Cluster(kubeconfig(path))
+        ClusterClient(kubeconfig(path))
 
 
 def test_a_plugin_that_is_missing_is_reported(server: FaultServer, tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path / "config", server.url, _exec(tmp_path / "absent"))
     with pytest.raises(Misconfigured, match="gave no credentials"):
-        Cluster(kubeconfig(path))
+        ClusterClient(kubeconfig(path))
 
 
 def test_a_kubeconfig_is_never_written(server: FaultServer, tmp_path: Path) -> None:
     plugin = _plugin(tmp_path / "plugin", _credential(token=SECRET, expirationTimestamp="2001-01-01T00:00:00Z"))
     path = write_kubeconfig(tmp_path / "config", server.url, _exec(plugin))
     before = path.read_bytes()
-    _authorization(server, Cluster(kubeconfig(path)))
+    _authorization(server, ClusterClient(kubeconfig(path)))
     assert path.read_bytes() == before
 
 
@@ -189,7 +189,7 @@ def test_a_broken_kubeconfig_gets_one_sentence_without_secrets(tmp_path: Path, c
     path = tmp_path / "config"
     path.write_text(content)
     with pytest.raises(Misconfigured, match=says) as refusal:
-        Cluster(kubeconfig(path))
+        ClusterClient(kubeconfig(path))
     told = f"{refusal.value!r} {refusal.value.__cause__!r}"
     assert str(path) in told
     assert SECRET not in told
@@ -197,13 +197,13 @@ def test_a_broken_kubeconfig_gets_one_sentence_without_secrets(tmp_path: Path, c
 
 def test_a_kubeconfig_that_is_a_folder_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="cannot be read: Is a directory"):
-        Cluster(kubeconfig(tmp_path))
+        ClusterClient(kubeconfig(tmp_path))
 
 
 def test_nothing_shows_the_credentials(server: FaultServer, tmp_path: Path) -> None:
     url = server.url.replace("http://", "http://user:hidden@")
     path = write_kubeconfig(tmp_path / "config", url, {"token": SECRET})
-    cluster = Cluster(kubeconfig(path))
+    cluster = ClusterClient(kubeconfig(path))
     shown = f"{cluster!r} {cluster} {cluster.url} {vars(cluster)}"
     assert SECRET not in shown
     assert "hidden" not in shown
@@ -219,7 +219,7 @@ def pod_folder(tmp_path: Path) -> Path:
 
 def test_a_pod_uses_its_service_account(pod_folder: Path) -> None:
     environment = {"KUBERNETES_SERVICE_HOST": "::1", "KUBERNETES_SERVICE_PORT": "443"}
-    assert Cluster(in_cluster(pod_folder, environment)).url == "https://[::1]:443"
+    assert ClusterClient(in_cluster(pod_folder, environment)).url == "https://[::1]:443"
 
 
 @pytest.mark.parametrize("lacking", ["token", "ca.crt"])
@@ -227,4 +227,4 @@ def test_a_pod_without_a_service_account_is_told_so(pod_folder: Path, lacking: s
     (pod_folder / lacking).unlink()
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     with pytest.raises(Misconfigured, match="without a service account"):
-        Cluster(in_cluster(pod_folder, environment))
+        ClusterClient(in_cluster(pod_folder, environment))

@@ -4,9 +4,9 @@ import pickle
 
 import pytest
 
-from rollouts.cluster import Cause, ClusterError, Conflict, Invalid, NotFound, Patience, Throttled
+from rollouts.cluster import ClusterError, Conflict, Invalid, NotFound, RetryPolicy, StatusCause, Throttled
 from rollouts.cluster.errors import from_status, parse_failure
-from rollouts.cluster.retry_policy import compute_pause
+from rollouts.cluster.retry_policy import compute_backoff
 
 CAUSES = [
     {"reason": "FieldValueInvalid", "field": "spec.replicas", "message": "must be 0 or more"},
@@ -27,8 +27,8 @@ def test_the_causes_name_the_fields() -> None:
     error = from_status("create pods n", {"code": 422, "reason": "Invalid", "details": {"causes": CAUSES}})
     assert isinstance(error, Invalid)
     assert error.causes == (
-        Cause("FieldValueInvalid", "spec.replicas", "must be 0 or more"),
-        Cause("", "", "only a message"),
+        StatusCause("FieldValueInvalid", "spec.replicas", "must be 0 or more"),
+        StatusCause("", "", "only a message"),
     )
 
 
@@ -60,11 +60,11 @@ def test_every_error_is_a_cluster_error() -> None:
     ("attempt", "low", "high"), [(0, 0.1, 0.2), (1, 0.2, 0.4), (2, 0.4, 0.8), (9, 7.5, 15.0), (10_000, 7.5, 15.0)]
 )
 def test_pauses_grow_up_to_a_limit_and_vary(attempt: int, low: float, high: float) -> None:
-    pauses = {compute_pause(Patience(), attempt) for _ in range(200)}
+    pauses = {compute_backoff(RetryPolicy(), attempt) for _ in range(200)}
     assert low <= min(pauses) < max(pauses) <= high
     assert len(pauses) > 100
 
 
 def test_a_pause_is_never_shorter_than_the_server_asked_for() -> None:
-    assert compute_pause(Patience(), 0, 3.0) == 3.0
-    assert compute_pause(Patience(), 9, 3.0) >= 7.5
+    assert compute_backoff(RetryPolicy(), 0, 3.0) == 3.0
+    assert compute_backoff(RetryPolicy(), 9, 3.0) >= 7.5

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rollouts.cluster import Cluster, Conflict, Forbidden, Unavailable, kubeconfig
+from rollouts.cluster import ClusterClient, Conflict, Forbidden, Unavailable, kubeconfig
 from rollouts.cluster.resources import PODCLIQUES, PODS
 from tests.cluster.conftest import STEADY
 from tests.cluster.faults import FaultServer, cut, failure, json
@@ -18,35 +18,37 @@ def seen() -> Seen:
 
 
 @pytest.fixture
-def observed(config_file: Path, seen: Seen) -> Cluster:
+def observed(config_file: Path, seen: Seen) -> ClusterClient:
     def observer(verb: str, resource: str, code: int, seconds: float) -> None:
         assert seconds >= 0
         seen.append((verb, resource, code))
 
-    return Cluster(kubeconfig(config_file), patience=STEADY, observer=observer)
+    return ClusterClient(kubeconfig(config_file), retry_policy=STEADY, observer=observer)
 
 
-def test_each_try_of_a_read_is_told(server: FaultServer, observed: Cluster, seen: Seen) -> None:
+def test_each_try_of_a_read_is_told(server: FaultServer, observed: ClusterClient, seen: Seen) -> None:
     server.answers(failure(500, "InternalError"), json(200, {"metadata": {"name": "a"}}))
     observed.get(PODS, "a", namespace="default")
     assert seen == [("get", "pods", 500), ("get", "pods", 200)]
 
 
-def test_a_refused_write_is_told_with_its_code(server: FaultServer, observed: Cluster, seen: Seen) -> None:
+def test_a_refused_write_is_told_with_its_code(server: FaultServer, observed: ClusterClient, seen: Seen) -> None:
     server.answers(failure(409, "Conflict"))
     with pytest.raises(Conflict):
         observed.patch_merge(PODCLIQUES, "a", {}, namespace="default", subresource="status")
     assert seen == [("patch", "podcliques.grove.io", 409)]
 
 
-def test_a_write_without_an_answer_is_told_with_code_0(server: FaultServer, observed: Cluster, seen: Seen) -> None:
+def test_a_write_without_an_answer_is_told_with_code_0(
+    server: FaultServer, observed: ClusterClient, seen: Seen
+) -> None:
     server.answers(cut)
     with pytest.raises(Unavailable):
         observed.delete(PODS, "a", namespace="default", uid="1")
     assert seen == [("delete", "pods", 0)]
 
 
-def test_a_watch_that_is_refused_is_told(server: FaultServer, observed: Cluster, seen: Seen) -> None:
+def test_a_watch_that_is_refused_is_told(server: FaultServer, observed: ClusterClient, seen: Seen) -> None:
     server.answers(failure(403, "Forbidden"))
     with pytest.raises(Forbidden):
         observed.open_watch(PODS, "1")

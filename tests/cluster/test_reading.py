@@ -8,7 +8,7 @@ import pytest
 
 from rollouts.cluster import (
     BadRequest,
-    Cluster,
+    ClusterClient,
     ClusterError,
     Conflict,
     Expired,
@@ -47,11 +47,11 @@ TRANSIENTLY = pytest.mark.parametrize("fault", TRANSIENT.values(), ids=TRANSIENT
 FRUITLESS = TRANSIENT | {"no answer": faults.hang}
 
 
-def _get(cluster: Cluster) -> object:
+def _get(cluster: ClusterClient) -> object:
     return cluster.get(PODS, "a", namespace="n")
 
 
-def _list(cluster: Cluster) -> object:
+def _list(cluster: ClusterClient) -> object:
     return cluster.list(PODS, namespace="n")
 
 
@@ -61,7 +61,7 @@ EACH_READ = pytest.mark.parametrize(("read", "body"), [(_get, POD), (_list, PODS
 @TRANSIENTLY
 @EACH_READ
 def test_a_read_is_repeated_until_it_is_answered(
-    cluster: Cluster, server: FaultServer, fault: Answer, read: Callable[[Cluster], object], body: object
+    cluster: ClusterClient, server: FaultServer, fault: Answer, read: Callable[[ClusterClient], object], body: object
 ) -> None:
     server.answers(fault, fault, json(200, body))
     assert read(cluster)
@@ -70,7 +70,7 @@ def test_a_read_is_repeated_until_it_is_answered(
 
 @EACH_READ
 def test_a_read_that_meets_with_silence_is_repeated_until_it_is_answered(
-    impatient: Cluster, server: FaultServer, read: Callable[[Cluster], object], body: object
+    impatient: ClusterClient, server: FaultServer, read: Callable[[ClusterClient], object], body: object
 ) -> None:
     server.answers(faults.hang, faults.hang, json(200, body))
     assert read(impatient)
@@ -78,14 +78,14 @@ def test_a_read_that_meets_with_silence_is_repeated_until_it_is_answered(
 
 
 @pytest.mark.parametrize("fault", FRUITLESS.values(), ids=FRUITLESS.keys())
-def test_a_read_gives_up_in_the_end(hurried: Cluster, server: FaultServer, fault: Answer) -> None:
+def test_a_read_gives_up_in_the_end(hurried: ClusterClient, server: FaultServer, fault: Answer) -> None:
     server.answers(fault)
     with pytest.raises((Unavailable, Throttled), match="get pods n/a: "):
         _get(hurried)
     server.wait_for_request()
 
 
-def test_an_answer_that_never_ends_is_given_up(hurried: Cluster, server: FaultServer) -> None:
+def test_an_answer_that_never_ends_is_given_up(hurried: ClusterClient, server: FaultServer) -> None:
     server.answers(faults.dripping)
     # A drop that is late is taken for silence.
     with pytest.raises(Unavailable, match=r"not complete after|no answer within"):
@@ -94,20 +94,20 @@ def test_an_answer_that_never_ends_is_given_up(hurried: Cluster, server: FaultSe
 
 def test_an_answer_without_end_is_no_silence(server: FaultServer, config_file: Path) -> None:
     server.answers(faults.dripping)
-    cluster = Cluster(kubeconfig(config_file), patience=replace(STEADY, deadline=0.4))
+    cluster = ClusterClient(kubeconfig(config_file), retry_policy=replace(STEADY, deadline=0.4))
     # By a write: how long a read waits for a word is cut to what is left until its deadline.
     with pytest.raises(Unavailable, match="not complete after"):
         cluster.create(PODS, POD)
 
 
-def test_a_server_that_is_away_is_unavailable(hurried: Cluster, server: FaultServer) -> None:
+def test_a_server_that_is_away_is_unavailable(hurried: ClusterClient, server: FaultServer) -> None:
     server.shutdown()
     server.server_close()
     with pytest.raises(Unavailable, match="the server cannot be reached"):
         hurried.version()
 
 
-def test_a_wait_that_the_server_asks_for_is_kept(cluster: Cluster, server: FaultServer) -> None:
+def test_a_wait_that_the_server_asks_for_is_kept(cluster: ClusterClient, server: FaultServer) -> None:
     # Longer than our patience: reported at once instead of waited for.
     server.answers(json(429, {"kind": "Status", "reason": "TooManyRequests", "code": 429}, wait="300"))
     with pytest.raises(Throttled) as refusal:
@@ -116,14 +116,14 @@ def test_a_wait_that_the_server_asks_for_is_kept(cluster: Cluster, server: Fault
     assert len(server.seen) == 1
 
 
-def test_the_wait_may_stand_in_the_status(cluster: Cluster, server: FaultServer) -> None:
+def test_the_wait_may_stand_in_the_status(cluster: ClusterClient, server: FaultServer) -> None:
     server.answers(failure(429, "TooManyRequests", details={"retryAfterSeconds": 200}))
     with pytest.raises(Throttled) as refusal:
         _get(cluster)
     assert refusal.value.retry_after == 200
 
 
-def test_a_wait_given_as_a_date_is_left_to_our_own_back_off(cluster: Cluster, server: FaultServer) -> None:
+def test_a_wait_given_as_a_date_is_left_to_our_own_back_off(cluster: ClusterClient, server: FaultServer) -> None:
     server.answers(json(503, {"kind": "Status"}, wait="Fri, 31 Dec 1999 23:59:59 GMT"), json(200, POD))
     assert _get(cluster) == POD
 
@@ -150,7 +150,7 @@ def test_a_wait_given_as_a_date_is_left_to_our_own_back_off(cluster: Cluster, se
     ],
 )
 def test_a_refusal_is_not_asked_for_twice(
-    cluster: Cluster, server: FaultServer, answer: Answer, expected: type[ClusterError]
+    cluster: ClusterClient, server: FaultServer, answer: Answer, expected: type[ClusterError]
 ) -> None:
     server.answers(answer)
     with pytest.raises(ClusterError) as refusal:
@@ -171,25 +171,25 @@ def test_a_refusal_is_not_asked_for_twice(
     ],
     ids=str,
 )
-def test_an_answer_that_is_no_list_is_an_error(cluster: Cluster, server: FaultServer, body: object) -> None:
+def test_an_answer_that_is_no_list_is_an_error(cluster: ClusterClient, server: FaultServer, body: object) -> None:
     server.answers(json(200, body))
     with pytest.raises(Unavailable, match="not a list of objects"):
         _list(cluster)
 
 
-def test_a_list_without_items_is_empty(cluster: Cluster, server: FaultServer) -> None:
+def test_a_list_without_items_is_empty(cluster: ClusterClient, server: FaultServer) -> None:
     server.answers(json(200, {"metadata": {"resourceVersion": "1"}, "items": None}))
     assert list(cluster.list(PODS).items) == []
 
 
-def test_a_list_whose_pages_expire_is_read_once_more_in_one_piece(cluster: Cluster, server: FaultServer) -> None:
+def test_a_list_whose_pages_expire_is_read_once_more_in_one_piece(cluster: ClusterClient, server: FaultServer) -> None:
     first = PODS_LIST | {"metadata": {"resourceVersion": "7", "continue": "more"}}
     server.answers(json(200, first), failure(410, "Expired"), json(200, PODS_LIST))
     assert list(cluster.list(PODS).items) == [POD]
     assert ["limit" in seen.query for seen in server.seen] == [True, True, False]
 
 
-def test_connections_are_kept_for_the_next_call(cluster: Cluster, server: FaultServer) -> None:
+def test_connections_are_kept_for_the_next_call(cluster: ClusterClient, server: FaultServer) -> None:
     server.answers(json(200, POD))
     for _ in range(5):
         _get(cluster)

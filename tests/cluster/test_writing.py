@@ -8,11 +8,11 @@ import orjson
 import pytest
 
 from rollouts.cluster import (
-    Cluster,
+    ClusterClient,
     ClusterError,
     Conflict,
     Invalid,
-    Patience,
+    RetryPolicy,
     Throttled,
     TooLarge,
     Unauthorized,
@@ -24,7 +24,7 @@ from tests.cluster import faults
 from tests.cluster.faults import Answer, FaultServer, Handler, failure, json, text, write_kubeconfig
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "n"}}
-Write = Callable[[Cluster], object]
+Write = Callable[[ClusterClient], object]
 
 WRITES: dict[str, Write] = {
     "create": lambda cluster: cluster.create(PODS, POD),
@@ -52,7 +52,7 @@ FAULTS: dict[str, tuple[Answer, type[ClusterError]]] = {
 @EACH_WRITE
 @pytest.mark.parametrize("fault", FAULTS.keys())
 def test_a_write_that_fails_is_sent_once_and_reported(
-    cluster: Cluster, server: FaultServer, write: Write, fault: str
+    cluster: ClusterClient, server: FaultServer, write: Write, fault: str
 ) -> None:
     answer, expected = FAULTS[fault]
     server.answers(answer)
@@ -64,7 +64,7 @@ def test_a_write_that_fails_is_sent_once_and_reported(
 @EACH_WRITE
 @pytest.mark.parametrize("fault", [faults.hang, faults.dripping], ids=["no answer", "an endless answer"])
 def test_a_write_whose_answer_does_not_come_is_sent_once_and_given_up(
-    hurried: Cluster, server: FaultServer, write: Write, fault: Answer
+    hurried: ClusterClient, server: FaultServer, write: Write, fault: Answer
 ) -> None:
     server.answers(fault)
     with pytest.raises(Unavailable):
@@ -75,7 +75,7 @@ def test_a_write_whose_answer_does_not_come_is_sent_once_and_given_up(
 
 @EACH_WRITE
 def test_a_write_on_a_connection_that_was_closed_meanwhile_is_not_lost(
-    cluster: Cluster, server: FaultServer, write: Write
+    cluster: ClusterClient, server: FaultServer, write: Write
 ) -> None:
     closed = threading.Event()
 
@@ -91,7 +91,7 @@ def test_a_write_on_a_connection_that_was_closed_meanwhile_is_not_lost(
     assert len(server.seen) == 2
 
 
-def test_writes_say_who_writes_and_who_asks(cluster: Cluster, server: FaultServer) -> None:
+def test_writes_say_who_writes_and_who_asks(cluster: ClusterClient, server: FaultServer) -> None:
     server.answers(json(200, POD))
     cluster.create(PODS, POD)
     (seen,) = server.seen
@@ -101,7 +101,7 @@ def test_writes_say_who_writes_and_who_asks(cluster: Cluster, server: FaultServe
     assert seen.headers["Authorization"] == "Bearer s3cret-token"
 
 
-def test_preconditions_go_with_a_delete(cluster: Cluster, server: FaultServer) -> None:
+def test_preconditions_go_with_a_delete(cluster: ClusterClient, server: FaultServer) -> None:
     server.answers(json(200, POD))
     cluster.delete(PODS, "a", namespace="n", uid="u", resource_version="7", grace_seconds=0, propagation="Foreground")
     assert orjson.loads(server.seen[0].body) == {
@@ -122,7 +122,7 @@ def test_many_threads_write_at_once(server: FaultServer, config_file: Path) -> N
         json(200, POD)(handler)
 
     server.answers(answer)
-    cluster = Cluster(kubeconfig(config_file), patience=Patience())
+    cluster = ClusterClient(kubeconfig(config_file), retry_policy=RetryPolicy())
     threads = [threading.Thread(target=cluster.create, args=(PODS, POD)) for _ in range(8)]
     for _ in range(2):
         for thread in threads:
@@ -136,7 +136,7 @@ def test_many_threads_write_at_once(server: FaultServer, config_file: Path) -> N
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../nodes", "a%2fb"])
 def test_a_name_that_would_lead_elsewhere_never_leaves_the_house(
-    cluster: Cluster, server: FaultServer, name: str
+    cluster: ClusterClient, server: FaultServer, name: str
 ) -> None:
     server.answers(json(200, POD))
     with pytest.raises(Invalid) as refusal:
@@ -147,14 +147,14 @@ def test_a_name_that_would_lead_elsewhere_never_leaves_the_house(
     assert server.seen == []
 
 
-def test_a_name_is_quoted(cluster: Cluster, server: FaultServer) -> None:
+def test_a_name_is_quoted(cluster: ClusterClient, server: FaultServer) -> None:
     server.answers(json(200, POD))
     cluster.get(NODES, "a?watch=true#x y")
     assert server.seen[0].path == "/api/v1/nodes/a%3Fwatch%3Dtrue%23x%20y"
     assert server.seen[0].query == {}
 
 
-def test_a_call_that_forgets_the_namespace_is_a_mistake_of_ours(cluster: Cluster) -> None:
+def test_a_call_that_forgets_the_namespace_is_a_mistake_of_ours(cluster: ClusterClient) -> None:
     with pytest.raises(ValueError, match="no namespace was given"):
         cluster.delete(PODS, "a")
     with pytest.raises(ValueError, match="names no namespace"):
@@ -173,7 +173,7 @@ def _expect(token: str) -> Answer:
 
 @EACH_WRITE
 def test_new_credentials_are_tried_once_when_the_old_are_refused(
-    cluster: Cluster, server: FaultServer, config_file: Path, write: Write
+    cluster: ClusterClient, server: FaultServer, config_file: Path, write: Write
 ) -> None:
     server.answers(_expect("fresh"))
     write_kubeconfig(config_file, server.url, {"token": "fresh"})
@@ -186,7 +186,7 @@ def test_new_credentials_are_tried_once_when_the_old_are_refused(
     ]
 
 
-def test_refused_credentials_without_new_ones_are_reported(cluster: Cluster, server: FaultServer) -> None:
+def test_refused_credentials_without_new_ones_are_reported(cluster: ClusterClient, server: FaultServer) -> None:
     server.answers(_expect("fresh"))
     for _ in range(2):
         with pytest.raises(Unauthorized):
@@ -195,7 +195,7 @@ def test_refused_credentials_without_new_ones_are_reported(cluster: Cluster, ser
 
 
 def test_credentials_that_cannot_be_loaded_again_leave_the_refusal(
-    cluster: Cluster, server: FaultServer, config_file: Path
+    cluster: ClusterClient, server: FaultServer, config_file: Path
 ) -> None:
     server.answers(_expect("fresh"))
     config_file.unlink()

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from rollouts.cluster import Cluster, Patience, kubeconfig
+from rollouts.cluster import ClusterClient, RetryPolicy, kubeconfig
 from rollouts.cluster.resources import NAMESPACES
 from tests.apiserver import HOW_TO_GET_THEM, install_definitions, missing_binaries, running_apiserver
 from tests.contract.raw import Raw
 from tests.contract.sandbox_process import SandboxProcess
 from tests.parts import missing
 
-PATIENCE = Patience(connect=30, read=60, deadline=120, renewal=30)
+PATIENCE = RetryPolicy(connect_timeout=30, read_timeout=60, deadline=120, watch_timeout=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def _apiserver(_folder: Path) -> Iterator[Server]:
     if lacking:
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     with running_apiserver() as apiserver:
-        install_definitions(Cluster(kubeconfig(apiserver.kubeconfig)))
+        install_definitions(ClusterClient(kubeconfig(apiserver.kubeconfig)))
         yield Server("kube-apiserver", apiserver.kubeconfig, apiserver.compact)
 
 
@@ -62,9 +62,9 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def cluster(server: Server) -> Cluster:
+def cluster(server: Server) -> ClusterClient:
     """The adapter under test, pointed at the server."""
-    return Cluster(kubeconfig(server.kubeconfig), patience=PATIENCE)
+    return ClusterClient(kubeconfig(server.kubeconfig), retry_policy=PATIENCE)
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +77,7 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def namespace(cluster: Cluster) -> str:
+def namespace(cluster: ClusterClient) -> str:
     """A namespace that no other test uses."""
     name = f"contract-{next(_numbers)}-{secrets.token_hex(3)}"
     cluster.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

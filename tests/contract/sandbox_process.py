@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rollouts.cluster import Cluster, ClusterError, Patience, kubeconfig
+from rollouts.cluster import ClusterClient, ClusterError, RetryPolicy, kubeconfig
 from rollouts.cluster.resources import NAMESPACES
 from tests.apiserver import die_with_parent, free_port
 
@@ -71,7 +71,7 @@ class SandboxProcess:
         if not self.kubeconfig.exists():
             return False
         try:
-            Cluster(kubeconfig(self.kubeconfig), patience=Patience(deadline=5)).list(NAMESPACES)
+            ClusterClient(kubeconfig(self.kubeconfig), retry_policy=RetryPolicy(deadline=5)).list(NAMESPACES)
         except ClusterError:
             return False
         return True

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rollouts.cluster import BadRequest, Cluster, Conflict, Invalid, NotFound, Resource
+from rollouts.cluster import BadRequest, ClusterClient, Conflict, Invalid, NotFound, Resource
 from rollouts.cluster.resources import CONFIGMAPS, PODCLIQUES, PODS
 from tests.contract.manifests import config_map, gated_pod, pod_clique
 from tests.project.running import wait_until
@@ -15,24 +15,24 @@ def _cm(namespace: str, **data: str) -> dict[str, Any]:
     return {"metadata": {"name": "a", "namespace": namespace}, "data": data}
 
 
-def test_applying_what_is_not_there_creates_it(cluster: Cluster, namespace: str) -> None:
+def test_applying_what_is_not_there_creates_it(cluster: ClusterClient, namespace: str) -> None:
     applied = cluster.apply(PODCLIQUES, pod_clique(namespace, "a"))
     assert applied["spec"]["replicas"] == 2
     assert cluster.get(PODCLIQUES, "a", namespace=namespace) == applied
 
 
-def test_applying_the_same_again_changes_nothing(cluster: Cluster, namespace: str) -> None:
+def test_applying_the_same_again_changes_nothing(cluster: ClusterClient, namespace: str) -> None:
     applied = cluster.apply(PODCLIQUES, pod_clique(namespace, "a"))
     again = cluster.apply(PODCLIQUES, pod_clique(namespace, "a"))
     assert again["metadata"]["resourceVersion"] == applied["metadata"]["resourceVersion"]
 
 
-def test_a_field_left_out_of_the_next_apply_is_removed(cluster: Cluster, namespace: str) -> None:
+def test_a_field_left_out_of_the_next_apply_is_removed(cluster: ClusterClient, namespace: str) -> None:
     cluster.apply(CONFIGMAPS, _cm(namespace, keep="1", drop="1"))
     assert cluster.apply(CONFIGMAPS, _cm(namespace, keep="1"))["data"] == {"keep": "1"}
 
 
-def test_fields_of_others_stay_when_they_are_not_applied(cluster: Cluster, namespace: str) -> None:
+def test_fields_of_others_stay_when_they_are_not_applied(cluster: ClusterClient, namespace: str) -> None:
     cluster.apply(CONFIGMAPS, _cm(namespace, mine="1"), field_manager="one")
     cluster.apply(CONFIGMAPS, _cm(namespace, yours="2"), field_manager="two")
     cluster.patch_merge(CONFIGMAPS, "a", {"data": {"theirs": "3"}}, namespace=namespace)
@@ -40,7 +40,7 @@ def test_fields_of_others_stay_when_they_are_not_applied(cluster: Cluster, names
     assert applied["data"] == {"mine": "4", "yours": "2", "theirs": "3"}
 
 
-def test_a_field_that_another_manager_applied_is_a_conflict(cluster: Cluster, namespace: str) -> None:
+def test_a_field_that_another_manager_applied_is_a_conflict(cluster: ClusterClient, namespace: str) -> None:
     applied = cluster.apply(CONFIGMAPS, _cm(namespace, k="1"), field_manager="one")
     with pytest.raises(Conflict, match='conflict with "one"') as refusal:
         cluster.apply(CONFIGMAPS, _cm(namespace, k="2"), field_manager="two")
@@ -50,7 +50,7 @@ def test_a_field_that_another_manager_applied_is_a_conflict(cluster: Cluster, na
     assert cluster.get(CONFIGMAPS, "a", namespace=namespace) == applied
 
 
-def test_a_field_that_an_update_wrote_is_a_conflict(cluster: Cluster, namespace: str) -> None:
+def test_a_field_that_an_update_wrote_is_a_conflict(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     wanted = pod_clique(namespace, "a", replicas=5)
     with pytest.raises(Conflict) as refusal:
@@ -60,7 +60,7 @@ def test_a_field_that_an_update_wrote_is_a_conflict(cluster: Cluster, namespace:
     assert 'conflict with "grove-ui" using grove.io/v1alpha1' in cause.message
 
 
-def test_the_same_value_is_shared_without_a_conflict(cluster: Cluster, namespace: str) -> None:
+def test_the_same_value_is_shared_without_a_conflict(cluster: ClusterClient, namespace: str) -> None:
     cluster.apply(CONFIGMAPS, _cm(namespace, k="1"), field_manager="one")
     cluster.apply(CONFIGMAPS, _cm(namespace, k="1"), field_manager="two")
     # The first lets go; the second still holds the field.
@@ -68,7 +68,7 @@ def test_the_same_value_is_shared_without_a_conflict(cluster: Cluster, namespace
     assert "data" not in cluster.apply(CONFIGMAPS, _cm(namespace), field_manager="two")
 
 
-def test_force_takes_the_field_over(cluster: Cluster, namespace: str) -> None:
+def test_force_takes_the_field_over(cluster: ClusterClient, namespace: str) -> None:
     cluster.apply(CONFIGMAPS, _cm(namespace, k="1"), field_manager="one")
     forced = cluster.apply(CONFIGMAPS, _cm(namespace, k="2"), field_manager="two", force=True)
     assert forced["data"] == {"k": "2"}
@@ -78,7 +78,7 @@ def test_force_takes_the_field_over(cluster: Cluster, namespace: str) -> None:
         cluster.apply(CONFIGMAPS, _cm(namespace, k="1"), field_manager="one")
 
 
-def test_lists_with_keys_are_merged_entry_by_entry(cluster: Cluster, namespace: str) -> None:
+def test_lists_with_keys_are_merged_entry_by_entry(cluster: ClusterClient, namespace: str) -> None:
     def clique(*containers: dict[str, Any]) -> dict[str, Any]:
         return {
             "metadata": {"name": "a", "namespace": namespace},
@@ -98,7 +98,7 @@ def test_lists_with_keys_are_merged_entry_by_entry(cluster: Cluster, namespace: 
     assert gone["spec"]["podSpec"]["containers"] == [main]
 
 
-def test_lists_without_keys_are_one_value(cluster: Cluster, namespace: str) -> None:
+def test_lists_without_keys_are_one_value(cluster: ClusterClient, namespace: str) -> None:
     def clique(*after: str) -> dict[str, Any]:
         manifest = pod_clique(namespace, "a")
         manifest["spec"]["startsAfter"] = list(after)
@@ -111,7 +111,7 @@ def test_lists_without_keys_are_one_value(cluster: Cluster, namespace: str) -> N
     assert cluster.apply(PODCLIQUES, clique("z"), field_manager="one")["spec"]["startsAfter"] == ["z"]
 
 
-def test_the_status_is_applied_apart_from_the_spec(cluster: Cluster, namespace: str) -> None:
+def test_the_status_is_applied_apart_from_the_spec(cluster: ClusterClient, namespace: str) -> None:
     created = cluster.apply(PODCLIQUES, pod_clique(namespace, "a"))
     status = {
         "metadata": {"name": "a", "namespace": namespace},
@@ -126,7 +126,7 @@ def test_the_status_is_applied_apart_from_the_spec(cluster: Cluster, namespace: 
     assert respec["status"]["replicas"] == 1
 
 
-def test_conditions_of_several_managers_live_side_by_side(cluster: Cluster, namespace: str) -> None:
+def test_conditions_of_several_managers_live_side_by_side(cluster: ClusterClient, namespace: str) -> None:
     def condition(kind: str, status: str) -> dict[str, Any]:
         entry = {
             "type": kind,
@@ -144,7 +144,9 @@ def test_conditions_of_several_managers_live_side_by_side(cluster: Cluster, name
     assert [(c["type"], c["status"]) for c in applied["status"]["conditions"]] == [("A", "False"), ("B", "True")]
 
 
-def test_an_apply_with_another_uid_or_an_old_resource_version_is_a_conflict(cluster: Cluster, namespace: str) -> None:
+def test_an_apply_with_another_uid_or_an_old_resource_version_is_a_conflict(
+    cluster: ClusterClient, namespace: str
+) -> None:
     created = cluster.apply(CONFIGMAPS, _cm(namespace, k="1"))
     stale = _cm(namespace, k="3")
     stale["metadata"]["resourceVersion"] = created["metadata"]["resourceVersion"]
@@ -158,7 +160,7 @@ def test_an_apply_with_another_uid_or_an_old_resource_version_is_a_conflict(clus
     assert cluster.get(CONFIGMAPS, "a", namespace=namespace) == applied
 
 
-def test_an_apply_with_a_uid_never_creates(cluster: Cluster, namespace: str) -> None:
+def test_an_apply_with_a_uid_never_creates(cluster: ClusterClient, namespace: str) -> None:
     manifest = _cm(namespace, k="1")
     manifest["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000"
     with pytest.raises(Conflict):
@@ -167,13 +169,13 @@ def test_an_apply_with_a_uid_never_creates(cluster: Cluster, namespace: str) -> 
         cluster.get(CONFIGMAPS, "a", namespace=namespace)
 
 
-def test_an_apply_must_not_carry_managed_fields(cluster: Cluster, namespace: str) -> None:
+def test_an_apply_must_not_carry_managed_fields(cluster: ClusterClient, namespace: str) -> None:
     applied = cluster.apply(CONFIGMAPS, _cm(namespace, k="1"))
     with pytest.raises(BadRequest, match="managedFields must be nil"):
         cluster.apply(CONFIGMAPS, applied)
 
 
-def test_managed_fields_name_each_manager_once_for_each_way_of_writing(cluster: Cluster, namespace: str) -> None:
+def test_managed_fields_name_each_manager_once_for_each_way_of_writing(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(CONFIGMAPS, config_map(namespace, "a", data={"k": "1"}))
     cluster.apply(CONFIGMAPS, _cm(namespace, m="1"), field_manager="one")
     cluster.patch_merge(CONFIGMAPS, "a", {"data": {"n": "1"}}, namespace=namespace)
@@ -184,7 +186,7 @@ def test_managed_fields_name_each_manager_once_for_each_way_of_writing(cluster: 
     assert len(fields) == 2
 
 
-def test_the_lists_of_built_in_kinds_are_merged_by_their_keys(cluster: Cluster, namespace: str) -> None:
+def test_the_lists_of_built_in_kinds_are_merged_by_their_keys(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(PODS, gated_pod(namespace, "a"))
     manifest = {
         "metadata": {"name": "a", "namespace": namespace},
@@ -197,7 +199,7 @@ def test_the_lists_of_built_in_kinds_are_merged_by_their_keys(cluster: Cluster, 
     assert applied["spec"]["schedulingGates"] == [{"name": "example.com/held"}]
 
 
-def test_a_dry_run_of_an_apply_shows_the_result_and_stores_nothing(cluster: Cluster, namespace: str) -> None:
+def test_a_dry_run_of_an_apply_shows_the_result_and_stores_nothing(cluster: ClusterClient, namespace: str) -> None:
     applied = cluster.apply(CONFIGMAPS, _cm(namespace, k="1"))
     assert cluster.apply(CONFIGMAPS, _cm(namespace, k="2"), dry_run=True)["data"] == {"k": "2"}
     assert cluster.get(CONFIGMAPS, "a", namespace=namespace) == applied
@@ -205,7 +207,7 @@ def test_a_dry_run_of_an_apply_shows_the_result_and_stores_nothing(cluster: Clus
 
 @pytest.mark.parametrize("resource", [PODS, PODCLIQUES], ids=str)
 def test_applying_the_status_of_what_is_not_there_creates_nothing(
-    cluster: Cluster, namespace: str, resource: Resource
+    cluster: ClusterClient, namespace: str, resource: Resource
 ) -> None:
     status = {"metadata": {"name": "a", "namespace": namespace}, "status": {"message": "m"}}
     with pytest.raises(NotFound):
@@ -216,7 +218,7 @@ def test_applying_the_status_of_what_is_not_there_creates_nothing(
 
 @pytest.mark.parametrize("resource", [PODS, PODCLIQUES], ids=str)
 def test_applying_less_than_an_object_needs_creates_nothing(
-    cluster: Cluster, namespace: str, resource: Resource
+    cluster: ClusterClient, namespace: str, resource: Resource
 ) -> None:
     labels = {"metadata": {"name": "a", "namespace": namespace, "labels": {"l": "1"}}}
     with pytest.raises(Invalid):
@@ -230,7 +232,7 @@ def _time_of(obj: dict[str, Any], manager: str) -> str:
     return str(entry["time"])
 
 
-def test_managed_fields_tell_when_a_manager_last_changed_a_value(cluster: Cluster, namespace: str) -> None:
+def test_managed_fields_tell_when_a_manager_last_changed_a_value(cluster: ClusterClient, namespace: str) -> None:
     first = cluster.apply(CONFIGMAPS, _cm(namespace, applied="0"), field_manager="one")
     patched = cluster.patch_merge(CONFIGMAPS, "a", {"data": {"patched": "0"}}, namespace=namespace)
     numbers = itertools.count(1)

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
-from rollouts.cluster import AlreadyExists, Cluster, Conflict, NotFound
+from rollouts.cluster import AlreadyExists, ClusterClient, Conflict, NotFound
 from rollouts.cluster.resources import CONFIGMAPS, PODCLIQUES, PODS
 from tests.contract.manifests import config_map, gated_pod, pod_clique
 
@@ -11,7 +11,7 @@ WRITERS = 6
 TURNS = 5
 
 
-def _increment(cluster: Cluster, namespace: str) -> int:
+def _increment(cluster: ClusterClient, namespace: str) -> int:
     """Add one to the counter, looking again whenever somebody was faster; return how often that was."""
     conflicts = 0
     while True:
@@ -28,14 +28,14 @@ def _increment(cluster: Cluster, namespace: str) -> int:
             return conflicts
 
 
-def test_no_update_is_lost_between_writers_that_look_again(cluster: Cluster, namespace: str) -> None:
+def test_no_update_is_lost_between_writers_that_look_again(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(CONFIGMAPS, config_map(namespace, "counter", data={"count": "0"}))
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(lambda _: _increment(cluster, namespace), range(WRITERS * TURNS)))
     assert cluster.get(CONFIGMAPS, "counter", namespace=namespace)["data"]["count"] == str(WRITERS * TURNS)
 
 
-def test_writers_of_different_fields_do_not_disturb_each_other(cluster: Cluster, namespace: str) -> None:
+def test_writers_of_different_fields_do_not_disturb_each_other(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(CONFIGMAPS, config_map(namespace, "a"))
 
     def write(number: int) -> None:
@@ -46,7 +46,7 @@ def test_writers_of_different_fields_do_not_disturb_each_other(cluster: Cluster,
     assert len(cluster.get(CONFIGMAPS, "a", namespace=namespace)["data"]) == WRITERS * TURNS
 
 
-def test_only_one_of_many_creates_succeeds(cluster: Cluster, namespace: str) -> None:
+def test_only_one_of_many_creates_succeeds(cluster: ClusterClient, namespace: str) -> None:
     def create(_: int) -> str | None:
         try:
             uid: str = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))["metadata"]["uid"]
@@ -59,7 +59,7 @@ def test_only_one_of_many_creates_succeeds(cluster: Cluster, namespace: str) -> 
     assert winners == [cluster.get(PODCLIQUES, "a", namespace=namespace)["metadata"]["uid"]]
 
 
-def test_an_object_is_deleted_once_however_many_try(cluster: Cluster, namespace: str) -> None:
+def test_an_object_is_deleted_once_however_many_try(cluster: ClusterClient, namespace: str) -> None:
     uid = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))["metadata"]["uid"]
 
     def delete(_: int) -> bool:
@@ -73,7 +73,7 @@ def test_an_object_is_deleted_once_however_many_try(cluster: Cluster, namespace:
         assert sum(pool.map(delete, range(WRITERS))) == 1
 
 
-def test_versions_grow_from_write_to_write_over_all_kinds(cluster: Cluster, namespace: str) -> None:
+def test_versions_grow_from_write_to_write_over_all_kinds(cluster: ClusterClient, namespace: str) -> None:
     written = [
         cluster.create(CONFIGMAPS, config_map(namespace, "a")),
         cluster.create(PODCLIQUES, pod_clique(namespace, "a")),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollouts.cluster import BadRequest, Cluster, Conflict, Invalid, NotFound, Obj, Resource
+from rollouts.cluster import BadRequest, ClusterClient, Conflict, Invalid, NotFound, Obj, Resource
 from rollouts.cluster.resources import CONFIGMAPS, PODCLIQUES, PODS
 from tests.contract.manifests import config_map, gated_pod, minimal, pod_clique
 from tests.contract.raw import Raw
@@ -10,7 +10,7 @@ from tests.contract.raw import Raw
 STRATEGIC = "application/strategic-merge-patch+json"
 
 
-def test_a_merge_patch_sets_and_removes_fields_and_leaves_the_others(cluster: Cluster, namespace: str) -> None:
+def test_a_merge_patch_sets_and_removes_fields_and_leaves_the_others(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(CONFIGMAPS, config_map(namespace, "a", data={"keep": "1", "change": "1", "remove": "1"}))
     patch = {"data": {"change": "2", "remove": None, "add": "3"}, "metadata": {"labels": {"l": "1"}}}
     patched = cluster.patch_merge(CONFIGMAPS, "a", patch, namespace=namespace)
@@ -19,7 +19,7 @@ def test_a_merge_patch_sets_and_removes_fields_and_leaves_the_others(cluster: Cl
     assert cluster.get(CONFIGMAPS, "a", namespace=namespace) == patched
 
 
-def test_a_merge_patch_replaces_lists_whole(cluster: Cluster, namespace: str) -> None:
+def test_a_merge_patch_replaces_lists_whole(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     containers = [{"name": "other", "image": "registry.example/other:1"}]
     patch = {"spec": {"podSpec": {"containers": containers}}}
@@ -29,7 +29,7 @@ def test_a_merge_patch_replaces_lists_whole(cluster: Cluster, namespace: str) ->
 
 @pytest.mark.parametrize("resource", [CONFIGMAPS, PODCLIQUES], ids=str)
 def test_a_merge_patch_with_an_old_resource_version_is_a_conflict(
-    cluster: Cluster, namespace: str, resource: Resource
+    cluster: ClusterClient, namespace: str, resource: Resource
 ) -> None:
     created = cluster.create(resource, minimal(resource, namespace, "a"))
     precondition = {"resourceVersion": created["metadata"]["resourceVersion"]}
@@ -41,7 +41,9 @@ def test_a_merge_patch_with_an_old_resource_version_is_a_conflict(
 
 
 @pytest.mark.parametrize("resource", [CONFIGMAPS, PODCLIQUES], ids=str)
-def test_a_merge_patch_with_another_uid_is_a_conflict(cluster: Cluster, namespace: str, resource: Resource) -> None:
+def test_a_merge_patch_with_another_uid_is_a_conflict(
+    cluster: ClusterClient, namespace: str, resource: Resource
+) -> None:
     created = cluster.create(resource, minimal(resource, namespace, "a"))
     own = {"metadata": {"uid": created["metadata"]["uid"], "labels": {"l": "1"}}}
     patched = cluster.patch_merge(resource, "a", own, namespace=namespace)
@@ -51,14 +53,14 @@ def test_a_merge_patch_with_another_uid_is_a_conflict(cluster: Cluster, namespac
     assert cluster.get(resource, "a", namespace=namespace) == patched
 
 
-def test_a_patch_cannot_rename_an_object(cluster: Cluster, namespace: str) -> None:
+def test_a_patch_cannot_rename_an_object(cluster: ClusterClient, namespace: str) -> None:
     created = cluster.create(CONFIGMAPS, config_map(namespace, "a"))
     with pytest.raises(BadRequest):
         cluster.patch_merge(CONFIGMAPS, "a", {"metadata": {"name": "b"}}, namespace=namespace)
     assert cluster.get(CONFIGMAPS, "a", namespace=namespace) == created
 
 
-def test_a_json_patch_carries_out_its_operations_in_order(cluster: Cluster, namespace: str) -> None:
+def test_a_json_patch_carries_out_its_operations_in_order(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(PODCLIQUES, pod_clique(namespace, "a", labels={"l": "1"}))
     operations: list[Obj] = [
         {"op": "test", "path": "/spec/replicas", "value": 2},
@@ -77,7 +79,7 @@ def test_a_json_patch_carries_out_its_operations_in_order(cluster: Cluster, name
     assert [c["name"] for c in patched["spec"]["podSpec"]["containers"]] == ["main", "side"]
 
 
-def test_a_json_patch_whose_test_fails_changes_nothing(cluster: Cluster, namespace: str) -> None:
+def test_a_json_patch_whose_test_fails_changes_nothing(cluster: ClusterClient, namespace: str) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     operations: list[Obj] = [
         {"op": "replace", "path": "/spec/replicas", "value": 3},
@@ -98,7 +100,7 @@ def test_a_json_patch_whose_test_fails_changes_nothing(cluster: Cluster, namespa
     ids=["remove", "replace", "add"],
 )
 def test_a_json_patch_of_a_place_that_is_not_there_is_refused(
-    cluster: Cluster, namespace: str, operation: dict[str, object]
+    cluster: ClusterClient, namespace: str, operation: dict[str, object]
 ) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     with pytest.raises(Invalid):
@@ -106,7 +108,7 @@ def test_a_json_patch_of_a_place_that_is_not_there_is_refused(
     assert cluster.get(PODCLIQUES, "a", namespace=namespace) == created
 
 
-def test_a_patch_to_an_invalid_object_is_refused(cluster: Cluster, namespace: str) -> None:
+def test_a_patch_to_an_invalid_object_is_refused(cluster: ClusterClient, namespace: str) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     with pytest.raises(Invalid) as refusal:
         cluster.patch_merge(PODCLIQUES, "a", {"spec": {"replicas": -1}}, namespace=namespace)
@@ -115,7 +117,7 @@ def test_a_patch_to_an_invalid_object_is_refused(cluster: Cluster, namespace: st
 
 
 def test_a_strategic_merge_patch_merges_the_lists_of_built_in_kinds_by_key(
-    cluster: Cluster, raw: Raw, namespace: str
+    cluster: ClusterClient, raw: Raw, namespace: str
 ) -> None:
     cluster.create(PODS, gated_pod(namespace, "a"))
     patch = {"spec": {"containers": [{"name": "main", "image": "registry.example/app:2"}]}}
@@ -126,7 +128,7 @@ def test_a_strategic_merge_patch_merges_the_lists_of_built_in_kinds_by_key(
 
 
 def test_a_strategic_merge_patch_of_a_custom_resource_is_unsupported(
-    cluster: Cluster, raw: Raw, namespace: str
+    cluster: ClusterClient, raw: Raw, namespace: str
 ) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     path = f"/apis/grove.io/v1alpha1/namespaces/{namespace}/podcliques/a"
@@ -138,7 +140,7 @@ def test_a_strategic_merge_patch_of_a_custom_resource_is_unsupported(
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/plain", "application/xml"])
 def test_a_patch_of_an_unknown_type_is_unsupported(
-    cluster: Cluster, raw: Raw, namespace: str, content_type: str
+    cluster: ClusterClient, raw: Raw, namespace: str, content_type: str
 ) -> None:
     created = cluster.create(CONFIGMAPS, config_map(namespace, "a"))
     path = f"/api/v1/namespaces/{namespace}/configmaps/a"
@@ -148,7 +150,7 @@ def test_a_patch_of_an_unknown_type_is_unsupported(
     assert cluster.get(CONFIGMAPS, "a", namespace=namespace) == created
 
 
-def test_a_merge_patch_never_creates(cluster: Cluster, namespace: str) -> None:
+def test_a_merge_patch_never_creates(cluster: ClusterClient, namespace: str) -> None:
     with pytest.raises(NotFound):
         cluster.patch_merge(CONFIGMAPS, "a", {"data": {"k": "v"}}, namespace=namespace)
     with pytest.raises(NotFound):

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from rollouts.cluster import Cluster, Conflict, Invalid, NotFound
+from rollouts.cluster import ClusterClient, Conflict, Invalid, NotFound
 from rollouts.cluster.resources import NODES, PODCLIQUES, PODCLIQUESETS, PODGANGS, PODS
 from tests.contract.manifests import gated_pod, pod_clique, pod_clique_set
 
 
-def test_the_status_given_at_creation_is_dropped(cluster: Cluster, namespace: str) -> None:
+def test_the_status_given_at_creation_is_dropped(cluster: ClusterClient, namespace: str) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a") | {"status": {"replicas": 7}})
     assert created.get("status", {}).get("replicas") is None
 
 
-def test_a_write_of_the_object_leaves_its_status(cluster: Cluster, namespace: str) -> None:
+def test_a_write_of_the_object_leaves_its_status(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     cluster.patch_merge(PODCLIQUES, "a", {"status": {"replicas": 1}}, namespace=namespace, subresource="status")
     patch = {"spec": {"replicas": 3}, "status": {"replicas": 7}}
@@ -24,7 +24,7 @@ def test_a_write_of_the_object_leaves_its_status(cluster: Cluster, namespace: st
     assert cluster.update(PODCLIQUES, patched)["status"]["replicas"] == 1
 
 
-def test_a_write_of_the_status_leaves_spec_and_labels(cluster: Cluster, namespace: str) -> None:
+def test_a_write_of_the_status_leaves_spec_and_labels(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(PODCLIQUES, pod_clique(namespace, "a", labels={"l": "1"}))
     patch = {"metadata": {"labels": {"l": "2"}}, "spec": {"replicas": 9}, "status": {"replicas": 1}}
     patched = cluster.patch_merge(PODCLIQUES, "a", patch, namespace=namespace, subresource="status")
@@ -36,7 +36,7 @@ def test_a_write_of_the_status_leaves_spec_and_labels(cluster: Cluster, namespac
     assert (updated["spec"]["replicas"], updated["status"]["replicas"]) == (2, 2)
 
 
-def test_a_status_write_with_an_old_resource_version_is_a_conflict(cluster: Cluster, namespace: str) -> None:
+def test_a_status_write_with_an_old_resource_version_is_a_conflict(cluster: ClusterClient, namespace: str) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     seen = {"metadata": {"resourceVersion": created["metadata"]["resourceVersion"]}}
     cluster.patch_merge(PODCLIQUES, "a", {"metadata": {"labels": {"l": "1"}}}, namespace=namespace)
@@ -46,7 +46,7 @@ def test_a_status_write_with_an_old_resource_version_is_a_conflict(cluster: Clus
         )
 
 
-def test_a_status_that_breaks_the_schema_is_refused(cluster: Cluster, namespace: str) -> None:
+def test_a_status_that_breaks_the_schema_is_refused(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     with pytest.raises(Invalid) as refusal:
         cluster.patch_merge(
@@ -55,14 +55,14 @@ def test_a_status_that_breaks_the_schema_is_refused(cluster: Cluster, namespace:
     assert refusal.value.causes[0].field == "status.replicas"
 
 
-def test_the_status_is_read_by_its_own_path(cluster: Cluster, namespace: str) -> None:
+def test_the_status_is_read_by_its_own_path(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     status = {"status": {"replicas": 1}}
     patched = cluster.patch_merge(PODCLIQUES, "a", status, namespace=namespace, subresource="status")
     assert cluster.get(PODCLIQUES, "a", namespace=namespace, subresource="status") == patched
 
 
-def test_only_a_change_of_the_spec_makes_a_new_generation(cluster: Cluster, namespace: str) -> None:
+def test_only_a_change_of_the_spec_makes_a_new_generation(cluster: ClusterClient, namespace: str) -> None:
     def generation(patch: dict[str, Any], subresource: str | None = None) -> int:
         patched = cluster.patch_merge(PODCLIQUES, "a", patch, namespace=namespace, subresource=subresource)
         value: int = patched["metadata"]["generation"]
@@ -78,13 +78,13 @@ def test_only_a_change_of_the_spec_makes_a_new_generation(cluster: Cluster, name
     assert generation({"spec": {"replicas": 4}}) == 3
 
 
-def test_a_deletion_that_is_held_back_makes_a_new_generation(cluster: Cluster, namespace: str) -> None:
+def test_a_deletion_that_is_held_back_makes_a_new_generation(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(PODCLIQUES, pod_clique(namespace, "a", finalizers=["example.com/held"]))
     deleted = cluster.delete(PODCLIQUES, "a", namespace=namespace)
     assert deleted["metadata"]["generation"] == 2
 
 
-def test_the_scale_shows_wanted_and_present_replicas_and_the_selector(cluster: Cluster, namespace: str) -> None:
+def test_the_scale_shows_wanted_and_present_replicas_and_the_selector(cluster: ClusterClient, namespace: str) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     status = {"status": {"replicas": 1, "hpaPodSelector": "app=a"}}
     patched = cluster.patch_merge(PODCLIQUES, "a", status, namespace=namespace, subresource="status")
@@ -97,7 +97,7 @@ def test_the_scale_shows_wanted_and_present_replicas_and_the_selector(cluster: C
 
 
 @pytest.mark.parametrize("resource", [PODCLIQUES, PODCLIQUESETS], ids=str)
-def test_scaling_changes_the_replicas_and_nothing_else(cluster: Cluster, namespace: str, resource: Any) -> None:
+def test_scaling_changes_the_replicas_and_nothing_else(cluster: ClusterClient, namespace: str, resource: Any) -> None:
     build = pod_clique if resource is PODCLIQUES else pod_clique_set
     created = cluster.create(resource, build(namespace, "a"))
     scaled = cluster.patch_merge(resource, "a", {"spec": {"replicas": 5}}, namespace=namespace, subresource="scale")
@@ -108,7 +108,7 @@ def test_scaling_changes_the_replicas_and_nothing_else(cluster: Cluster, namespa
     assert read["metadata"]["resourceVersion"] == scaled["metadata"]["resourceVersion"]
 
 
-def test_a_scale_can_be_replaced_unless_it_has_moved_on(cluster: Cluster, namespace: str) -> None:
+def test_a_scale_can_be_replaced_unless_it_has_moved_on(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     scale = cluster.get(PODCLIQUES, "a", namespace=namespace, subresource="scale")
     scale["spec"]["replicas"] = 4
@@ -117,14 +117,14 @@ def test_a_scale_can_be_replaced_unless_it_has_moved_on(cluster: Cluster, namesp
         cluster.update(PODCLIQUES, scale, subresource="scale")
 
 
-def test_a_scale_below_zero_is_refused(cluster: Cluster, namespace: str) -> None:
+def test_a_scale_below_zero_is_refused(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     with pytest.raises(Invalid) as refusal:
         cluster.patch_merge(PODCLIQUES, "a", {"spec": {"replicas": -1}}, namespace=namespace, subresource="scale")
     assert refusal.value.causes[0].field == "spec.replicas"
 
 
-def test_a_kind_without_scale_has_none(cluster: Cluster, namespace: str) -> None:
+def test_a_kind_without_scale_has_none(cluster: ClusterClient, namespace: str) -> None:
     gang = {
         "apiVersion": "scheduler.grove.io/v1alpha1",
         "kind": "PodGang",
@@ -136,14 +136,14 @@ def test_a_kind_without_scale_has_none(cluster: Cluster, namespace: str) -> None
         cluster.get(PODGANGS, "a", namespace=namespace, subresource="scale")
 
 
-def test_the_subresource_of_a_missing_object_is_not_found(cluster: Cluster, namespace: str) -> None:
+def test_the_subresource_of_a_missing_object_is_not_found(cluster: ClusterClient, namespace: str) -> None:
     with pytest.raises(NotFound):
         cluster.get(PODCLIQUES, "a", namespace=namespace, subresource="scale")
     with pytest.raises(NotFound):
         cluster.patch_merge(PODCLIQUES, "a", {"status": {"replicas": 1}}, namespace=namespace, subresource="status")
 
 
-def test_the_status_of_a_pod_is_written_apart_from_it(cluster: Cluster, namespace: str) -> None:
+def test_the_status_of_a_pod_is_written_apart_from_it(cluster: ClusterClient, namespace: str) -> None:
     created = cluster.create(PODS, gated_pod(namespace, "a") | {"status": {"phase": "Running"}})
     assert created["status"]["phase"] == "Pending"
     ready = {"type": "Ready", "status": "True"}
@@ -155,7 +155,7 @@ def test_the_status_of_a_pod_is_written_apart_from_it(cluster: Cluster, namespac
     assert patched["spec"] == created["spec"]
 
 
-def test_cordoning_a_node_is_a_change_of_its_spec(cluster: Cluster, namespace: str) -> None:
+def test_cordoning_a_node_is_a_change_of_its_spec(cluster: ClusterClient, namespace: str) -> None:
     name = f"node-of-{namespace}"
     cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
     assert cluster.patch_merge(NODES, name, {"spec": {"unschedulable": True}})["spec"]["unschedulable"] is True

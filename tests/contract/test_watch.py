@@ -12,16 +12,16 @@ import pytest
 from rollouts.cluster import (
     Bookmark,
     Changed,
-    Cluster,
+    ClusterClient,
     ClusterError,
+    ConnectionLost,
+    ConnectionRestored,
     Deleted,
-    Lost,
-    Note,
-    Regained,
     Resource,
     Synced,
     UnknownResource,
     Watch,
+    WatchEvent,
     kubeconfig,
 )
 from rollouts.cluster.resources import CONFIGMAPS, PODCLIQUES, PODS
@@ -38,19 +38,19 @@ class Account:
     """A watch that runs in a thread of its own, and what it has told."""
 
     def __init__(self, watch: Watch) -> None:
-        self._notes: SimpleQueue[Note] = SimpleQueue()
+        self._notes: SimpleQueue[WatchEvent] = SimpleQueue()
         self._watch = watch
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def next(self) -> Note:
+    def next(self) -> WatchEvent:
         """Return the next note that is neither a bookmark nor about the connection."""
         while True:
             note = self.any()
-            if not isinstance(note, Bookmark | Lost | Regained):
+            if not isinstance(note, Bookmark | ConnectionLost | ConnectionRestored):
                 return note
 
-    def any(self) -> Note:
+    def any(self) -> WatchEvent:
         """Return the next note."""
         try:
             return self._notes.get(timeout=WAIT_SECONDS)
@@ -80,7 +80,7 @@ Follow = Callable[..., Account]
 
 
 @pytest.fixture
-def follow(cluster: Cluster, namespace: str) -> Iterator[Follow]:
+def follow(cluster: ClusterClient, namespace: str) -> Iterator[Follow]:
     """Begin a watch in the test's namespace."""
     accounts: list[Account] = []
 
@@ -100,7 +100,7 @@ def _path(namespace: str, query: str, *, seconds: int = 30) -> str:
 
 @pytest.mark.parametrize("resource", [CONFIGMAPS, PODCLIQUES, PODS], ids=str)
 def test_a_watch_tells_the_list_and_then_every_change(
-    cluster: Cluster, namespace: str, follow: Follow, resource: Resource
+    cluster: ClusterClient, namespace: str, follow: Follow, resource: Resource
 ) -> None:
     first = cluster.create(resource, minimal(resource, namespace, "a"))
     account = follow(resource)
@@ -123,7 +123,7 @@ def test_a_watch_tells_the_list_and_then_every_change(
     assert int(deleted.obj["metadata"]["resourceVersion"]) > int(patched["metadata"]["resourceVersion"])
 
 
-def test_the_list_of_a_watch_comes_in_pages(cluster: Cluster, namespace: str, follow: Follow) -> None:
+def test_the_list_of_a_watch_comes_in_pages(cluster: ClusterClient, namespace: str, follow: Follow) -> None:
     for name in "abcde":
         cluster.create(PODCLIQUES, pod_clique(namespace, name))
     names, synced = follow(page_size=2).synced()
@@ -131,7 +131,7 @@ def test_the_list_of_a_watch_comes_in_pages(cluster: Cluster, namespace: str, fo
     assert len(synced.keys) == 5
 
 
-def test_a_watch_begins_where_the_listener_left_off(cluster: Cluster, namespace: str, follow: Follow) -> None:
+def test_a_watch_begins_where_the_listener_left_off(cluster: ClusterClient, namespace: str, follow: Follow) -> None:
     cluster.create(PODCLIQUES, pod_clique(namespace, "before"))
     since = cluster.list(PODCLIQUES, namespace=namespace).resource_version
     missed = cluster.create(PODCLIQUES, pod_clique(namespace, "missed"))
@@ -141,7 +141,7 @@ def test_a_watch_begins_where_the_listener_left_off(cluster: Cluster, namespace:
     assert isinstance(account.next(), Deleted)
 
 
-def test_a_stream_resumes_where_an_ended_one_stopped(cluster: Cluster, raw: Raw, namespace: str) -> None:
+def test_a_stream_resumes_where_an_ended_one_stopped(cluster: ClusterClient, raw: Raw, namespace: str) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     since = f"resourceVersion={created['metadata']['resourceVersion']}"
     with raw.watch(_path(namespace, since, seconds=1)) as events:
@@ -153,7 +153,7 @@ def test_a_stream_resumes_where_an_ended_one_stopped(cluster: Cluster, raw: Raw,
 
 def test_a_watch_outlives_the_streams_it_is_made_of(server: Server, namespace: str) -> None:
     # The server ends each stream after a second; the account goes on.
-    short = Cluster(kubeconfig(server.kubeconfig), patience=replace(PATIENCE, renewal=1))
+    short = ClusterClient(kubeconfig(server.kubeconfig), retry_policy=replace(PATIENCE, watch_timeout=1))
     account = Account(Watch(short, PODCLIQUES, namespace=namespace))
     account.synced()
     for replicas in range(3):
@@ -166,7 +166,7 @@ def test_a_watch_outlives_the_streams_it_is_made_of(server: Server, namespace: s
 
 
 def test_a_watch_that_the_server_has_forgotten_lists_again(
-    cluster: Cluster, server: Server, namespace: str, follow: Follow
+    cluster: ClusterClient, server: Server, namespace: str, follow: Follow
 ) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     server.forget()
@@ -178,7 +178,9 @@ def test_a_watch_that_the_server_has_forgotten_lists_again(
     assert account.next() == Changed(second)
 
 
-def test_a_stream_from_a_forgotten_version_says_410(cluster: Cluster, server: Server, raw: Raw, namespace: str) -> None:
+def test_a_stream_from_a_forgotten_version_says_410(
+    cluster: ClusterClient, server: Server, raw: Raw, namespace: str
+) -> None:
     cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     server.forget()
     with raw.watch(_path(namespace, "resourceVersion=1")) as events:
@@ -189,7 +191,7 @@ def test_a_stream_from_a_forgotten_version_says_410(cluster: Cluster, server: Se
 
 
 def test_a_watch_sees_what_starts_and_stops_to_match_its_selector(
-    cluster: Cluster, namespace: str, follow: Follow
+    cluster: ClusterClient, namespace: str, follow: Follow
 ) -> None:
     account = follow(labels="colour=red")
     account.synced()
@@ -205,7 +207,7 @@ def test_a_watch_sees_what_starts_and_stops_to_match_its_selector(
     assert account.next() == Changed(back)
 
 
-def test_a_watch_of_one_object_hears_of_no_other(cluster: Cluster, namespace: str, follow: Follow) -> None:
+def test_a_watch_of_one_object_hears_of_no_other(cluster: ClusterClient, namespace: str, follow: Follow) -> None:
     account = follow(fields="metadata.name=a")
     account.synced()
     cluster.create(PODCLIQUES, pod_clique(namespace, "b"))
@@ -213,7 +215,7 @@ def test_a_watch_of_one_object_hears_of_no_other(cluster: Cluster, namespace: st
     assert account.next() == Changed(created)
 
 
-def test_a_watch_of_all_namespaces_hears_of_each(cluster: Cluster, namespace: str, follow: Follow) -> None:
+def test_a_watch_of_all_namespaces_hears_of_each(cluster: ClusterClient, namespace: str, follow: Follow) -> None:
     account = follow(CONFIGMAPS, namespace=None, labels=f"in={namespace}")
     account.synced()
     here = cluster.create(CONFIGMAPS, config_map(namespace, "a", labels={"in": namespace}))
@@ -222,7 +224,7 @@ def test_a_watch_of_all_namespaces_hears_of_each(cluster: Cluster, namespace: st
     assert account.next() == Changed(there)
 
 
-def test_status_writes_and_held_deletions_are_changes(cluster: Cluster, namespace: str, follow: Follow) -> None:
+def test_status_writes_and_held_deletions_are_changes(cluster: ClusterClient, namespace: str, follow: Follow) -> None:
     cluster.create(PODCLIQUES, pod_clique(namespace, "a", finalizers=["example.com/held"]))
     account = follow()
     account.synced()
@@ -235,7 +237,7 @@ def test_status_writes_and_held_deletions_are_changes(cluster: Cluster, namespac
     assert isinstance(account.next(), Deleted)
 
 
-def test_a_write_that_changes_nothing_is_not_told(cluster: Cluster, namespace: str, follow: Follow) -> None:
+def test_a_write_that_changes_nothing_is_not_told(cluster: ClusterClient, namespace: str, follow: Follow) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     account = follow()
     account.synced()
@@ -246,7 +248,7 @@ def test_a_write_that_changes_nothing_is_not_told(cluster: Cluster, namespace: s
 
 
 def test_changes_of_many_writers_come_in_the_order_of_their_versions(
-    cluster: Cluster, namespace: str, follow: Follow
+    cluster: ClusterClient, namespace: str, follow: Follow
 ) -> None:
     account = follow(CONFIGMAPS)
     account.synced()
@@ -268,7 +270,7 @@ def test_changes_of_many_writers_come_in_the_order_of_their_versions(
     assert versions == sorted(set(versions))
 
 
-def test_a_bookmark_comes_before_the_end_of_a_quiet_stream(cluster: Cluster, raw: Raw, namespace: str) -> None:
+def test_a_bookmark_comes_before_the_end_of_a_quiet_stream(cluster: ClusterClient, raw: Raw, namespace: str) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     query = f"resourceVersion={created['metadata']['resourceVersion']}&allowWatchBookmarks=true"
     # It happens elsewhere, so only a bookmark can tell that the stream has got that far.
@@ -286,7 +288,7 @@ def test_a_bookmark_comes_before_the_end_of_a_quiet_stream(cluster: Cluster, raw
     assert int(mark["metadata"]["resourceVersion"]) >= int(elsewhere["metadata"]["resourceVersion"])
 
 
-def test_a_connection_outlasts_a_pause_between_two_requests(cluster: Cluster, raw: Raw, namespace: str) -> None:
+def test_a_connection_outlasts_a_pause_between_two_requests(cluster: ClusterClient, raw: Raw, namespace: str) -> None:
     since = cluster.list(PODCLIQUES, namespace=namespace).resource_version
     with raw.connection() as get:
         assert get("/version") == 200
@@ -295,7 +297,7 @@ def test_a_connection_outlasts_a_pause_between_two_requests(cluster: Cluster, ra
         assert get("/version") == 200
 
 
-def test_a_stream_without_bookmarks_gets_none(cluster: Cluster, raw: Raw, namespace: str) -> None:
+def test_a_stream_without_bookmarks_gets_none(cluster: ClusterClient, raw: Raw, namespace: str) -> None:
     since = cluster.list(PODCLIQUES, namespace=namespace).resource_version
     with raw.watch(_path(namespace, f"resourceVersion={since}", seconds=3)) as events:
         cluster.create(PODCLIQUES, pod_clique("default", namespace))
@@ -303,14 +305,14 @@ def test_a_stream_without_bookmarks_gets_none(cluster: Cluster, raw: Raw, namesp
     cluster.delete(PODCLIQUES, namespace, namespace="default")
 
 
-def test_a_stream_from_no_version_begins_with_what_is_there(cluster: Cluster, raw: Raw, namespace: str) -> None:
+def test_a_stream_from_no_version_begins_with_what_is_there(cluster: ClusterClient, raw: Raw, namespace: str) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     for query in ("resourceVersion=0", "resourceVersion="):
         with raw.watch(_path(namespace, query)) as events:
             assert next(events) == {"type": "ADDED", "object": created}
 
 
-def test_initial_events_end_with_a_bookmark_that_says_so(cluster: Cluster, raw: Raw, namespace: str) -> None:
+def test_initial_events_end_with_a_bookmark_that_says_so(cluster: ClusterClient, raw: Raw, namespace: str) -> None:
     for name in ("a", "b"):
         cluster.create(PODCLIQUES, pod_clique(namespace, name))
     query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
@@ -325,22 +327,22 @@ def test_initial_events_end_with_a_bookmark_that_says_so(cluster: Cluster, raw: 
         assert next(events) == {"type": "ADDED", "object": created}
 
 
-def test_initial_events_need_a_version_match(cluster: Cluster, raw: Raw, namespace: str) -> None:
+def test_initial_events_need_a_version_match(cluster: ClusterClient, raw: Raw, namespace: str) -> None:
     answer = raw.call("GET", _path(namespace, "sendInitialEvents=true&allowWatchBookmarks=true"))
     assert answer.code == 422
     assert answer.status["reason"] == "Invalid"
 
 
-def test_a_watch_from_nonsense_is_refused(cluster: Cluster, namespace: str) -> None:
+def test_a_watch_from_nonsense_is_refused(cluster: ClusterClient, namespace: str) -> None:
     with pytest.raises(ClusterError, match="nonsense"):
         cluster.open_watch(PODCLIQUES, "nonsense", namespace=namespace)
 
 
-def test_a_watch_of_an_unknown_kind_says_why_it_hears_nothing(cluster: Cluster) -> None:
+def test_a_watch_of_an_unknown_kind_says_why_it_hears_nothing(cluster: ClusterClient) -> None:
     account = Account(Watch(cluster, Resource("grove.io", "v1alpha1", "widgets", "Widget")))
     lost = account.any()
     account.stop()
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, ConnectionLost)
     assert isinstance(lost.error, UnknownResource)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollouts.cluster import Cluster
+from rollouts.cluster import ClusterClient
 from tests import both_sites
 from tests.scenarios.sites import Site
 
@@ -10,6 +10,6 @@ site, namespace = both_sites.site, both_sites.namespace
 
 
 @pytest.fixture
-def cluster(site: Site) -> Cluster:
+def cluster(site: Site) -> ClusterClient:
     """The cluster's API."""
     return site.cluster

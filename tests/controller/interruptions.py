@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from django.db import connection
 
-from rollouts.cluster import Cluster, Conflict, Obj, Resource, Unavailable
+from rollouts.cluster import ClusterClient, Conflict, Obj, Resource, Unavailable
 
 
 class Killed(BaseException):
@@ -32,7 +32,7 @@ class Way(Enum):
 class Interrupted:
     """A cluster as the reconciler uses it; `is_due` is asked with the number and the name of every write."""
 
-    def __init__(self, cluster: Cluster, way: Way, is_due: Callable[[int, str], bool]) -> None:
+    def __init__(self, cluster: ClusterClient, way: Way, is_due: Callable[[int, str], bool]) -> None:
         self.writes: list[str] = []  # that were sent
         self.effective: list[str] = []  # that took effect
         self.interruptions = 0
@@ -42,9 +42,9 @@ class Interrupted:
         self._is_due = is_due
         self._lock = threading.Lock()
 
-    def as_cluster(self) -> Cluster:
+    def as_cluster(self) -> ClusterClient:
         """Return it as what it passes for."""
-        return cast("Cluster", self)
+        return cast("ClusterClient", self)
 
     def get(self, resource: Resource, name: str, **options: Any) -> Obj:
         return self._cluster.get(resource, name, **options)

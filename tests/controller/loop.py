@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rollouts import mirror, models
-from rollouts.cluster import Cluster, Obj, Resource
+from rollouts.cluster import ClusterClient, Obj, Resource
 from rollouts.cluster.resources import NODES, PODCLIQUESETS, PODS
-from rollouts.controller.reconciler import act
+from rollouts.controller.reconciler import reconcile_workload
 from rollouts.engine.model.names import PART_OF
-from rollouts.queue.results import Outcome
+from rollouts.queue.results import ReconcileResult
 
 SECONDS = 120.0  # generous: only reached when something is broken
 
 
 def observe(
-    cluster: Cluster, row: models.Cluster, namespace: str | None = None, *, among: Container[str] | None = None
+    cluster: ClusterClient, row: models.Cluster, namespace: str | None = None, *, among: Container[str] | None = None
 ) -> dict[Resource, list[Obj]]:
     """List everything into the mirror, of one namespace, of some or of all, and return it."""
     seen: dict[Resource, list[Obj]] = {}
@@ -38,11 +38,11 @@ def observe(
 class Loop:
     """A workload under the eyes of a test."""
 
-    cluster: Cluster
+    cluster: ClusterClient
     namespace: str
     name: str
     row: models.Cluster = field(init=False)
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[ReconcileResult] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.row = mirror.ensure_cluster("here")
@@ -56,10 +56,10 @@ class Loop:
         """List everything there is in the namespace into the mirror; nothing of other namespaces may be in it."""
         observe(self.cluster, self.row, self.namespace)
 
-    def take_pass(self, now: float | None = None) -> Outcome:
+    def take_pass(self, now: float | None = None) -> ReconcileResult:
         """Take one pass over what the mirror has."""
-        seen = mirror.read(self.row, self.namespace, self.name)
-        outcome = act(self.cluster, self.row, self.key, seen, time.time() if now is None else now)
+        seen = mirror.fetch_workload(self.row, self.namespace, self.name)
+        outcome = reconcile_workload(self.cluster, self.row, self.key, seen, time.time() if now is None else now)
         self.outcomes.append(outcome)
         return outcome
 

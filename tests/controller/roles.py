@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from secrets import token_hex
 from typing import Final
 
-from rollouts.cluster import Cluster, Forbidden, Obj, Resource, kubeconfig
+from rollouts.cluster import ClusterClient, Forbidden, Obj, Resource, kubeconfig
 from rollouts.cluster.resources import NODES
 from tests.project.running import wait_until
 from tests.scenarios.sites import Site
@@ -22,13 +22,13 @@ BINDINGS: Final = Resource(
 )
 
 
-def restricted_user(site: Site) -> Cluster:
+def restricted_user(site: Site) -> ClusterClient:
     """Return the cluster as a user sees it who may do nothing by himself."""
-    return Cluster(kubeconfig(site.kubeconfig, "restricted"))
+    return ClusterClient(kubeconfig(site.kubeconfig, "restricted"))
 
 
 @contextlib.contextmanager
-def bound(cluster: Cluster, role: Obj) -> Iterator[None]:
+def bound(cluster: ClusterClient, role: Obj) -> Iterator[None]:
     """Let the user `restricted` do what a role allows; the server may take notice of it later."""
     name = f"{role['metadata']['name']}-{token_hex(4)}"
     cluster.create(CLUSTERROLES, {**role, "metadata": {"name": name}})
@@ -44,7 +44,7 @@ def bound(cluster: Cluster, role: Obj) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def allowed(cluster: Cluster, restricted: Cluster, role: Obj) -> Iterator[None]:
+def allowed(cluster: ClusterClient, restricted: ClusterClient, role: Obj) -> Iterator[None]:
     """Let the user do what a role allows that lets nodes be listed, from now until the block ends."""
     try:
         with bound(cluster, role):
@@ -54,7 +54,7 @@ def allowed(cluster: Cluster, restricted: Cluster, role: Obj) -> Iterator[None]:
         wait_until(lambda: not may_list_nodes(restricted), SECONDS)
 
 
-def may_list_nodes(restricted: Cluster) -> bool:
+def may_list_nodes(restricted: ClusterClient) -> bool:
     """Say whether the server lets the user do something that no one may without a role."""
     try:
         restricted.list(NODES)

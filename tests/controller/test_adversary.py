@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from rollouts import mirror, models
-from rollouts.cluster import Cluster, Conflict, Forbidden, Obj, Resource
+from rollouts.cluster import ClusterClient, Conflict, Forbidden, Obj, Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESETS, PODS
 from rollouts.controller import reconciler
 from rollouts.engine.model import names
-from rollouts.engine.model.conditions import BREACHED, condition
+from rollouts.engine.model.conditions import BREACHED, make_condition
 from rollouts.engine.model.times import render_time
 from rollouts.models import Rollout, StrategyOverride
-from rollouts.queue.results import Wait
+from rollouts.queue.results import RequeueAfter
 from tests.controller.loop import SECONDS, Loop
 from tests.controller.test_reconciler import ONE_REPLICA, change_image, is_updated, make
 from tests.engine.manifests import small
@@ -25,7 +25,7 @@ ON_SANDBOX = pytest.mark.parametrize("site", [pytest.param("sandbox")], indirect
 
 
 @pytest.fixture
-def loop(cluster: Cluster, namespace: str) -> Loop:
+def loop(cluster: ClusterClient, namespace: str) -> Loop:
     """A small set that is deployed."""
     deployed = make(cluster, namespace)
     deployed.run(deployed.is_complete)
@@ -39,15 +39,15 @@ def test_a_mirror_that_is_dropped_as_a_pass_begins_ends_no_rollout(loop: Loop, m
     loop.take_pass()
     assert Rollout.objects.filter(ended=None).count() == 1
     models.Cluster.objects.update(complete=True)
-    read = mirror.read
+    read = mirror.fetch_workload
 
     def forgetful(row: models.Cluster, namespace: str, name: str) -> Any:
-        mirror.forget(row)
+        mirror.delete_objects(row)
         return read(row, namespace, name)
 
-    monkeypatch.setattr(mirror, "read", forgetful)
+    monkeypatch.setattr(mirror, "fetch_workload", forgetful)
     monkeypatch.setattr(reconciler, "shared_cluster", lambda *_: loop.cluster)
-    assert isinstance(reconciler.reconcile(loop.key), Wait)
+    assert isinstance(reconciler.reconcile(loop.key), RequeueAfter)
     assert Rollout.objects.filter(ended=None).count() == 1
 
 
@@ -80,7 +80,7 @@ def test_an_override_that_makes_no_sense_stops_nobody(loop: Loop) -> None:
 
 
 @ON_SANDBOX
-def test_a_template_that_holds_a_nul_is_deployed(cluster: Cluster, namespace: str) -> None:
+def test_a_template_that_holds_a_nul_is_deployed(cluster: ClusterClient, namespace: str) -> None:
     env = [{"name": "ODD", "value": "nul\0in it"}]
     odd = make(cluster, namespace, {"spec.template.cliques.0.spec.podSpec.containers.0.env": env})
     odd.run(odd.is_complete)
@@ -116,7 +116,7 @@ def test_a_hand_made_replica_of_any_number_harms_nobody(loop: Loop) -> None:
     loop.run(lambda: is_updated(loop, "b:2"))
 
 
-def count_conflicts(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def count_conflicts(cluster: ClusterClient, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that will hold the statuses that were written over something else."""
     update, met = cluster.update, []
 
@@ -146,7 +146,7 @@ def test_what_is_made_anew_within_a_pass_has_nothing_of_the_former_one(
         loop.cluster.delete(PODS, pod["metadata"]["name"], namespace=loop.namespace, grace_seconds=0)
     wait_until(lambda: not loop.pods(), SECONDS)
     former = loop.cluster.get(PODCLIQUES, member, namespace=loop.namespace)
-    breached = condition(BREACHED, "True", "InsufficientReadyPods", "Long since.", long_ago)
+    breached = make_condition(BREACHED, "True", "InsufficientReadyPods", "Long since.", long_ago)
     former["status"]["conditions"] = [breached]
     loop.cluster.update(PODCLIQUES, former, subresource="status")
     template = loop.stored()["spec"]["template"]

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from rollouts.controller.effective_strategy import (
     MAX_SURGE,
     MAX_UNAVAILABLE,
-    TYPE,
-    Effective,
+    STRATEGY_TYPE,
+    EffectiveStrategy,
     Override,
-    Part,
-    compute_effective,
+    StrategyField,
+    compute_effective_strategy,
     list_overrides,
 )
-from rollouts.engine.manifest.findings import Code
+from rollouts.engine.manifest.findings import FindingCode
 from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.engine.model.workload import BudgetSpec, IntOrPercent, Strategy
 from rollouts.models import StrategyOverride
@@ -26,7 +26,7 @@ from tests.engine.manifests import complete, small, workload_of
 
 NOW: Final = 1_800_000_000.0
 
-Settings = dict[Part, IntOrPercent | None]
+Settings = dict[StrategyField, IntOrPercent | None]
 
 OF_ALL = Override(
     id=1,
@@ -34,7 +34,7 @@ OF_ALL = Override(
     namespace="",
     name="",
     labels={},
-    settings={("", TYPE): "OnDelete"},
+    settings={("", STRATEGY_TYPE): "OnDelete"},
     created=NOW - 100,
     expires_at=None,
 )
@@ -46,12 +46,12 @@ def chat(**edits: Any) -> dict[str, Any]:
     return small(stored | edits)
 
 
-def compute(*overrides: Override, manifest: dict[str, Any] | None = None, now: float = NOW) -> Effective:
+def compute(*overrides: Override, manifest: dict[str, Any] | None = None, now: float = NOW) -> EffectiveStrategy:
     """Return what is in force in the cluster `east`."""
-    return compute_effective(manifest or chat(), overrides, now, cluster="east")
+    return compute_effective_strategy(manifest or chat(), overrides, now, cluster="east")
 
 
-def strategy(effective: Effective) -> Strategy:
+def strategy(effective: EffectiveStrategy) -> Strategy:
     """Return the strategy that the engine reads from it."""
     return workload_of(effective.manifest).strategy
 
@@ -61,13 +61,13 @@ def test_without_overrides_the_workload_counts_as_it_is() -> None:
     effective = compute(manifest=manifest)
     assert effective.manifest is manifest
     assert {*effective.sources.values()} == {"default"}
-    assert (effective.ignored, effective.until) == ((), None)
+    assert (effective.ignored, effective.next_expiry) == ((), None)
 
 
 def test_what_the_workload_says_is_told_from_what_it_leaves_out() -> None:
     manifest = chat(**{"spec.updateStrategy": {"type": "ReplicaRecreate", "rollingUpdate": {"maxSurge": 1}}})
     sources = compute(manifest=manifest).sources
-    assert sources["", TYPE] == "workload"
+    assert sources["", STRATEGY_TYPE] == "workload"
     assert sources["", MAX_SURGE] == "workload"
     assert sources["", MAX_UNAVAILABLE] == "default"
     assert sources["decode", MAX_SURGE] == "default"
@@ -76,7 +76,7 @@ def test_what_the_workload_says_is_told_from_what_it_leaves_out() -> None:
 def test_an_override_takes_the_place_of_the_type() -> None:
     effective = compute(OF_ALL)
     assert strategy(effective) is Strategy.ON_DELETE
-    assert effective.sources["", TYPE] == 1
+    assert effective.sources["", STRATEGY_TYPE] == 1
 
 
 def test_an_override_of_a_component_reaches_cliques_and_scaling_groups() -> None:
@@ -98,14 +98,18 @@ def test_only_the_fields_that_an_override_names_are_replaced() -> None:
 
 def test_a_budget_that_is_taken_out_leaves_no_empty_strategy_behind() -> None:
     manifest = chat(**{"spec.template.podCliqueScalingGroups.0.updateStrategy": {"maxUnavailable": 2}})
-    settings: Settings = {("decode", MAX_UNAVAILABLE): None, ("decode", MAX_SURGE): None, ("", TYPE): "ReplicaRecreate"}
+    settings: Settings = {
+        ("decode", MAX_UNAVAILABLE): None,
+        ("decode", MAX_SURGE): None,
+        ("", STRATEGY_TYPE): "ReplicaRecreate",
+    }
     effective = compute(replace(OF_ALL, settings=settings), manifest=manifest)
     assert effective.ignored == ()
     assert "updateStrategy" not in effective.manifest["spec"]["template"]["podCliqueScalingGroups"][0]
 
 
 def test_a_component_that_the_workload_does_not_have_is_passed_over() -> None:
-    settings: Settings = {("prefill", MAX_SURGE): 1, ("", TYPE): "OnDelete"}
+    settings: Settings = {("prefill", MAX_SURGE): 1, ("", STRATEGY_TYPE): "OnDelete"}
     effective = compute(replace(OF_ALL, settings=settings))
     assert strategy(effective) is Strategy.ON_DELETE
     assert effective.ignored == ()
@@ -153,51 +157,53 @@ LADDER: list[dict[str, Any]] = [
 @pytest.mark.parametrize("rung", range(len(LADDER) - 1))
 def test_the_more_specific_override_wins_even_if_it_is_older(rung: int) -> None:
     specific = replace(OF_ALL, **LADDER[rung], id=1, created=NOW - 500)
-    general = replace(OF_ALL, **LADDER[rung + 1], id=2, settings={("", TYPE): "ReplicaRecreate"})
+    general = replace(OF_ALL, **LADDER[rung + 1], id=2, settings={("", STRATEGY_TYPE): "ReplicaRecreate"})
     for order in ((specific, general), (general, specific)):
         effective = compute(*order)
         assert strategy(effective) is Strategy.ON_DELETE
-        assert effective.sources["", TYPE] == 1
+        assert effective.sources["", STRATEGY_TYPE] == 1
 
 
 def test_of_two_that_are_as_specific_the_newer_wins() -> None:
-    older = replace(OF_ALL, id=1, created=NOW - 500, settings={("", TYPE): "ReplicaRecreate"})
+    older = replace(OF_ALL, id=1, created=NOW - 500, settings={("", STRATEGY_TYPE): "ReplicaRecreate"})
     newer = replace(OF_ALL, id=2, created=NOW - 400)
-    assert compute(newer, older).sources["", TYPE] == 2
+    assert compute(newer, older).sources["", STRATEGY_TYPE] == 2
 
 
 def test_parts_come_from_several_overrides() -> None:
-    named = replace(OF_ALL, id=1, name="chat", settings={("", TYPE): "ReplicaRecreate"})
-    general = replace(OF_ALL, id=2, settings={("", MAX_SURGE): 1, ("", TYPE): "OnDelete"})
+    named = replace(OF_ALL, id=1, name="chat", settings={("", STRATEGY_TYPE): "ReplicaRecreate"})
+    general = replace(OF_ALL, id=2, settings={("", MAX_SURGE): 1, ("", STRATEGY_TYPE): "OnDelete"})
     effective = compute(named, general)
     assert strategy(effective) is Strategy.REPLICA_RECREATE
     assert workload_of(effective.manifest).budget == BudgetSpec(None, 1)
-    assert (effective.sources["", TYPE], effective.sources["", MAX_SURGE]) == (1, 2)
+    assert (effective.sources["", STRATEGY_TYPE], effective.sources["", MAX_SURGE]) == (1, 2)
 
 
 def test_an_override_counts_until_it_runs_out() -> None:
     limited = replace(OF_ALL, expires_at=NOW + 10)
     assert strategy(compute(limited)) is Strategy.ON_DELETE
-    assert compute(limited).until == NOW + 10
+    assert compute(limited).next_expiry == NOW + 10
     assert strategy(compute(limited, now=NOW + 10)) is Strategy.ROLLING_RECREATE
-    assert compute(limited, now=NOW + 10).until is None
+    assert compute(limited, now=NOW + 10).next_expiry is None
 
 
 def test_one_that_the_rules_refuse_for_this_workload_is_left_out_and_reported() -> None:
     refused = replace(OF_ALL, id=7, settings={("decode", MAX_UNAVAILABLE): 0})
     kept = replace(OF_ALL, id=8)
     effective = compute(refused, kept)
-    assert [(id_, finding.code) for id_, finding in effective.ignored] == [(7, Code.BUDGET_ZERO)]
+    assert [(id_, finding.code) for id_, finding in effective.ignored] == [(7, FindingCode.BUDGET_ZERO)]
     assert strategy(effective) is Strategy.ON_DELETE
     assert effective.sources["decode", MAX_UNAVAILABLE] == "default"
 
 
 def test_a_less_specific_override_cannot_push_a_more_specific_one_out() -> None:
     named = replace(OF_ALL, id=1, name="chat", settings={("decode", MAX_SURGE): 1})
-    general = replace(OF_ALL, id=2, settings={("", TYPE): "ReplicaRecreate"})
+    general = replace(OF_ALL, id=2, settings={("", STRATEGY_TYPE): "ReplicaRecreate"})
     effective = compute(general, named)
     assert effective.sources["decode", MAX_SURGE] == 1
-    assert [(id_, finding.code) for id_, finding in effective.ignored] == [(2, Code.COMPONENT_BUDGET_NOT_ALLOWED)]
+    assert [(id_, finding.code) for id_, finding in effective.ignored] == [
+        (2, FindingCode.COMPONENT_BUDGET_NOT_ALLOWED)
+    ]
 
 
 def test_an_override_does_not_answer_for_what_was_wrong_before() -> None:
@@ -217,7 +223,7 @@ settings_ = st.dictionaries(
 overrides_ = st.lists(
     st.builds(
         lambda id_, name, parts, type_: replace(
-            OF_ALL, id=id_, name=name, settings=parts | ({("", TYPE): type_} if type_ else {})
+            OF_ALL, id=id_, name=name, settings=parts | ({("", STRATEGY_TYPE): type_} if type_ else {})
         ),
         st.integers(1, 99),
         st.sampled_from(["", "chat"]),
@@ -262,7 +268,7 @@ def test_overrides_are_read_from_the_record() -> None:
     )
     (override,) = list_overrides("east")
     assert override.settings == {
-        ("", TYPE): "RollingUpdate",
+        ("", STRATEGY_TYPE): "RollingUpdate",
         ("", MAX_UNAVAILABLE): 1,
         ("", MAX_SURGE): 0,
         ("decode", MAX_SURGE): "25%",

@@ -7,19 +7,19 @@ from typing import Any, Final, cast
 
 import pytest
 
-from rollouts.cluster import Cluster, Forbidden, Invalid, NotFound, Obj, Resource, Unavailable
+from rollouts.cluster import ClusterClient, Forbidden, Invalid, NotFound, Obj, Resource, Unavailable
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESETS, PODS, SERVICES
 from rollouts.controller import executor
 from rollouts.controller.executor import (
-    Answer,
-    Applied,
-    Fate,
-    Scene,
+    ExecutionContext,
+    ExecutionResult,
+    WriteRecord,
+    WriteResult,
     apply_plan,
-    compute_rounds,
-    doubt_of,
-    find_out,
+    compute_delete_batches,
+    make_unconfirmed_write,
     name_of,
+    resolve_unconfirmed,
 )
 from rollouts.engine.model import names
 from rollouts.engine.model.actions import Action, Create, Delete, Kind, Patch, RemoveGate, WriteStatus
@@ -31,7 +31,7 @@ NOTHING: Final = Observed()
 
 
 @pytest.fixture
-def owner(cluster: Cluster, namespace: str) -> Obj:
+def owner(cluster: ClusterClient, namespace: str) -> Obj:
     """A stored PodCliqueSet that owns what the test makes."""
     return cluster.create(PODCLIQUESETS, small({"metadata.namespace": namespace}))
 
@@ -64,16 +64,18 @@ def make_clique(owner: Obj, name: str = "chat-0-c") -> Obj:
     return owned(owner, "PodClique", name, "grove.io/v1alpha1", spec=spec)
 
 
-def carry_out(cluster: Cluster, owner: Obj, *actions: Action, observed: Observed = NOTHING) -> Applied:
+def carry_out(cluster: ClusterClient, owner: Obj, *actions: Action, observed: Observed = NOTHING) -> ExecutionResult:
     """Carry out actions in the namespace of the set."""
-    applied, metadata = Applied(), owner["metadata"]
-    apply_plan(cluster, actions, Scene(metadata["namespace"], observed, metadata["resourceVersion"]), applied)
+    applied, metadata = ExecutionResult(), owner["metadata"]
+    apply_plan(
+        cluster, actions, ExecutionContext(metadata["namespace"], observed, metadata["resourceVersion"]), applied
+    )
     return applied
 
 
-def only(applied: Applied) -> Answer:
+def only(applied: ExecutionResult) -> WriteRecord:
     """Return the one answer there is."""
-    (answer,) = applied.answers
+    (answer,) = applied.writes
     return answer
 
 
@@ -99,49 +101,49 @@ def observed_clique(obj: Obj, status: Obj | None = None) -> Clique:
 # ---- creates
 
 
-def test_what_is_created_is_answered_as_stored(cluster: Cluster, owner: Obj) -> None:
+def test_what_is_created_is_answered_as_stored(cluster: ClusterClient, owner: Obj) -> None:
     answer = only(carry_out(cluster, owner, Create(Kind.POD, make_pod(owner, "a"))))
-    assert answer.fate is Fate.DONE
-    assert answer.found is not None
-    assert answer.found["metadata"]["uid"]
+    assert answer.result is WriteResult.APPLIED
+    assert answer.current is not None
+    assert answer.current["metadata"]["uid"]
 
 
-def test_many_creates_go_side_by_side(cluster: Cluster, owner: Obj) -> None:
+def test_many_creates_go_side_by_side(cluster: ClusterClient, owner: Obj) -> None:
     creates = [Create(Kind.POD, make_pod(owner, f"p{number}")) for number in range(40)]
     applied = carry_out(cluster, owner, *creates)
-    assert len(applied.of(Fate.DONE)) == 40
+    assert len(applied.with_result(WriteResult.APPLIED)) == 40
     (changes,) = applied.changes()
     assert changes.resource == PODS
     assert {obj["metadata"]["name"] for obj in changes.objects} == {f"p{number}" for number in range(40)}
 
 
-def test_a_create_that_happened_before_brings_what_is_there(cluster: Cluster, owner: Obj) -> None:
+def test_a_create_that_happened_before_brings_what_is_there(cluster: ClusterClient, owner: Obj) -> None:
     create = Create(Kind.POD, make_pod(owner, "a"))
     first = only(carry_out(cluster, owner, create))
     again = only(carry_out(cluster, owner, create))
-    assert again.fate is Fate.OUTRUN
-    assert again.found is not None
-    assert first.found is not None
-    assert again.found["metadata"]["uid"] == first.found["metadata"]["uid"]
+    assert again.result is WriteResult.CONFLICT
+    assert again.current is not None
+    assert first.current is not None
+    assert again.current["metadata"]["uid"] == first.current["metadata"]["uid"]
 
 
-def test_a_name_that_somebody_else_has_taken_is_a_denial_and_stays_theirs(cluster: Cluster, owner: Obj) -> None:
+def test_a_name_that_somebody_else_has_taken_is_a_denial_and_stays_theirs(cluster: ClusterClient, owner: Obj) -> None:
     theirs = make_pod(owner, "a")
     del theirs["metadata"]["ownerReferences"]
     stored = cluster.create(PODS, theirs)
     answer = only(carry_out(cluster, owner, Create(Kind.POD, make_pod(owner, "a"))))
-    assert answer.fate is Fate.DENIED
+    assert answer.result is WriteResult.REJECTED
     assert "belongs to somebody else" in str(answer.error)
     assert cluster.get(PODS, "a", namespace=owner["metadata"]["namespace"])["metadata"] == stored["metadata"]
 
 
-def test_what_the_cluster_finds_invalid_is_denied_and_the_rest_goes_on(cluster: Cluster, owner: Obj) -> None:
+def test_what_the_cluster_finds_invalid_is_denied_and_the_rest_goes_on(cluster: ClusterClient, owner: Obj) -> None:
     wrong = make_pod(owner, "wrong")
     wrong["spec"]["containers"] = []
     service = owned(owner, "Service", "chat-0", spec={"clusterIP": "None"})
     applied = carry_out(cluster, owner, Create(Kind.POD, wrong), Create(Kind.SERVICE, service))
-    assert [answer.fate for answer in applied.answers] == [Fate.DENIED, Fate.DONE]
-    assert isinstance(applied.answers[0].error, Invalid)
+    assert [answer.result for answer in applied.writes] == [WriteResult.REJECTED, WriteResult.APPLIED]
+    assert isinstance(applied.writes[0].error, Invalid)
     assert applied.failure is None
 
 
@@ -175,92 +177,92 @@ def observe(*pods: Obj, cliques: tuple[Clique, ...] = (), ready: bool = False) -
     return Observed(pods=tuple(values), cliques=cliques)
 
 
-def test_a_pod_on_no_node_is_gone_at_once(cluster: Cluster, owner: Obj) -> None:
+def test_a_pod_on_no_node_is_gone_at_once(cluster: ClusterClient, owner: Obj) -> None:
     pod = cluster.create(PODS, make_pod(owner, "a"))
     answer = only(carry_out(cluster, owner, delete_of(pod), observed=observe(pod)))
-    assert (answer.fate, answer.found) == (Fate.DONE, None)
-    assert answer.gone is not None
-    assert answer.gone["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert (answer.result, answer.current) == (WriteResult.APPLIED, None)
+    assert answer.deleted is not None
+    assert answer.deleted["metadata"]["uid"] == pod["metadata"]["uid"]
 
 
-def test_a_pod_that_takes_its_time_is_answered_as_leaving(cluster: Cluster, owner: Obj) -> None:
+def test_a_pod_that_takes_its_time_is_answered_as_leaving(cluster: ClusterClient, owner: Obj) -> None:
     manifest = make_pod(owner, "a")
     manifest["metadata"]["finalizers"] = ["test.example/held"]
     pod = cluster.create(PODS, manifest)
     answer = only(carry_out(cluster, owner, delete_of(pod), observed=observe(pod)))
-    assert answer.gone is None
-    assert answer.found is not None
-    assert "deletionTimestamp" in answer.found["metadata"]
+    assert answer.deleted is None
+    assert answer.current is not None
+    assert "deletionTimestamp" in answer.current["metadata"]
     cluster.patch_merge(PODS, "a", {"metadata": {"finalizers": None}}, namespace=owner["metadata"]["namespace"])
 
 
-def test_a_custom_resource_is_answered_as_gone_with_its_uid(cluster: Cluster, owner: Obj) -> None:
+def test_a_custom_resource_is_answered_as_gone_with_its_uid(cluster: ClusterClient, owner: Obj) -> None:
     clique = cluster.create(PODCLIQUES, make_clique(owner))
     observed = Observed(cliques=(observed_clique(clique),))
     answer = only(carry_out(cluster, owner, delete_of(clique, Kind.CLIQUE), observed=observed))
-    assert answer.gone is not None
-    assert answer.gone["metadata"]["uid"] == clique["metadata"]["uid"]
+    assert answer.deleted is not None
+    assert answer.deleted["metadata"]["uid"] == clique["metadata"]["uid"]
     with pytest.raises(NotFound):
         cluster.get(PODCLIQUES, "chat-0-c", namespace=owner["metadata"]["namespace"])
 
 
-def test_another_pod_of_that_name_is_not_deleted_but_told(cluster: Cluster, owner: Obj) -> None:
+def test_another_pod_of_that_name_is_not_deleted_but_told(cluster: ClusterClient, owner: Obj) -> None:
     former = cluster.create(PODS, make_pod(owner, "a"))
     only(carry_out(cluster, owner, delete_of(former), observed=observe(former)))
     present = cluster.create(PODS, make_pod(owner, "a"))
     answer = only(carry_out(cluster, owner, delete_of(former), observed=observe(former)))
-    assert answer.fate is Fate.OUTRUN
-    assert answer.found is not None
-    assert answer.found["metadata"]["uid"] == present["metadata"]["uid"]
+    assert answer.result is WriteResult.CONFLICT
+    assert answer.current is not None
+    assert answer.current["metadata"]["uid"] == present["metadata"]["uid"]
 
 
-def become_ready(cluster: Cluster, pod: Obj) -> Obj:
+def become_ready(cluster: ClusterClient, pod: Obj) -> Obj:
     """Have a kubelet say that a pod is Ready."""
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     return cluster.update(PODS, {**pod, "status": status}, subresource="status")
 
 
-def test_a_pod_that_serves_since_it_was_seen_idle_is_not_deleted_but_told(cluster: Cluster, owner: Obj) -> None:
+def test_a_pod_that_serves_since_it_was_seen_idle_is_not_deleted_but_told(cluster: ClusterClient, owner: Obj) -> None:
     seen = cluster.create(PODS, make_pod(owner, "a"))
     present = become_ready(cluster, seen)
     answer = only(carry_out(cluster, owner, delete_of(seen), observed=observe(seen)))
-    assert answer.fate is Fate.OUTRUN
-    assert answer.found is not None
-    assert answer.found["metadata"]["resourceVersion"] == present["metadata"]["resourceVersion"]
-    assert "deletionTimestamp" not in answer.found["metadata"]
+    assert answer.result is WriteResult.CONFLICT
+    assert answer.current is not None
+    assert answer.current["metadata"]["resourceVersion"] == present["metadata"]["resourceVersion"]
+    assert "deletionTimestamp" not in answer.current["metadata"]
 
 
-def test_a_pod_that_was_allowed_for_goes_however_it_has_changed_since(cluster: Cluster, owner: Obj) -> None:
+def test_a_pod_that_was_allowed_for_goes_however_it_has_changed_since(cluster: ClusterClient, owner: Obj) -> None:
     seen = become_ready(cluster, cluster.create(PODS, make_pod(owner, "a")))
     label = {"metadata": {"labels": {"seen": "by-somebody"}}}
     cluster.patch_merge(PODS, "a", label, namespace=owner["metadata"]["namespace"])
     answer = only(carry_out(cluster, owner, delete_of(seen), observed=observe(seen, ready=True)))
-    assert answer.fate is Fate.DONE
+    assert answer.result is WriteResult.APPLIED
 
 
-def test_a_pod_that_is_gone_already_is_told_as_gone(cluster: Cluster, owner: Obj) -> None:
+def test_a_pod_that_is_gone_already_is_told_as_gone(cluster: ClusterClient, owner: Obj) -> None:
     pod = cluster.create(PODS, make_pod(owner, "a"))
     carry_out(cluster, owner, delete_of(pod), observed=observe(pod))
     answer = only(carry_out(cluster, owner, delete_of(pod), observed=observe(pod)))
-    assert answer.fate is Fate.OUTRUN
-    assert answer.gone is not None
-    assert answer.gone["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert answer.result is WriteResult.CONFLICT
+    assert answer.deleted is not None
+    assert answer.deleted["metadata"]["uid"] == pod["metadata"]["uid"]
 
 
-def test_what_became_of_writes_can_be_found_out(cluster: Cluster, owner: Obj) -> None:
+def test_what_became_of_writes_can_be_found_out(cluster: ClusterClient, owner: Obj) -> None:
     there, gone = (cluster.create(PODS, make_pod(owner, name)) for name in ("there", "gone"))
     carry_out(cluster, owner, delete_of(gone), observed=observe(gone))
-    doubts = [doubt_of(action) for action in (delete_of(there), delete_of(gone), bare("never"))]
-    answers = find_out(cluster, owner["metadata"]["namespace"], doubts).answers
-    assert answers[0].found is not None
-    assert (answers[2].found, answers[2].gone) == (None, None)
-    assert answers[1].gone == {"metadata": {key: gone["metadata"][key] for key in ("namespace", "name", "uid")}}
+    doubts = [make_unconfirmed_write(action) for action in (delete_of(there), delete_of(gone), bare("never"))]
+    answers = resolve_unconfirmed(cluster, owner["metadata"]["namespace"], doubts).writes
+    assert answers[0].current is not None
+    assert (answers[2].current, answers[2].deleted) == (None, None)
+    assert answers[1].deleted == {"metadata": {key: gone["metadata"][key] for key in ("namespace", "name", "uid")}}
 
 
 # ---- patches
 
 
-def test_a_patch_merges_and_replaces_whole_what_it_says_is_whole(cluster: Cluster, owner: Obj) -> None:
+def test_a_patch_merges_and_replaces_whole_what_it_says_is_whole(cluster: ClusterClient, owner: Obj) -> None:
     manifest = make_clique(owner)
     manifest["metadata"]["annotations"] = {"theirs": "stays"}
     manifest["spec"]["podSpec"] |= {"nodeSelector": {"disk": "ssd", "zone": "a"}, "hostNetwork": True}
@@ -275,15 +277,15 @@ def test_a_patch_merges_and_replaces_whole_what_it_says_is_whole(cluster: Cluste
         ("spec.podSpec",),
     )
     answer = only(carry_out(cluster, owner, patch))
-    assert answer.found is not None
-    assert answer.found["spec"]["podSpec"] == wanted
-    assert answer.found["spec"]["replicas"] == 1
-    assert answer.found["metadata"]["annotations"] == {"theirs": "stays", "ours": "new"}
+    assert answer.current is not None
+    assert answer.current["spec"]["podSpec"] == wanted
+    assert answer.current["spec"]["replicas"] == 1
+    assert answer.current["metadata"]["annotations"] == {"theirs": "stays", "ours": "new"}
 
 
 @pytest.mark.parametrize("whole", [(), ("spec.podSpec",)])
 def test_a_patch_over_another_version_is_outrun_and_brings_the_truth(
-    cluster: Cluster, owner: Obj, whole: tuple[str, ...]
+    cluster: ClusterClient, owner: Obj, whole: tuple[str, ...]
 ) -> None:
     clique = cluster.create(PODCLIQUES, make_clique(owner))
     place = {"namespace": owner["metadata"]["namespace"]}
@@ -292,89 +294,91 @@ def test_a_patch_over_another_version_is_outrun_and_brings_the_truth(
     metadata = clique["metadata"]
     patch = Patch(Kind.CLIQUE, "chat-0-c", metadata["uid"], metadata["resourceVersion"], change, whole)
     answer = only(carry_out(cluster, owner, patch))
-    assert answer.fate is Fate.OUTRUN
-    assert answer.found is not None
-    assert answer.found["spec"]["replicas"] == 5
+    assert answer.result is WriteResult.CONFLICT
+    assert answer.current is not None
+    assert answer.current["spec"]["replicas"] == 5
 
 
-def test_a_patch_of_any_version_still_needs_the_same_object(cluster: Cluster, owner: Obj) -> None:
+def test_a_patch_of_any_version_still_needs_the_same_object(cluster: ClusterClient, owner: Obj) -> None:
     service = cluster.create(SERVICES, owned(owner, "Service", "chat-0", spec={"clusterIP": "None"}))
     change = {"spec": {"publishNotReadyAddresses": True}}
     other = only(carry_out(cluster, owner, Patch(Kind.SERVICE, "chat-0", "another-uid", "", change)))
     same = only(carry_out(cluster, owner, Patch(Kind.SERVICE, "chat-0", service["metadata"]["uid"], "", change)))
-    assert (other.fate, same.fate) == (Fate.OUTRUN, Fate.DONE)
+    assert (other.result, same.result) == (WriteResult.CONFLICT, WriteResult.APPLIED)
 
 
 # ---- gates
 
 
 @pytest.mark.parametrize(
-    "gates", [(names.GATE, "a.example/theirs"), ("a.example/theirs", names.GATE)], ids=["first", "behind another"]
+    "gates",
+    [(names.SCHEDULING_GATE, "a.example/theirs"), ("a.example/theirs", names.SCHEDULING_GATE)],
+    ids=["first", "behind another"],
 )
-def test_our_gate_is_taken_off_and_others_stay(cluster: Cluster, owner: Obj, gates: tuple[str, str]) -> None:
+def test_our_gate_is_taken_off_and_others_stay(cluster: ClusterClient, owner: Obj, gates: tuple[str, str]) -> None:
     pod = cluster.create(PODS, make_pod(owner, "a", *gates))
     answer = only(carry_out(cluster, owner, RemoveGate("a", pod["metadata"]["uid"])))
-    assert answer.fate is Fate.DONE
-    assert answer.found is not None
-    assert answer.found["spec"]["schedulingGates"] == [{"name": "a.example/theirs"}]
+    assert answer.result is WriteResult.APPLIED
+    assert answer.current is not None
+    assert answer.current["spec"]["schedulingGates"] == [{"name": "a.example/theirs"}]
 
 
-def test_a_gate_that_is_off_already_is_outrun(cluster: Cluster, owner: Obj) -> None:
+def test_a_gate_that_is_off_already_is_outrun(cluster: ClusterClient, owner: Obj) -> None:
     pod = cluster.create(PODS, make_pod(owner, "a", "a.example/theirs"))
-    assert only(carry_out(cluster, owner, RemoveGate("a", pod["metadata"]["uid"]))).fate is Fate.OUTRUN
+    assert only(carry_out(cluster, owner, RemoveGate("a", pod["metadata"]["uid"]))).result is WriteResult.CONFLICT
 
 
-def test_a_gate_of_another_pod_of_that_name_stays(cluster: Cluster, owner: Obj) -> None:
-    cluster.create(PODS, make_pod(owner, "a", names.GATE, "a.example/theirs"))
+def test_a_gate_of_another_pod_of_that_name_stays(cluster: ClusterClient, owner: Obj) -> None:
+    cluster.create(PODS, make_pod(owner, "a", names.SCHEDULING_GATE, "a.example/theirs"))
     answer = only(carry_out(cluster, owner, RemoveGate("a", "another-uid")))
-    assert answer.fate is Fate.OUTRUN
-    assert answer.found is not None
-    assert len(answer.found["spec"]["schedulingGates"]) == 2
+    assert answer.result is WriteResult.CONFLICT
+    assert answer.current is not None
+    assert len(answer.current["spec"]["schedulingGates"]) == 2
 
 
 # ---- statuses
 
 
-def test_a_status_takes_the_place_of_the_former_and_nothing_else_changes(cluster: Cluster, owner: Obj) -> None:
+def test_a_status_takes_the_place_of_the_former_and_nothing_else_changes(cluster: ClusterClient, owner: Obj) -> None:
     clique = cluster.create(PODCLIQUES, make_clique(owner))
     uid = clique["metadata"]["uid"]
     write = WriteStatus(Kind.CLIQUE, "chat-0-c", uid, {"replicas": 3, "hpaPodSelector": "a=b"})
     first = only(carry_out(cluster, owner, write, observed=Observed(cliques=(observed_clique(clique),))))
-    assert first.found is not None
+    assert first.current is not None
     write = WriteStatus(Kind.CLIQUE, "chat-0-c", uid, {"replicas": 4})
-    second = only(carry_out(cluster, owner, write, observed=Observed(cliques=(observed_clique(first.found),))))
-    assert second.found is not None
-    assert second.found["status"]["replicas"] == 4
-    assert "hpaPodSelector" not in second.found["status"]
+    second = only(carry_out(cluster, owner, write, observed=Observed(cliques=(observed_clique(first.current),))))
+    assert second.current is not None
+    assert second.current["status"]["replicas"] == 4
+    assert "hpaPodSelector" not in second.current["status"]
     for part in ("labels", "ownerReferences", "generation"):
-        assert second.found["metadata"][part] == clique["metadata"][part]
-    assert second.found["spec"] == clique["spec"]
+        assert second.current["metadata"][part] == clique["metadata"][part]
+    assert second.current["spec"] == clique["spec"]
 
 
-def test_a_status_that_was_computed_from_an_older_object_is_outrun(cluster: Cluster, owner: Obj) -> None:
+def test_a_status_that_was_computed_from_an_older_object_is_outrun(cluster: ClusterClient, owner: Obj) -> None:
     clique = cluster.create(PODCLIQUES, make_clique(owner))
     place = {"namespace": owner["metadata"]["namespace"]}
     cluster.patch_merge(PODCLIQUES, "chat-0-c", {"spec": {"replicas": 5}}, **place)
     write = WriteStatus(Kind.CLIQUE, "chat-0-c", clique["metadata"]["uid"], {"replicas": 3})
     answer = only(carry_out(cluster, owner, write, observed=Observed(cliques=(observed_clique(clique),))))
-    assert answer.fate is Fate.OUTRUN
-    assert answer.found is not None
-    assert answer.found["spec"]["replicas"] == 5
+    assert answer.result is WriteResult.CONFLICT
+    assert answer.current is not None
+    assert answer.current["spec"]["replicas"] == 5
 
 
-def test_a_status_goes_over_a_patch_of_the_same_pass(cluster: Cluster, owner: Obj) -> None:
+def test_a_status_goes_over_a_patch_of_the_same_pass(cluster: ClusterClient, owner: Obj) -> None:
     clique = cluster.create(PODCLIQUES, make_clique(owner))
     metadata = clique["metadata"]
     patch = Patch(Kind.CLIQUE, "chat-0-c", metadata["uid"], metadata["resourceVersion"], {"spec": {"replicas": 2}})
     write = WriteStatus(Kind.CLIQUE, "chat-0-c", metadata["uid"], {"replicas": 2})
     applied = carry_out(cluster, owner, patch, write, observed=Observed(cliques=(observed_clique(clique),)))
-    assert [answer.fate for answer in applied.answers] == [Fate.DONE, Fate.DONE]
+    assert [answer.result for answer in applied.writes] == [WriteResult.APPLIED, WriteResult.APPLIED]
 
 
-def test_the_status_of_the_set_goes_over_the_version_that_the_plan_has_seen(cluster: Cluster, owner: Obj) -> None:
+def test_the_status_of_the_set_goes_over_the_version_that_the_plan_has_seen(cluster: ClusterClient, owner: Obj) -> None:
     write = WriteStatus(Kind.SET, "chat", owner["metadata"]["uid"], {"replicas": 2})
-    assert only(carry_out(cluster, owner, write)).fate is Fate.DONE
-    assert only(carry_out(cluster, owner, write)).fate is Fate.OUTRUN
+    assert only(carry_out(cluster, owner, write)).result is WriteResult.APPLIED
+    assert only(carry_out(cluster, owner, write)).result is WriteResult.CONFLICT
 
 
 # ---- order and interruption, on a cluster that only takes notes
@@ -405,10 +409,10 @@ class Notes:
         return self._answer(name)
 
 
-def apply_to(notes: Notes, *actions: Action, observed: Observed = NOTHING) -> Applied:
+def apply_to(notes: Notes, *actions: Action, observed: Observed = NOTHING) -> ExecutionResult:
     """Carry out actions on the notes."""
-    applied = Applied()
-    apply_plan(cast("Cluster", notes), actions, Scene("web", observed, "1"), applied)
+    applied = ExecutionResult()
+    apply_plan(cast("ClusterClient", notes), actions, ExecutionContext("web", observed, "1"), applied)
     return applied
 
 
@@ -444,7 +448,7 @@ def going(kind: Kind, *names_: str) -> list[Delete]:
 
 def rounds(deletes: list[Delete], observed: Observed) -> list[set[str]]:
     """Return the names of what is deleted together."""
-    return [{delete.name for delete in part} for part in compute_rounds(deletes, observed)]
+    return [{delete.name for delete in part} for part in compute_delete_batches(deletes, observed)]
 
 
 def test_pods_of_one_clique_and_template_are_deleted_at_once() -> None:
@@ -494,7 +498,7 @@ def test_nothing_is_sent_after_a_write_without_an_answer() -> None:
     applied = apply_to(notes, bare("a"), *going(Kind.POD, "x", "y"), observed=observed)
     assert notes.calls == [("create", "a"), ("delete", "x")]
     assert isinstance(applied.failure, Unavailable)
-    assert [name_of(action) for action in applied.in_doubt] == ["x"]
+    assert [name_of(action) for action in applied.unconfirmed] == ["x"]
 
 
 def test_what_is_forbidden_is_not_asked_for_again_while_other_things_go_on() -> None:
@@ -507,14 +511,14 @@ def test_what_is_forbidden_is_not_asked_for_again_while_other_things_go_on() -> 
     observed = Observed(pods=pods(("x", "c", "old")), cliques=(clique_in("c", 0),))
     creates = [bare(f"p{number}") for number in range(300)]
     applied = apply_to(notes, *creates, *going(Kind.POD, "x"), observed=observed)
-    assert len([verb for verb, _ in notes.calls if verb == "create"]) <= executor.WRITERS
+    assert len([verb for verb, _ in notes.calls if verb == "create"]) <= executor.WRITER_THREADS
     assert notes.calls[-1] == ("delete", "x")
     assert applied.failure is None
-    assert len(applied.of(Fate.UNSENT)) >= 300 - executor.WRITERS
+    assert len(applied.with_result(WriteResult.SKIPPED)) >= 300 - executor.WRITER_THREADS
 
 
 def test_a_long_plan_is_cut_short_at_its_beginning() -> None:
     notes = Notes()
-    applied = apply_to(notes, *(bare(f"p{number}") for number in range(executor.WRITES_A_PASS + 10)))
-    assert applied.is_cut_short
-    assert len(notes.calls) == executor.WRITES_A_PASS
+    applied = apply_to(notes, *(bare(f"p{number}") for number in range(executor.MAX_WRITES_PER_PASS + 10)))
+    assert applied.is_truncated
+    assert len(notes.calls) == executor.MAX_WRITES_PER_PASS

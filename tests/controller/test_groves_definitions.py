@@ -11,15 +11,15 @@ from functools import partial
 import pytest
 from redis import Redis
 
-from rollouts.accounts.errors import Contradiction
-from rollouts.cluster import Cluster, Invalid, Obj, kubeconfig
+from rollouts.accounts.errors import InvalidState
+from rollouts.cluster import ClusterClient, Invalid, Obj, kubeconfig
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESETS, PODS
 from rollouts.controller import reconciler
 from rollouts.mirror import other_operator
 from rollouts.mirror.other_operator import GROVE_FINALIZER, GROVE_MANAGER
 from rollouts.models import User
 from rollouts.services import workload_client
-from rollouts.services.audit import Caller, Via
+from rollouts.services.audit import Caller, Source
 from rollouts.services.takeover import workload_take_over
 from tests.apiserver import (
     DEFINITIONS,
@@ -61,7 +61,7 @@ def server() -> Iterator[ApiServer]:
     if lacking := missing_binaries():
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     with running_apiserver() as running:
-        install_definitions(Cluster(kubeconfig(running.kubeconfig)), GROVES_DEFINITIONS)
+        install_definitions(ClusterClient(kubeconfig(running.kubeconfig)), GROVES_DEFINITIONS)
         yield running
 
 
@@ -70,11 +70,11 @@ def caller(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Caller:
     """Somebody who may do everything, in the one cluster that there is."""
     monkeypatch.setattr(workload_client, "cluster_names", lambda: ("real",))
     for module in (workload_client, reconciler):  # each time as a process that has not looked yet
-        monkeypatch.setattr(module, "shared_cluster", lambda *_: Cluster(kubeconfig(server.kubeconfig)))
-    return Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Via.API)
+        monkeypatch.setattr(module, "shared_cluster", lambda *_: ClusterClient(kubeconfig(server.kubeconfig)))
+    return Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Source.API)
 
 
-def make_by_grove(cluster: Cluster) -> None:
+def make_by_grove(cluster: ClusterClient) -> None:
     """Create a set with all that Grove's operator makes for it, in the middle of an update."""
     stored = cluster.create(PODCLIQUESETS, pod_clique_set("default", "my"))
     kept = {"metadata": {"name": "my", "namespace": "default", "finalizers": [GROVE_FINALIZER]}}
@@ -98,7 +98,7 @@ def make_by_grove(cluster: Cluster) -> None:
         cluster.apply(resource, written, field_manager=GROVE_MANAGER, subresource="status")
 
 
-def knows_surge(cluster: Cluster) -> bool:
+def knows_surge(cluster: ClusterClient) -> bool:
     """Say whether the server accepts what only our definition of PodCliqueSets has."""
     ours = pod_clique_set("default", "probe", updateStrategy={"type": "ReplicaRecreate"})
     try:
@@ -121,15 +121,15 @@ def versions(objects: Iterable[Obj]) -> dict[str, str]:
 def test_nothing_is_written_under_groves_definitions_and_a_takeover_under_ours_replaces_nothing(
     server: ApiServer, redis: Redis, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(other_operator, "FRESH_SECONDS", -60.0)  # as if Grove's operator had written long ago
-    cluster = Cluster(kubeconfig(server.kubeconfig))
+    monkeypatch.setattr(other_operator, "RECENT_SECONDS", -60.0)  # as if Grove's operator had written long ago
+    cluster = ClusterClient(kubeconfig(server.kubeconfig))
     make_by_grove(cluster)
     before, pods = list_all(cluster), uids(cluster.list(PODS, namespace="default").items)
     assert not knows_surge(cluster)
-    with watching("real", partial(Cluster, kubeconfig(server.kubeconfig)), redis):
+    with watching("real", partial(ClusterClient, kubeconfig(server.kubeconfig)), redis):
         wait_until(lambda: is_complete("real"), SECONDS)
         assert [reconciler.reconcile(KEY) for _ in range(5)] == [WAITS] * 5
-        with pytest.raises(Contradiction, match=r"The definition of podcliquesets\.grove\.io .* is not Grove UI's"):
+        with pytest.raises(InvalidState, match=r"The definition of podcliquesets\.grove\.io .* is not Grove UI's"):
             workload_take_over(caller, PLACE, now=lambda: time.time() + 120)
         assert list_all(cluster) == before
 

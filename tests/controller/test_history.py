@@ -7,10 +7,10 @@ from typing import Any, Final
 import pytest
 
 from rollouts.controller import history
-from rollouts.controller.history import Book, Subject
+from rollouts.controller.history import HistoryRecorder, RecordedWorkload
 from rollouts.controller.pod_counts import Counts
-from rollouts.engine.model.actions import Create, Kind, Moment, Plan
-from rollouts.engine.model.conditions import PROGRESSING, STUCK, condition
+from rollouts.engine.model.actions import Create, Kind, Plan, TimelineEvent
+from rollouts.engine.model.conditions import PROGRESSING, STUCK, make_condition
 from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.engine.model.names import CLIQUE
 from rollouts.engine.model.times import render_time
@@ -23,11 +23,11 @@ CREATED: Final = 1_800_000_000.0
 IMAGE: Final = "spec.template.cliques.0.spec.podSpec.containers.0.image"
 
 
-def subject(image: str = "one", uid: str = "u1") -> Subject:
+def subject(image: str = "one", uid: str = "u1") -> RecordedWorkload:
     """Return a set whose template depends on an image."""
     manifest = small({"metadata.namespace": "web", IMAGE: image})
     workload = workload_of(manifest)
-    return Subject("east", "web", "chat", uid, CREATED, workload, manifest["spec"]["template"])
+    return RecordedWorkload("east", "web", "chat", uid, CREATED, workload, manifest["spec"]["template"])
 
 
 def hash_of(image: str) -> str:
@@ -38,7 +38,7 @@ def hash_of(image: str) -> str:
 def deployed(image: str = "one", *, complete: float | None = None) -> dict[str, Any]:
     """Return the status of a set before its first update."""
     reason, at = ("Deploying", CREATED) if complete is None else ("Complete", complete)
-    moving = condition(PROGRESSING, "True" if complete is None else "False", reason, "", render_time(at))
+    moving = make_condition(PROGRESSING, "True" if complete is None else "False", reason, "", render_time(at))
     return {"currentGenerationHash": hash_of(image), "conditions": [moving]}
 
 
@@ -51,15 +51,15 @@ def updating(
         progress["updateEndedAt"] = render_time(ended)
     conditions = []
     if stuck is not None:
-        conditions = [condition(STUCK, "True", "WaitingForReady", "It is not Ready.", render_time(stuck))]
+        conditions = [make_condition(STUCK, "True", "WaitingForReady", "It is not Ready.", render_time(stuck))]
     elif moves is not None:
-        conditions = [condition(STUCK, "False", "NothingInTheWay", "Nothing.", render_time(moves))]
+        conditions = [make_condition(STUCK, "False", "NothingInTheWay", "Nothing.", render_time(moves))]
     return {"currentGenerationHash": hash_of(image), "updateProgress": progress, "conditions": conditions}
 
 
 def see(image: str, *statuses: dict[str, Any], now: float = CREATED + 1000, uid: str = "u1") -> bool:
     """Put on record what a pass over a set with this image has found and left; return whether that was news."""
-    return Book(subject(image, uid), now).record(statuses)
+    return HistoryRecorder(subject(image, uid), now).record_statuses(statuses)
 
 
 def outcomes() -> list[tuple[str, str]]:
@@ -79,7 +79,7 @@ def reasons(rollout: Rollout | None = None) -> list[str]:
 
 def test_nothing_is_on_record_before_there_is_a_status() -> None:
     assert not see("one", {})
-    assert Book(subject(), CREATED).newest is None
+    assert HistoryRecorder(subject(), CREATED).newest is None
 
 
 def test_the_first_deployment_is_a_rollout_from_nothing_since_the_creation() -> None:
@@ -214,8 +214,8 @@ def test_the_time_until_the_end_of_a_stuck_update_was_waiting() -> None:
 def test_a_set_that_is_deleted_ends_what_was_open() -> None:
     see("one", deployed(complete=CREATED + 50))
     see("two", updating("two", CREATED + 100))
-    assert history.close_all("east", "web", "chat", CREATED + 150)
-    assert not history.close_all("east", "web", "chat", CREATED + 160)
+    assert history.end_open_rollouts("east", "web", "chat", CREATED + 150)
+    assert not history.end_open_rollouts("east", "web", "chat", CREATED + 160)
     assert outcomes() == [("one", "Complete"), ("two", "Deleted")]
 
 
@@ -228,20 +228,20 @@ def test_a_set_of_the_same_name_ends_what_was_open_of_the_former() -> None:
 def test_other_workloads_are_left_alone() -> None:
     see("two", updating("two", CREATED + 100))
     other = replace(subject("one", "u9"), name="other")
-    Book(other, CREATED + 200).record([deployed()])
-    history.close_all("west", "web", "chat", CREATED + 150)
+    HistoryRecorder(other, CREATED + 200).record_statuses([deployed()])
+    history.end_open_rollouts("west", "web", "chat", CREATED + 150)
     assert {row.outcome for row in Rollout.objects.all()} == {""}
 
 
 def test_what_there_is_of_workloads_long_gone_is_dropped() -> None:
     see("two", updating("two", CREATED + 100))
-    history.close_all("east", "web", "chat", CREATED + 200)
+    history.end_open_rollouts("east", "web", "chat", CREATED + 200)
     day = 86_400
     # Of a cluster that is not mirrored, or not yet again, nobody knows what is gone.
-    assert history.forget_gone(CREATED + 31 * day) == 0
+    assert history.delete_expired(CREATED + 31 * day) == 0
     Cluster.objects.create(name="east", complete=True)
-    assert history.forget_gone(CREATED + 29 * day) == 0
-    assert history.forget_gone(CREATED + 31 * day) == 1
+    assert history.delete_expired(CREATED + 29 * day) == 0
+    assert history.delete_expired(CREATED + 31 * day) == 1
     assert (Rollout.objects.count(), Revision.objects.count(), Step.objects.count()) == (0, 0, 0)
 
 
@@ -285,19 +285,21 @@ def test_a_template_that_nobody_saw_gets_no_revision() -> None:
 # ---- steps
 
 
-def a_plan(*moments: Moment, pods: Sequence[str] = ()) -> Plan:
+def a_plan(*moments: TimelineEvent, pods: Sequence[str] = ()) -> Plan:
     """Return a plan that tells moments and creates pods of the clique `chat-0-frontend`."""
     labels = {"labels": {CLIQUE: "chat-0-frontend"}}
     creates = tuple(Create(Kind.POD, {"metadata": {"name": name, **labels}}) for name in pods)
     return Plan(creates, moments, (), (), None)
 
 
-CREATES: Final = Moment("PodsCreated", "chat-0-frontend", "Pods of chat-0-frontend are created with the indices 0.")
+CREATES: Final = TimelineEvent(
+    "PodsCreated", "chat-0-frontend", "Pods of chat-0-frontend are created with the indices 0."
+)
 
 
 def note(plan: Plan, at: float) -> None:
     """Write down the steps of a plan."""
-    Book(subject(), at).note_steps(plan, updating("one", CREATED + 100))
+    HistoryRecorder(subject(), at).record_steps(plan, updating("one", CREATED + 100))
 
 
 def test_a_step_is_noted_with_its_rollout_before_anything_else_is() -> None:
@@ -310,7 +312,7 @@ def test_a_step_is_noted_with_its_rollout_before_anything_else_is() -> None:
 
 def test_a_step_that_a_repeated_pass_tells_again_is_the_same_one() -> None:
     note(a_plan(CREATES, pods=["a"]), CREATED + 101)
-    note(a_plan(CREATES, pods=["a"]), CREATED + 101 + history.SECONDS_TO_REPEAT)
+    note(a_plan(CREATES, pods=["a"]), CREATED + 101 + history.REPEAT_SECONDS)
     assert [step.count for step in Step.objects.filter(reason="PodsCreated")] == [1]
 
 
@@ -322,17 +324,17 @@ def test_the_same_words_about_another_pod_are_another_step() -> None:
 
 def test_what_happens_again_much_later_is_counted() -> None:
     note(a_plan(CREATES, pods=["a"]), CREATED + 101)
-    note(a_plan(CREATES, pods=["a"]), CREATED + 102 + history.SECONDS_TO_REPEAT)
+    note(a_plan(CREATES, pods=["a"]), CREATED + 102 + history.REPEAT_SECONDS)
     assert [step.count for step in Step.objects.filter(reason="PodsCreated")] == [2]
 
 
 def test_moments_that_the_status_tells_are_not_told_twice() -> None:
-    note(a_plan(Moment("UpdateStarted", "chat", "An update begins.")), CREATED + 101)
+    note(a_plan(TimelineEvent("UpdateStarted", "chat", "An update begins.")), CREATED + 101)
     assert Rollout.objects.count() == 0
 
 
 def test_many_steps_alike_are_told_as_one() -> None:
-    alike = [Moment("ReplicaCreated", f"chat-{number}", f"Replica {number}.") for number in range(50)]
+    alike = [TimelineEvent("ReplicaCreated", f"chat-{number}", f"Replica {number}.") for number in range(50)]
     note(a_plan(*alike, CREATES), CREATED + 101)
     (step,) = Step.objects.filter(reason="ReplicaCreated")
     assert (step.count, step.text) == (50, "Replica 0. 49 more like it.")
@@ -342,7 +344,7 @@ def test_many_steps_alike_are_told_as_one() -> None:
 def test_a_long_timeline_is_counted_on_by_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "STEPS_KEPT", 4)
     for number in range(10):
-        moment = Moment("Outdated", "chat-0-frontend", f"Pod {number} is deleted.")
+        moment = TimelineEvent("Outdated", "chat-0-frontend", f"Pod {number} is deleted.")
         note(a_plan(moment), CREATED + 101 + number)
     assert Step.objects.count() == 5
     last = Step.objects.order_by("id").last()
@@ -370,39 +372,39 @@ def samples() -> list[tuple[float, int, int, int]]:
 
 
 def test_counts_are_kept_when_they_change(rollout: Rollout) -> None:
-    history.sample(rollout, COUNTS, CREATED + 100.4)
-    assert not history.sample(rollout, COUNTS, CREATED + 105)
-    history.sample(rollout, replace(COUNTS, available=8), CREATED + 107)
+    history.record_sample(rollout, COUNTS, CREATED + 100.4)
+    assert not history.record_sample(rollout, COUNTS, CREATED + 105)
+    history.record_sample(rollout, replace(COUNTS, available=8), CREATED + 107)
     assert samples() == [(100, 9, 0, 0), (107, 8, 0, 0)]
 
 
 def test_within_a_second_the_fewest_available_and_the_most_surge_are_kept(rollout: Rollout) -> None:
     for available, surge, updated in ((9, 0, 0), (7, 2, 1), (8, 1, 2)):
         counts = replace(COUNTS, available=available, surge=surge, updated=updated)
-        history.sample(rollout, counts, CREATED + 100.5)
+        history.record_sample(rollout, counts, CREATED + 100.5)
     assert samples() == [(100, 7, 2, 2)]
 
 
 def test_no_more_are_kept_as_updated_than_were_available(rollout: Rollout) -> None:
     for available, updated in ((9, 6), (5, 2), (9, 8)):
-        history.sample(rollout, replace(COUNTS, available=available, updated=updated), CREATED + 100.5)
+        history.record_sample(rollout, replace(COUNTS, available=available, updated=updated), CREATED + 100.5)
     assert samples() == [(100, 5, 5, 0)]
 
 
 def test_the_last_counts_of_a_rollout_are_kept_as_they_are(rollout: Rollout) -> None:
-    history.sample(rollout, replace(COUNTS, available=7), CREATED + 100.1)
+    history.record_sample(rollout, replace(COUNTS, available=7), CREATED + 100.1)
     see("two", updating("two", CREATED + 100, ended=CREATED + 100))
     rollout.refresh_from_db()
-    history.sample(rollout, replace(COUNTS, updated=9), CREATED + 100.9)
+    history.record_sample(rollout, replace(COUNTS, updated=9), CREATED + 100.9)
     assert samples() == [(100, 9, 9, 0)]
 
 
 def test_the_longer_a_rollout_takes_the_further_apart_are_its_samples(
     rollout: Rollout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "SAMPLES_DENSE", 20.0)
+    monkeypatch.setattr(history, "DENSE_SAMPLE_SECONDS", 20.0)
     for second in range(600):
-        history.sample(rollout, replace(COUNTS, updated=second), CREATED + 100 + second)
+        history.record_sample(rollout, replace(COUNTS, updated=second), CREATED + 100 + second)
     moments = [at for at, *_ in samples()]
     assert moments[:20] == [100 + second for second in range(20)]
     assert moments[-1] - moments[-2] > 20

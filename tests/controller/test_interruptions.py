@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from rollouts import mirror
-from rollouts.cluster import Cluster, Obj
+from rollouts.cluster import ClusterClient, Obj
 from rollouts.cluster.resources import EVENTS, NAMESPACES, PODCLIQUESETS, PODS
 from rollouts.models import Revision, Rollout, Step, Workload
 from tests.controller.interruptions import Interrupted, Way, is_first_time
@@ -77,7 +77,7 @@ def is_ready(pod: Obj) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions") or ())
 
 
-def begin(cluster: Cluster, name: str, way: Way, is_due: Callable[[int, str], bool]) -> Case:
+def begin(cluster: ClusterClient, name: str, way: Way, is_due: Callable[[int, str], bool]) -> Case:
     """Create the set of a case."""
     cluster.create(NAMESPACES, {"metadata": {"name": name}})
     cluster.create(PODCLIQUESETS, small({"metadata.namespace": name, **ONE_CLIQUE}))
@@ -85,7 +85,7 @@ def begin(cluster: Cluster, name: str, way: Way, is_due: Callable[[int, str], bo
     return Case(Loop(interrupted.as_cluster(), name, "chat"), Loop(cluster, name, "chat"), interrupted)
 
 
-def run(cluster: Cluster, cases: Sequence[Case]) -> None:
+def run(cluster: ClusterClient, cases: Sequence[Case]) -> None:
     """Take all cases to their end and two passes further, all looking at the cluster at the same time."""
     row, deadline = mirror.ensure_cluster("here"), time.monotonic() + SECONDS
     namespaces = {case.loop.namespace for case in cases}
@@ -130,7 +130,7 @@ def is_number(place: int) -> Callable[[int, str], bool]:
 
 @pytest.mark.database
 @pytest.mark.parametrize("way", [*Way], ids=lambda way: way.name)
-def test_every_write_interrupted_once(cluster: Cluster, namespace: str, way: Way) -> None:
+def test_every_write_interrupted_once(cluster: ClusterClient, namespace: str, way: Way) -> None:
     case = begin(cluster, f"{namespace}-x", way, is_first_time())
     run(cluster, [case])
     assert case.interrupted.interruptions >= 15
@@ -143,7 +143,7 @@ ON_SANDBOX: Final = pytest.mark.parametrize("site", ["sandbox"], indirect=True)
 @ON_SANDBOX
 @pytest.mark.slow
 @pytest.mark.parametrize("way", [Way.CUT_AFTER, Way.KILLED_AFTER], ids=lambda way: way.name)
-def test_one_write_interrupted_whichever_it_is(cluster: Cluster, namespace: str, way: Way) -> None:
+def test_one_write_interrupted_whichever_it_is(cluster: ClusterClient, namespace: str, way: Way) -> None:
     calm = begin(cluster, f"{namespace}-calm", way, lambda _number, _call: False)
     run(cluster, [calm])
     check(calm)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rollouts.cluster import Cluster, Forbidden, NotFound, Obj
+from rollouts.cluster import ClusterClient, Forbidden, NotFound, Obj
 from rollouts.cluster.resources import (
     CONFIGMAPS,
     PODCLIQUES,
@@ -29,7 +29,7 @@ OWNED_BY_THE_SET = (PODCLIQUESCALINGGROUPS, PODGANGS, SERVICES)
 
 
 @pytest.fixture
-def orphaned(cluster: Cluster, namespace: str) -> Loop:
+def orphaned(cluster: ClusterClient, namespace: str) -> Loop:
     """A set that was deployed, then deleted without its objects."""
     loop = make(cluster, namespace)
     loop.run(loop.is_complete)
@@ -105,7 +105,7 @@ def test_what_another_object_controls_is_left_to_it_and_named(orphaned: Loop) ->
 class Refusing(Interrupted):
     """A cluster that refuses some writes."""
 
-    def __init__(self, cluster: Cluster, refuses: Callable[[str], bool]) -> None:
+    def __init__(self, cluster: ClusterClient, refuses: Callable[[str], bool]) -> None:
         super().__init__(cluster, Way.CUT_BEFORE, lambda _number, _call: False)
         self._refuses = refuses
 
@@ -129,7 +129,7 @@ def test_an_adoption_that_is_refused_is_named_and_keeps_no_other_from_being_adop
 
 
 def test_podcliques_of_a_scaling_group_that_somebody_orphaned_are_adopted_and_never_created(
-    cluster: Cluster, namespace: str
+    cluster: ClusterClient, namespace: str
 ) -> None:
     loop = make(cluster, namespace)
     loop.run(loop.is_complete)

@@ -15,9 +15,9 @@ from pytest_django.fixtures import Settings
 from redis import Redis
 
 from rollouts import mirror, models
-from rollouts.accounts.commands import Place
-from rollouts.accounts.errors import ClusterAway, CommandRefused, Contradiction
-from rollouts.cluster import Cluster, Obj, Resource, kubeconfig
+from rollouts.accounts.commands import WorkloadRef
+from rollouts.accounts.errors import ClusterUnavailable, CommandRefused, InvalidState
+from rollouts.cluster import ClusterClient, Obj, Resource, kubeconfig
 from rollouts.cluster.client import FIELD_MANAGER
 from rollouts.cluster.resources import (
     CUSTOMRESOURCEDEFINITIONS,
@@ -29,15 +29,15 @@ from rollouts.cluster.resources import (
     SERVICES,
 )
 from rollouts.controller import reconciler
-from rollouts.engine.manifest.edits import Image
+from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.engine.model import names
 from rollouts.mirror import other_operator
 from rollouts.mirror.other_operator import GROVE_FINALIZER, GROVE_LEASE, GROVE_MANAGER, OperatorCheck
 from rollouts.models import User
-from rollouts.queue.results import Done, Stop, Wait
+from rollouts.queue.results import Done, RequeueAfter, Stop
 from rollouts.services import workload_client
 from rollouts.services.apply import workload_apply
-from rollouts.services.audit import Caller, Via
+from rollouts.services.audit import Caller, Source
 from rollouts.services.takeover import workload_take_over
 from rollouts.services.workload_deletion import workload_delete
 from rollouts.services.workloads import (
@@ -64,8 +64,8 @@ from tests.watcher.watching import SECONDS, is_complete, watching
 pytestmark = [pytest.mark.apiserver, pytest.mark.django_db(transaction=True)]
 
 KEY = "real/default/my"
-PLACE = Place("real", "default", "my")
-WAITS = Wait(60.0, "OtherOperator")
+PLACE = WorkloadRef("real", "default", "my")
+WAITS = RequeueAfter(60.0, "OtherOperator")
 GROVES_DEFINITIONS = Path(__file__).parent / "groves_definitions"
 KEPT_BY_GROVE = {"metadata": {"finalizers": [GROVE_FINALIZER]}}
 
@@ -76,14 +76,14 @@ def server() -> Iterator[ApiServer]:
     if lacking := missing_binaries():
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     with running_apiserver() as running:
-        install_definitions(Cluster(kubeconfig(running.kubeconfig)))
+        install_definitions(ClusterClient(kubeconfig(running.kubeconfig)))
         yield running
 
 
 @pytest.fixture
-def admin(server: ApiServer) -> Iterator[Cluster]:
+def admin(server: ApiServer) -> Iterator[ClusterClient]:
     """The cluster; after each test it has our definitions, no other operator and no workload."""
-    cluster = Cluster(kubeconfig(server.kubeconfig))
+    cluster = ClusterClient(kubeconfig(server.kubeconfig))
     yield cluster
     for path in DEFINITIONS.glob("*.yaml"):
         apply_definition(cluster, path)
@@ -99,7 +99,7 @@ def admin(server: ApiServer) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def check(admin: Cluster) -> OperatorCheck:
+def check(admin: ClusterClient) -> OperatorCheck:
     """A check that has not looked yet."""
     return OperatorCheck(admin, mirror.ensure_cluster("real").pk)
 
@@ -109,25 +109,25 @@ def reconcile(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Callable[[]
     """Take the workload one pass further, as a worker that has not looked yet."""
 
     def act() -> object:
-        cluster = Cluster(kubeconfig(server.kubeconfig))
+        cluster = ClusterClient(kubeconfig(server.kubeconfig))
         monkeypatch.setattr(reconciler, "shared_cluster", lambda *_: cluster)
         return reconciler.reconcile(KEY)
 
     return act
 
 
-def mark_definition(cluster: Cluster, value: str | None, name: str = "podcliquesets.grove.io") -> None:
+def mark_definition(cluster: ClusterClient, value: str | None, name: str = "podcliquesets.grove.io") -> None:
     """Make a definition ours, or somebody else's."""
-    change = {"metadata": {"annotations": {other_operator.DEFINITION: value}}}
+    change = {"metadata": {"annotations": {other_operator.DEFINITION_ANNOTATION: value}}}
     cluster.patch_merge(CUSTOMRESOURCEDEFINITIONS, name, change)
 
 
-def apply_definition(cluster: Cluster, path: Path, manager: str = FIELD_MANAGER) -> Obj:
+def apply_definition(cluster: ClusterClient, path: Path, manager: str = FIELD_MANAGER) -> Obj:
     """Apply a definition over whatever is there, as one who installs it does."""
     return cluster.apply(CUSTOMRESOURCEDEFINITIONS, yaml.safe_load(path.read_text()), field_manager=manager, force=True)
 
 
-def renew_lease(cluster: Cluster, ago: float) -> None:
+def renew_lease(cluster: ClusterClient, ago: float) -> None:
     """Renew the lease of Grove's operator as if it were some seconds ago."""
     renewed = (datetime.now(UTC) - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": "grove-operator-0", "leaseDurationSeconds": 15, "renewTime": renewed}
@@ -137,184 +137,184 @@ def renew_lease(cluster: Cluster, ago: float) -> None:
         cluster.create(LEASES, {"metadata": {"name": GROVE_LEASE, "namespace": "kube-system"}, "spec": spec})
 
 
-def keep_by_grove(cluster: Cluster) -> None:
+def keep_by_grove(cluster: ClusterClient) -> None:
     """Put the finalizer of Grove's operator on the workload."""
     cluster.patch_merge(PODCLIQUESETS, "my", KEPT_BY_GROVE, namespace="default")
 
 
-def list_all(cluster: Cluster) -> list[Obj]:
+def list_all(cluster: ClusterClient) -> list[Obj]:
     """Return everything that a controller writes, as it is now."""
     kinds = (PODCLIQUESETS, PODCLIQUES, PODGANGS, PODS, SERVICES)
     return [obj for kind in kinds for obj in cluster.list(kind, namespace="default").items]
 
 
 def test_nobody_else_is_there_with_our_definitions_and_no_lease(check: OperatorCheck) -> None:
-    assert check.look() == ""
+    assert check.check_now() == ""
 
 
 EACH_DEFINITION = pytest.mark.parametrize("name", sorted(path.stem for path in DEFINITIONS.glob("*.yaml")))
 
 
 @EACH_DEFINITION
-def test_a_definition_without_our_mark_is_somebody_elses(admin: Cluster, check: OperatorCheck, name: str) -> None:
+def test_a_definition_without_our_mark_is_somebody_elses(admin: ClusterClient, check: OperatorCheck, name: str) -> None:
     group, plural = name.split("_")
     mark_definition(admin, None, f"{plural}.{group}")
-    assert f"The definition of {plural}.{group} in this cluster is not Grove UI's" in check.look()
+    assert f"The definition of {plural}.{group} in this cluster is not Grove UI's" in check.check_now()
 
 
 @EACH_DEFINITION
 def test_a_schema_that_was_applied_over_ours_is_somebody_elses_although_our_mark_stays(
-    admin: Cluster, check: OperatorCheck, name: str
+    admin: ClusterClient, check: OperatorCheck, name: str
 ) -> None:
     """What one manager has put on an object stays where another one applies the rest."""
     group, plural = name.split("_")
     applied = apply_definition(admin, GROVES_DEFINITIONS / f"{name}.yaml", "crd-installer")
-    assert other_operator.DEFINITION in applied["metadata"]["annotations"]
-    assert f"The definition of {plural}.{group} in this cluster is not Grove UI's" in check.look()
+    assert other_operator.DEFINITION_ANNOTATION in applied["metadata"]["annotations"]
+    assert f"The definition of {plural}.{group} in this cluster is not Grove UI's" in check.check_now()
     apply_definition(admin, DEFINITIONS / f"{name}.yaml", "kubectl")
-    assert check.look() == ""
+    assert check.check_now() == ""
 
 
 def test_a_version_of_somebody_else_beside_ours_is_served_by_somebody_else(
-    admin: Cluster, check: OperatorCheck
+    admin: ClusterClient, check: OperatorCheck
 ) -> None:
     definition = yaml.safe_load((DEFINITIONS / "grove.io_podcliques.yaml").read_text())
     theirs = yaml.safe_load((GROVES_DEFINITIONS / "grove.io_podcliques.yaml").read_text())["spec"]["versions"][0]
     definition["spec"]["versions"].append({**theirs, "name": "v1beta1", "storage": False})
     admin.apply(CUSTOMRESOURCEDEFINITIONS, definition, field_manager="crd-installer", force=True)
-    assert "The definition of podcliques.grove.io in this cluster is not Grove UI's" in check.look()
+    assert "The definition of podcliques.grove.io in this cluster is not Grove UI's" in check.check_now()
 
 
-def test_a_lease_that_was_renewed_within_a_minute_is_held(admin: Cluster, check: OperatorCheck) -> None:
+def test_a_lease_that_was_renewed_within_a_minute_is_held(admin: ClusterClient, check: OperatorCheck) -> None:
     renew_lease(admin, ago=30)
-    assert "renews the lease kube-system/grove-operator-leader-election" in check.look()
-    assert "Stop it, then take its workloads over" in check.look()
+    assert "renews the lease kube-system/grove-operator-leader-election" in check.check_now()
+    assert "Stop it, then take its workloads over" in check.check_now()
 
 
 def look_after(check: OperatorCheck, monkeypatch: pytest.MonkeyPatch, seconds: float) -> str:
     """Look again, some seconds later by the clock that nobody sets."""
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + seconds, time=time.time)
     monkeypatch.setattr(other_operator, "time", later)
-    return check.look()
+    return check.check_now()
 
 
 def test_a_lease_that_nobody_renews_any_more_is_none(
-    admin: Cluster, check: OperatorCheck, monkeypatch: pytest.MonkeyPatch
+    admin: ClusterClient, check: OperatorCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That takes as long as the lease lasts: its time may be of another clock than ours."""
     renew_lease(admin, ago=70)
-    assert "has not watched the lease kube-system/grove-operator-leader-election for 15 s" in check.look()
+    assert "has not watched the lease kube-system/grove-operator-leader-election for 15 s" in check.check_now()
     assert "has not watched the lease" in look_after(check, monkeypatch, 14)
     assert look_after(check, monkeypatch, 30) == ""
 
 
 def test_a_lease_that_lasts_longer_is_watched_for_longer(
-    admin: Cluster, check: OperatorCheck, monkeypatch: pytest.MonkeyPatch
+    admin: ClusterClient, check: OperatorCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renew_lease(admin, ago=70)
     admin.patch_merge(LEASES, GROVE_LEASE, {"spec": {"leaseDurationSeconds": 60}}, namespace="kube-system")
-    check.look()
+    check.check_now()
     assert "for 60 s" in look_after(check, monkeypatch, 50)
     assert look_after(check, monkeypatch, 70) == ""
 
 
-def test_a_lease_that_was_given_up_or_is_days_old_delays_no_start(admin: Cluster, check: OperatorCheck) -> None:
+def test_a_lease_that_was_given_up_or_is_days_old_delays_no_start(admin: ClusterClient, check: OperatorCheck) -> None:
     renew_lease(admin, ago=2 * 86_400)
-    assert check.look() == ""
+    assert check.check_now() == ""
     renew_lease(admin, ago=0)
     admin.patch_merge(LEASES, GROVE_LEASE, {"spec": {"holderIdentity": ""}}, namespace="kube-system")
-    assert check.look() == ""
+    assert check.check_now() == ""
 
 
 @pytest.mark.parametrize("ahead", [120, 3_600, 14 * 3_600])
 def test_a_lease_that_moves_on_is_held_whatever_our_clock_says(
-    admin: Cluster, monkeypatch: pytest.MonkeyPatch, ahead: float
+    admin: ClusterClient, monkeypatch: pytest.MonkeyPatch, ahead: float
 ) -> None:
     check = OperatorCheck(admin, mirror.ensure_cluster("real").pk, clock=lambda: time.time() + ahead)
     renew_lease(admin, ago=10)
-    assert "has not watched the lease" in check.look()
+    assert "has not watched the lease" in check.check_now()
     renew_lease(admin, ago=0)
     assert "renews the lease" in look_after(check, monkeypatch, 20)
     assert "renews the lease" in look_after(check, monkeypatch, 30)
     assert look_after(check, monkeypatch, 40) == ""
 
 
-def test_a_lease_that_moves_on_is_held_although_our_clock_is_days_ahead(admin: Cluster) -> None:
+def test_a_lease_that_moves_on_is_held_although_our_clock_is_days_ahead(admin: ClusterClient) -> None:
     check = OperatorCheck(admin, mirror.ensure_cluster("real").pk, clock=lambda: time.time() + 2 * 86_400)
     renew_lease(admin, ago=10)
-    check.look()
+    check.check_now()
     renew_lease(admin, ago=0)
-    assert ["renews the lease" in check.look() for _ in range(2)] == [True, True]
+    assert ["renews the lease" in check.check_now() for _ in range(2)] == [True, True]
 
 
-def test_who_may_not_look_writes_nothing(server: ApiServer, admin: Cluster) -> None:
-    restricted = Cluster(kubeconfig(server.kubeconfig, "restricted"))
+def test_who_may_not_look_writes_nothing(server: ApiServer, admin: ClusterClient) -> None:
+    restricted = ClusterClient(kubeconfig(server.kubeconfig, "restricted"))
     row = mirror.ensure_cluster("real").pk
-    assert "Our account may not get customresourcedefinitions" in OperatorCheck(restricted, row).look()
+    assert "Our account may not get customresourcedefinitions" in OperatorCheck(restricted, row).check_now()
 
 
 def test_one_check_sees_a_mark_come_and_go(
-    admin: Cluster, check: OperatorCheck, monkeypatch: pytest.MonkeyPatch
+    admin: ClusterClient, check: OperatorCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter(range(0, 1000, 11))
     monkeypatch.setattr(other_operator, "time", SimpleNamespace(monotonic=lambda: float(next(clock)), time=time.time))
-    assert check.find() == ""
+    assert check.check() == ""
     mark_definition(admin, None)
-    assert "is not Grove UI's" in check.find()
+    assert "is not Grove UI's" in check.check()
     mark_definition(admin, "v1alpha1")
-    assert check.find() == ""
+    assert check.check() == ""
     renew_lease(admin, ago=0)
-    assert "renews the lease" in check.find()
+    assert "renews the lease" in check.check()
     admin.delete(LEASES, GROVE_LEASE, namespace="kube-system")
-    assert check.find() == ""
+    assert check.check() == ""
 
 
 def test_while_grove_writes_to_one_workload_no_other_is_written_to_nor_taken_over(
     *,
     server: ApiServer,
-    admin: Cluster,
+    admin: ClusterClient,
     redis: Redis,
     reconcile: Callable[[], object],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(workload_client, "cluster_names", lambda: ("real",))
-    monkeypatch.setattr(workload_client, "shared_cluster", lambda *_: Cluster(kubeconfig(server.kubeconfig)))
+    monkeypatch.setattr(workload_client, "shared_cluster", lambda *_: ClusterClient(kubeconfig(server.kubeconfig)))
     admin.create(PODCLIQUESETS, pod_clique_set("default", "other"))
     applied = {"metadata": {"name": "other", "namespace": "default", "finalizers": [GROVE_FINALIZER]}}
     admin.apply(PODCLIQUESETS, applied, field_manager=GROVE_MANAGER)
     admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))
     before = list_all(admin)
-    caller = Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Via.API)
-    with watching("real", partial(Cluster, kubeconfig(server.kubeconfig)), redis):
+    caller = Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Source.API)
+    with watching("real", partial(ClusterClient, kubeconfig(server.kubeconfig)), redis):
         wait_until(lambda: is_complete("real"), SECONDS)
         assert reconcile() == WAITS
-        with pytest.raises(Contradiction, match=r"wrote PodCliqueSet other \d+ s ago, so it seems to run"):
+        with pytest.raises(InvalidState, match=r"wrote PodCliqueSet other \d+ s ago, so it seems to run"):
             workload_take_over(caller, PLACE)
-        with pytest.raises(Contradiction, match="wrote PodCliqueSet other"):
-            workload_client.open_site(PLACE)
+        with pytest.raises(InvalidState, match="wrote PodCliqueSet other"):
+            workload_client.open_writable_client(PLACE)
     assert list_all(admin) == before
 
 
 def test_a_new_set_waits_for_groves_finalizer_where_other_workloads_are_groves(
     *,
     server: ApiServer,
-    admin: Cluster,
+    admin: ClusterClient,
     redis: Redis,
     reconcile: Callable[[], object],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Grove's operator may have had nothing to write for a while."""
-    monkeypatch.setattr(other_operator, "FRESH_SECONDS", -60.0)
+    monkeypatch.setattr(other_operator, "RECENT_SECONDS", -60.0)
     admin.create(PODCLIQUESETS, pod_clique_set("default", "other"))
     applied = {"metadata": {"name": "other", "namespace": "default", "finalizers": [GROVE_FINALIZER]}}
     admin.apply(PODCLIQUESETS, applied, field_manager=GROVE_MANAGER)
     admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))
     before = list_all(admin)
-    with watching("real", partial(Cluster, kubeconfig(server.kubeconfig)), redis):
+    with watching("real", partial(ClusterClient, kubeconfig(server.kubeconfig)), redis):
         wait_until(lambda: is_complete("real"), SECONDS)
-        assert reconcile() == Wait(other_operator.NEW_SECONDS, "OtherOperator")
+        assert reconcile() == RequeueAfter(other_operator.FINALIZER_WAIT_SECONDS, "OtherOperator")
         assert list_all(admin) == before
-        monkeypatch.setattr(other_operator, "NEW_SECONDS", 0.0)
+        monkeypatch.setattr(other_operator, "FINALIZER_WAIT_SECONDS", 0.0)
         reconcile()
     assert list_all(admin) != before
 
@@ -324,23 +324,23 @@ def test_a_new_set_waits_for_groves_finalizer_where_other_workloads_are_groves(
     [
         (partial(mark_definition, value=None), WAITS),
         (partial(renew_lease, ago=0), WAITS),
-        (keep_by_grove, Stop(other_operator.find_other_keeper(KEPT_BY_GROVE), "OtherOperator")),
+        (keep_by_grove, Stop(other_operator.find_grove_management(KEPT_BY_GROVE), "OtherOperator")),
     ],
     ids=["definition", "lease", "finalizer"],
 )
 def test_a_pass_beside_another_operator_writes_nothing(
     *,
     server: ApiServer,
-    admin: Cluster,
+    admin: ClusterClient,
     redis: Redis,
     reconcile: Callable[[], object],
-    appear: Callable[[Cluster], Any],
+    appear: Callable[[ClusterClient], Any],
     outcome: object,
 ) -> None:
     admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))
     appear(admin)
     before = list_all(admin)
-    with watching("real", partial(Cluster, kubeconfig(server.kubeconfig)), redis):
+    with watching("real", partial(ClusterClient, kubeconfig(server.kubeconfig)), redis):
         wait_until(lambda: is_complete("real"), SECONDS)
         assert reconcile() == outcome
     assert list_all(admin) == before
@@ -352,7 +352,7 @@ def test_a_pass_beside_another_operator_writes_nothing(
 class Rival:
     """What Grove's operator does as long as it runs: it makes every object again that is missing, in its own name."""
 
-    def __init__(self, cluster: Cluster, stored: Obj, finalizers: Sequence[str]) -> None:
+    def __init__(self, cluster: ClusterClient, stored: Obj, finalizers: Sequence[str]) -> None:
         self.made = 0
         self._cluster = cluster
         self._wanted = [*made_by_grove(stored)]
@@ -378,7 +378,7 @@ def made_by_grove(stored: Obj) -> Iterator[tuple[Resource, Obj]]:
     yield PODCLIQUES, {"metadata": _metadata("my-0-worker", placed, owner), "spec": spec}
     for index in "01":
         mine = {**placed, names.CLIQUE: "my-0-worker", names.POD_INDEX: index}
-        held = {"schedulingGates": [{"name": names.GATE}]}
+        held = {"schedulingGates": [{"name": names.SCHEDULING_GATE}]}
         metadata = _metadata(f"my-0-worker-{index}", mine, owner)
         yield PODS, {"metadata": metadata, "spec": pod_spec() | held}
     yield PODGANGS, {"metadata": _metadata("my-0", labels, owner), "spec": {"podgroups": []}}
@@ -402,22 +402,22 @@ def _metadata(name: str, labels: dict[str, str], owner: dict[str, str]) -> Obj:
 def test_beside_a_controller_that_makes_everything_again_nothing_is_deleted_or_made(
     *,
     server: ApiServer,
-    admin: Cluster,
+    admin: ClusterClient,
     redis: Redis,
     reconcile: Callable[[], object],
-    appear: Callable[[Cluster], Any],
+    appear: Callable[[ClusterClient], Any],
     finalizers: tuple[str, ...],
 ) -> None:
     rival = Rival(admin, admin.create(PODCLIQUESETS, pod_clique_set("default", "my")), finalizers)
     rival.reconcile()
     appear(admin)
     before, made = list_all(admin), rival.made
-    with watching("real", partial(Cluster, kubeconfig(server.kubeconfig)), redis):
+    with watching("real", partial(ClusterClient, kubeconfig(server.kubeconfig)), redis):
         wait_until(lambda: is_complete("real"), SECONDS)
         for _ in range(10):
             outcome = reconcile()
             rival.reconcile()
-        assert isinstance(outcome, Wait | Stop)
+        assert isinstance(outcome, RequeueAfter | Stop)
         assert outcome.reason == "OtherOperator"
     assert (rival.made, list_all(admin)) == (made, before)
 
@@ -434,31 +434,31 @@ def test_beside_a_controller_that_makes_everything_again_nothing_is_deleted_or_m
 def test_a_workload_is_not_taken_over_while_another_operator_runs(
     *,
     server: ApiServer,
-    admin: Cluster,
+    admin: ClusterClient,
     redis: Redis,
     monkeypatch: pytest.MonkeyPatch,
-    appear: Callable[[Cluster], Any],
+    appear: Callable[[ClusterClient], Any],
     sentence: str,
 ) -> None:
     monkeypatch.setattr(workload_client, "cluster_names", lambda: ("real",))
-    monkeypatch.setattr(workload_client, "shared_cluster", lambda *_: Cluster(kubeconfig(server.kubeconfig)))
-    caller = Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Via.API)
+    monkeypatch.setattr(workload_client, "shared_cluster", lambda *_: ClusterClient(kubeconfig(server.kubeconfig)))
+    caller = Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Source.API)
     rival = Rival(admin, admin.create(PODCLIQUESETS, pod_clique_set("default", "my")), (GROVE_FINALIZER,))
     rival.reconcile()
     appear(admin)
     before = list_all(admin)
     for dry_run in (True, False):
-        with pytest.raises(Contradiction, match=sentence):
+        with pytest.raises(InvalidState, match=sentence):
             workload_take_over(caller, PLACE, dry_run=dry_run)
     assert list_all(admin) == before
 
 
 def test_an_observing_installation_makes_no_pass(
-    server: ApiServer, admin: Cluster, redis: Redis, reconcile: Callable[[], object], settings: Settings
+    server: ApiServer, admin: ClusterClient, redis: Redis, reconcile: Callable[[], object], settings: Settings
 ) -> None:
     admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))
     before = list_all(admin)
-    with watching("real", partial(Cluster, kubeconfig(server.kubeconfig)), redis):
+    with watching("real", partial(ClusterClient, kubeconfig(server.kubeconfig)), redis):
         wait_until(lambda: is_complete("real"), SECONDS)
         settings.ENVIRONMENT = replace(settings.ENVIRONMENT, observe=True)
         assert reconcile() == Done()
@@ -469,15 +469,15 @@ def test_an_observing_installation_makes_no_pass(
 
 
 def test_the_watcher_says_so_while_it_lasts_and_wakes_the_workloads_afterwards(
-    server: ApiServer, admin: Cluster, redis: Redis, monkeypatch: pytest.MonkeyPatch
+    server: ApiServer, admin: ClusterClient, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "_OPERATOR_SECONDS", 0.1)
+    monkeypatch.setattr(session, "_OPERATOR_CHECK_SECONDS", 0.1)
     admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))
 
     def said() -> str:
         return models.Cluster.objects.values_list("other_operator", flat=True).get(name="real")
 
-    with watching("real", partial(Cluster, kubeconfig(server.kubeconfig)), redis) as heard:
+    with watching("real", partial(ClusterClient, kubeconfig(server.kubeconfig)), redis) as heard:
         wait_until(lambda: KEY in heard.woken, SECONDS)
         assert said() == ""
         mark_definition(admin, None)
@@ -488,24 +488,24 @@ def test_the_watcher_says_so_while_it_lasts_and_wakes_the_workloads_afterwards(
 
 
 def test_a_command_is_refused_with_the_same_sentence(
-    server: ApiServer, admin: Cluster, monkeypatch: pytest.MonkeyPatch
+    server: ApiServer, admin: ClusterClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workload_client, "cluster_names", lambda: ("real",))
-    monkeypatch.setattr(workload_client, "shared_cluster", lambda *_: Cluster(kubeconfig(server.kubeconfig)))
+    monkeypatch.setattr(workload_client, "shared_cluster", lambda *_: ClusterClient(kubeconfig(server.kubeconfig)))
     mirror.ensure_cluster("real")
     models.Cluster.objects.update(complete=True)
-    assert workload_client.open_site(PLACE).place == PLACE
+    assert workload_client.open_writable_client(PLACE).place == PLACE
     mark_definition(admin, None)
-    with pytest.raises(Contradiction, match="is not Grove UI's"):
-        workload_client.open_site(PLACE)
-    assert workload_client.find_site(PLACE).place == PLACE
+    with pytest.raises(InvalidState, match="is not Grove UI's"):
+        workload_client.open_writable_client(PLACE)
+    assert workload_client.open_client(PLACE).place == PLACE
 
 
 # ---- commands to a workload that the mirror does not know
 
 COMMANDS: dict[str, Callable[[Caller], object]] = {
     "strategy": lambda caller: workload_edit_strategy(caller, PLACE, {"type": "OnDelete"}),
-    "images": lambda caller: workload_set_images(caller, PLACE, [Image("worker", "app:v2")]),
+    "images": lambda caller: workload_set_images(caller, PLACE, [ImageEdit("worker", "app:v2")]),
     "scale": lambda caller: workload_scale(caller, PLACE, 3),
     "scale one replica": lambda caller: workload_scale(caller, PLACE, 3, "worker", 0),
     "restart": lambda caller: workload_restart(caller, PLACE),
@@ -517,10 +517,10 @@ COMMANDS: dict[str, Callable[[Caller], object]] = {
 @pytest.fixture
 def caller(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Caller:
     """Somebody who may do everything, in the one cluster that there is."""
-    cluster = Cluster(kubeconfig(server.kubeconfig))
+    cluster = ClusterClient(kubeconfig(server.kubeconfig))
     monkeypatch.setattr(workload_client, "cluster_names", lambda: ("real",))
     monkeypatch.setattr(workload_client, "shared_cluster", lambda *_: cluster)
-    return Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Via.API)
+    return Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Source.API)
 
 
 def refusal_of(command: Callable[[Caller], object], caller: Caller) -> tuple[type[CommandRefused], str]:
@@ -532,20 +532,20 @@ def refusal_of(command: Callable[[Caller], object], caller: Caller) -> tuple[typ
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_while_the_cluster_is_being_listed_nobody_commands_anything(
-    name: str, admin: Cluster, redis: Redis, caller: Caller
+    name: str, admin: ClusterClient, redis: Redis, caller: Caller
 ) -> None:
     """The mirror cannot tell yet whose workload it is."""
     admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))
     keep_by_grove(admin)
     before = list_all(admin)
     kind, sentence = refusal_of(COMMANDS[name], caller)
-    assert (kind, list_all(admin)) == (ClusterAway, before)
+    assert (kind, list_all(admin)) == (ClusterUnavailable, before)
     assert "real is not known yet: the cluster is being listed" in sentence
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_looks_at_the_set_itself_where_the_mirror_has_none(
-    name: str, admin: Cluster, redis: Redis, caller: Caller
+    name: str, admin: ClusterClient, redis: Redis, caller: Caller
 ) -> None:
     mirror.ensure_cluster("real")
     models.Cluster.objects.update(complete=True)
@@ -553,30 +553,30 @@ def test_a_command_looks_at_the_set_itself_where_the_mirror_has_none(
     keep_by_grove(admin)
     before = list_all(admin)
     kind, sentence = refusal_of(COMMANDS[name], caller)
-    assert (kind, list_all(admin)) == (Contradiction, before)
+    assert (kind, list_all(admin)) == (InvalidState, before)
     assert "Grove's own operator keeps this set" in sentence
 
 
 def test_a_command_looks_at_who_wrote_the_set_last_where_the_mirror_has_an_older_one(
-    admin: Cluster, redis: Redis, caller: Caller, server: ApiServer
+    admin: ClusterClient, redis: Redis, caller: Caller, server: ApiServer
 ) -> None:
     admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))
-    with watching("real", partial(Cluster, kubeconfig(server.kubeconfig)), redis):
+    with watching("real", partial(ClusterClient, kubeconfig(server.kubeconfig)), redis):
         wait_until(lambda: is_complete("real"), SECONDS)
     note = {"metadata": {"name": "my", "namespace": "default", "annotations": {"grove.io/reconcile-trigger": "1"}}}
     admin.apply(PODCLIQUESETS, note, field_manager=GROVE_MANAGER)
     before = list_all(admin)
     kind, sentence = refusal_of(COMMANDS["scale"], caller)
-    assert (kind, list_all(admin)) == (Contradiction, before)
+    assert (kind, list_all(admin)) == (InvalidState, before)
     assert "wrote PodCliqueSet my after Grove UI" in sentence
 
 
-def test_a_component_that_grove_wrote_last_is_not_scaled(admin: Cluster, redis: Redis, caller: Caller) -> None:
+def test_a_component_that_grove_wrote_last_is_not_scaled(admin: ClusterClient, redis: Redis, caller: Caller) -> None:
     mirror.ensure_cluster("real")
     models.Cluster.objects.update(complete=True)
     resource, clique = next(made_by_grove(admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))))
     admin.apply(resource, clique, field_manager=GROVE_MANAGER)
     before = list_all(admin)
     kind, sentence = refusal_of(COMMANDS["scale one replica"], caller)
-    assert (kind, list_all(admin)) == (Contradiction, before)
+    assert (kind, list_all(admin)) == (InvalidState, before)
     assert "wrote PodClique my-0-worker after Grove UI" in sentence

@@ -7,8 +7,8 @@ import pytest
 
 from rollouts.controller.pod_counts import count_desired, count_pods
 from rollouts.engine.model.observed import Observed
-from rollouts.engine.simulation.cluster import Behaviour
-from rollouts.engine.simulation.simulate import passes
+from rollouts.engine.simulation.cluster import ClusterBehaviour
+from rollouts.engine.simulation.simulate import run_passes
 from tests.engine.manifests import small, workload_of
 from tests.engine.simulated import settled, with_image
 
@@ -54,10 +54,10 @@ def test_the_floor_knows_the_minimum_that_a_clique_was_made_with() -> None:
 def test_the_floor_holds_where_surge_serves_with_a_part_of_its_pods() -> None:
     edits = strategy("ReplicaRecreate", maxUnavailable=0, maxSurge=1) | ALL_OF_THE_GROUP
     before = workload_of(small(edits | {"spec.template.cliques.0.spec.minAvailable": 1}))
-    late = Behaviour(never_ready=frozenset({"chat-2-frontend-1", "chat-2-frontend-2"}))
+    late = ClusterBehaviour(never_ready=frozenset({"chat-2-frontend-1", "chat-2-frontend-2"}))
     after = with_image(before, "two")
     cluster = settled(before, late)
-    found = [count_pods(after, cluster.world.observed()) for _ in passes(after, cluster.world)]
+    found = [count_pods(after, cluster.world.observed()) for _ in run_passes(after, cluster.world)]
     assert {counts.floor for counts in found} == {2 * (ONE - 2)}
     assert min(counts.available for counts in found) == 2 * ONE - 2
     assert (found[-1].available, found[-1].updated, found[-1].surge) == (2 * ONE, 2 * ONE, 0)
@@ -75,7 +75,7 @@ def test_an_update_with_surge_is_counted_all_the_way() -> None:
     cluster = settled(before)
     assert count_pods(before, cluster.world.observed()).updated == 2 * ONE
     assert count_pods(after, cluster.world.observed()).updated == 2 * ONE - 6
-    found = [count_pods(after, cluster.world.observed()) for _ in passes(after, cluster.world)]
+    found = [count_pods(after, cluster.world.observed()) for _ in run_passes(after, cluster.world)]
     assert {counts.desired for counts in found} == {2 * ONE}
     assert max(counts.surge for counts in found) == 1
     assert all(counts.available >= counts.floor for counts in found)
@@ -87,7 +87,7 @@ def test_surge_is_not_updated_whether_it_serves_or_not(is_ready: bool) -> None:
     before = workload_of(small(strategy("ReplicaRecreate", maxUnavailable=0, maxSurge=1)))
     after = with_image(before, "two")
     world = settled(before).world
-    for _ in passes(after, world):
+    for _ in run_passes(after, world):
         observed = world.observed()
         counts = count_pods(after, observed)
         surge = [pod for pod in observed.pods if pod.clique.startswith("chat-2-")]

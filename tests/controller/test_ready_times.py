@@ -8,9 +8,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from rollouts import mirror, models
-from rollouts.cluster import Cluster
+from rollouts.cluster import ClusterClient
 from rollouts.engine.model.actions import Plan
-from rollouts.engine.model.observed import Measured
+from rollouts.engine.model.observed import ReadyTime
 from rollouts.engine.plan.diagnosis import LATE_AFTER, LATE_FACTOR
 from rollouts.engine.plan.planner import plan
 from rollouts.engine.rollout.ready_times import measure_ready_times
@@ -29,7 +29,7 @@ REPLACED_AT_ONCE: Final[dict[str, Any]] = {
 
 
 @pytest.fixture
-def loop(cluster: Cluster, namespace: str) -> Loop:
+def loop(cluster: ClusterClient, namespace: str) -> Loop:
     """A set of one replica that is deployed and at rest; an update deletes all of its pods at once."""
     deployed = make(cluster, namespace, REPLACED_AT_ONCE)
     deployed.run(lambda: deployed.is_complete() and deployed.outcomes[-1] == Done())
@@ -37,16 +37,16 @@ def loop(cluster: Cluster, namespace: str) -> Loop:
     return deployed
 
 
-def seen(loop: Loop) -> mirror.Seen:
+def seen(loop: Loop) -> mirror.MirroredWorkload:
     """Return the workload as the mirror has it."""
-    found = mirror.read(loop.row, loop.namespace, loop.name)
+    found = mirror.fetch_workload(loop.row, loop.namespace, loop.name)
     assert found is not None
     return found
 
 
-def noted(loop: Loop) -> dict[str, Measured]:
+def noted(loop: Loop) -> dict[str, ReadyTime]:
     """Return what is noted on the workload's row, by clique."""
-    return {one.clique: one for one in seen(loop).observed.measured}
+    return {one.clique: one for one in seen(loop).observed.ready_times}
 
 
 def replace_all(loop: Loop) -> None:
@@ -72,7 +72,7 @@ def test_a_pod_that_is_late_is_a_problem_also_where_all_pods_were_replaced_at_on
 
 
 def test_times_are_noted_before_the_pods_are_deleted_that_they_were_measured_on(
-    cluster: Cluster, namespace: str
+    cluster: ClusterClient, namespace: str
 ) -> None:
     loop = make(cluster, namespace, REPLACED_AT_ONCE)
     loop.run(loop.is_complete)

@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from rollouts import mirror
-from rollouts.cluster import Cluster, NotFound, Obj, Resource
+from rollouts.cluster import ClusterClient, NotFound, Obj, Resource
 from rollouts.cluster.resources import (
     EVENTS,
     PODCLIQUES,
@@ -22,12 +22,12 @@ from rollouts.cluster.resources import (
 )
 from rollouts.controller import rounds
 from rollouts.controller.reconciler import reconcile
-from rollouts.controller.rounds import Course
+from rollouts.controller.rounds import Rounds
 from rollouts.engine.manifest.validation import find_unsupported
 from rollouts.engine.model import names
 from rollouts.engine.model.observed import Observed
 from rollouts.models import Pod, Revision, Rollout, Sample, Step, StrategyOverride
-from rollouts.queue.results import Again, Done, Retry, Stop, Wait
+from rollouts.queue.results import Done, Requeue, RequeueAfter, Retry, Stop
 from rollouts.telemetry import heartbeats
 from tests.controller.interruptions import Interrupted, Way, is_first_time
 from tests.controller.loop import Loop
@@ -44,14 +44,14 @@ ON_REAL: Final = pytest.mark.parametrize(
 )
 
 
-def make(cluster: Cluster, namespace: str, edits: dict[str, Any] | None = None) -> Loop:
+def make(cluster: ClusterClient, namespace: str, edits: dict[str, Any] | None = None) -> Loop:
     """Create a small set and return the loop over it."""
     cluster.create(PODCLIQUESETS, small({"metadata.namespace": namespace, **ONE_REPLICA, **(edits or {})}))
     return Loop(cluster, namespace, "chat")
 
 
 @pytest.fixture
-def loop(cluster: Cluster, namespace: str) -> Loop:
+def loop(cluster: ClusterClient, namespace: str) -> Loop:
     """A small set that is deployed."""
     deployed = make(cluster, namespace)
     deployed.run(deployed.is_complete)
@@ -92,7 +92,7 @@ def told(loop: Loop) -> list[str]:
 # ---- the way things go
 
 
-def test_a_set_deploys_and_settles(cluster: Cluster, namespace: str) -> None:
+def test_a_set_deploys_and_settles(cluster: ClusterClient, namespace: str) -> None:
     loop = make(cluster, namespace, {"spec.replicas": 2})
     loop.run(loop.is_complete)
     assert len(loop.pods()) == 2 * PODS_OF_ONE
@@ -114,9 +114,9 @@ def test_a_settled_set_costs_no_call(loop: Loop) -> None:
 
 
 def test_a_set_settles_whose_planning_takes_longer_than_a_pass_should(
-    cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+    cluster: ClusterClient, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "SECONDS", 0.0)
+    monkeypatch.setattr(rounds, "MAX_SECONDS", 0.0)
     loop = make(cluster, namespace)
     loop.run(lambda: loop.is_complete() and loop.outcomes[-1] == Done())
     cliques = cluster.list(PODCLIQUES, namespace=namespace).items
@@ -126,7 +126,7 @@ def test_a_set_settles_whose_planning_takes_longer_than_a_pass_should(
 def test_a_pass_that_ends_early_names_the_pods_that_it_has_replaced(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "SECONDS", 0.0)
+    monkeypatch.setattr(rounds, "MAX_SECONDS", 0.0)
     assert count_true_selections(loop) > 0
 
 
@@ -152,7 +152,7 @@ def count_true_selections(loop: Loop) -> int:
     def look() -> None:
         clique = loop.cluster.get(PODCLIQUES, "chat-0-frontend", namespace=loop.namespace)
         progress = (clique.get("status") or {}).get("updateProgress") or {}
-        if "updateEndedAt" not in progress and isinstance(loop.outcomes[-1], (Again, Done, Wait)):
+        if "updateEndedAt" not in progress and isinstance(loop.outcomes[-1], (Requeue, Done, RequeueAfter)):
             selected = progress.get("readyPodsSelectedToUpdate") or {}
             told = [*selected.get("current", ()), *selected.get("completed", ())]
             assert sorted(told) == sorted(originals - {*frontends()})
@@ -163,11 +163,11 @@ def count_true_selections(loop: Loop) -> int:
     return sum(map(bool, found))
 
 
-def test_what_a_pass_wrote_the_next_one_sees_without_looking(cluster: Cluster, namespace: str) -> None:
+def test_what_a_pass_wrote_the_next_one_sees_without_looking(cluster: ClusterClient, namespace: str) -> None:
     loop = make(cluster, namespace)
     loop.observe()
     for _ in range(8):
-        if loop.take_pass() != Again():
+        if loop.take_pass() != Requeue():
             break
     # Without a watcher nobody learns that pods are placed and Ready; everything up to there is done.
     assert Pod.objects.filter(gated=False).count() == PODS_OF_ONE
@@ -191,7 +191,9 @@ def test_an_update_replaces_the_pods_and_is_on_record(loop: Loop) -> None:
     assert (last.desired, last.available, last.surge) == (PODS_OF_ONE, PODS_OF_ONE, 0)
 
 
-def test_another_spelling_of_an_amount_replaces_no_pod_and_starts_no_update(cluster: Cluster, namespace: str) -> None:
+def test_another_spelling_of_an_amount_replaces_no_pod_and_starts_no_update(
+    cluster: ClusterClient, namespace: str
+) -> None:
     frontend = "spec.template.cliques.0.spec.podSpec.containers.0.resources"
     loop = make(cluster, namespace, {frontend: {"requests": {"cpu": "1"}, "limits": {"cpu": "1", "memory": "1Gi"}}})
     loop.run(lambda: loop.is_complete() and loop.outcomes[-1] == Done())
@@ -274,7 +276,7 @@ def test_an_update_on_the_way_is_superseded_by_another(loop: Loop) -> None:
 
 
 def test_an_interruption_whose_write_met_a_conflict_drops_the_former_progress_at_once(
-    cluster: Cluster, namespace: str
+    cluster: ClusterClient, namespace: str
 ) -> None:
     surge = {"spec.template.cliques.0.updateStrategy": {"maxUnavailable": 0, "maxSurge": 1}}
     loop = make(cluster, namespace, {"spec.replicas": 2, "spec.updateStrategy": {"type": "RollingUpdate"}, **surge})
@@ -341,15 +343,15 @@ def test_a_set_that_is_held_while_it_leaves_gets_nothing_new(loop: Loop) -> None
 
 
 def test_what_a_pass_goes_on_with_is_what_the_mirror_then_has(
-    cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+    cluster: ClusterClient, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, courses = Course.run, list[Course]()
+    run, courses = Rounds.run, list[Rounds]()
 
-    def note(one: Course) -> None:
+    def note(one: Rounds) -> None:
         run(one)
         courses.append(one)
 
-    monkeypatch.setattr(Course, "run", note)
+    monkeypatch.setattr(Rounds, "run", note)
     loop = make(cluster, namespace)
 
     def compare() -> None:
@@ -357,7 +359,7 @@ def test_what_a_pass_goes_on_with_is_what_the_mirror_then_has(
         ended = [] if isinstance(loop.outcomes[-1], Retry) else [*courses]
         courses.clear()
         for one in ended:
-            seen = mirror.read(loop.row, namespace, "chat")
+            seen = mirror.fetch_workload(loop.row, namespace, "chat")
             assert seen is not None
             assert _bare(one.observed) == _bare(seen.observed)
 
@@ -409,7 +411,7 @@ def test_a_replica_of_which_only_its_gang_is_left_is_rebuilt(loop: Loop) -> None
 # ---- what finds no place
 
 
-def test_a_first_deployment_that_finds_no_node_is_told_by_an_event(cluster: Cluster, namespace: str) -> None:
+def test_a_first_deployment_that_finds_no_node_is_told_by_an_event(cluster: ClusterClient, namespace: str) -> None:
     pods = "spec.template.cliques.0.spec.podSpec.nodeSelector"
     loop = make(cluster, namespace, {pods: {"example.com/pool": "nowhere"}})
     loop.run(lambda: "Unschedulable" in {reason_of_no_node(pod) for pod in loop.pods()})
@@ -432,7 +434,7 @@ def reason_of_no_node(pod: Obj) -> str:
 # ---- what has no effect
 
 
-def test_a_set_says_which_of_its_fields_have_no_effect_until_none_has(cluster: Cluster, namespace: str) -> None:
+def test_a_set_says_which_of_its_fields_have_no_effect_until_none_has(cluster: ClusterClient, namespace: str) -> None:
     edits = {"spec.progressDeadlineSeconds": 600, "spec.template.cliques.0.spec.autoScalingConfig": {"maxReplicas": 5}}
     loop = make(cluster, namespace, edits)
     loop.run(lambda: loop.is_complete() and loop.outcomes[-1] == Done())
@@ -454,7 +456,7 @@ def test_a_set_says_which_of_its_fields_have_no_effect_until_none_has(cluster: C
     assert told(loop).count("Unsupported") == 1
 
 
-def test_a_set_of_many_cliques_names_every_field_that_has_no_effect(cluster: Cluster, namespace: str) -> None:
+def test_a_set_of_many_cliques_names_every_field_that_has_no_effect(cluster: ClusterClient, namespace: str) -> None:
     cliques = [
         {
             "name": f"c{index}",
@@ -483,7 +485,7 @@ def test_a_set_of_many_cliques_names_every_field_that_has_no_effect(cluster: Clu
 def stranger(loop_namespace: str, name: str, like: Obj | None = None) -> Obj:
     """Return a pod that looks like one of ours and belongs to nobody."""
     labels = like["metadata"]["labels"] if like else {names.PART_OF: "chat", names.MANAGED_BY: names.OPERATOR}
-    held = {"schedulingGates": [{"name": names.GATE}, {"name": "a.example/theirs"}]}
+    held = {"schedulingGates": [{"name": names.SCHEDULING_GATE}, {"name": "a.example/theirs"}]}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -510,10 +512,12 @@ def images_of_ours(loop: Loop) -> list[str]:
 def is_held(loop: Loop) -> bool:
     """Say whether a write was refused so often that it is held back."""
     outcome = loop.outcomes[-1] if loop.outcomes else None
-    return isinstance(outcome, Wait) and outcome.reason == "WriteDenied"
+    return isinstance(outcome, RequeueAfter) and outcome.reason == "WriteDenied"
 
 
-def test_a_name_that_somebody_has_taken_is_told_on_the_set_until_it_is_free(cluster: Cluster, namespace: str) -> None:
+def test_a_name_that_somebody_has_taken_is_told_on_the_set_until_it_is_free(
+    cluster: ClusterClient, namespace: str
+) -> None:
     theirs = {"metadata": {"name": "chat-0", "namespace": namespace}, "spec": {"clusterIP": "None"}}
     cluster.create(SERVICES, theirs)
     loop = make(cluster, namespace)
@@ -549,7 +553,7 @@ def clique_with(**pod: Any) -> dict[str, Any]:
 
 @ON_REAL
 def test_a_set_that_breaks_the_rules_is_told_so_and_left_alone_until_it_is_repaired(
-    cluster: Cluster, namespace: str
+    cluster: ClusterClient, namespace: str
 ) -> None:
     loop = make(cluster, namespace, NOTHING_TO_SPEND)
     for _ in range(3):
@@ -606,11 +610,11 @@ def test_an_override_holds_an_update_back_until_it_runs_out(loop: Loop) -> None:
     )
     before = images(loop)
     change_image(loop, "two")
-    loop.run(lambda: isinstance(loop.outcomes[-1], Wait))
+    loop.run(lambda: isinstance(loop.outcomes[-1], RequeueAfter))
     assert loop.condition("Progressing")["reason"] == "AwaitingDeletion"
     assert images(loop) == before
     outcome = loop.outcomes[-1]
-    assert isinstance(outcome, Wait)
+    assert isinstance(outcome, RequeueAfter)
     assert 3500 < outcome.after_seconds < 3600
     assert loop.stored()["spec"].get("updateStrategy", {}).get("type") != "OnDelete"
     override.expires_at = datetime.now(UTC)
@@ -625,15 +629,15 @@ def test_nothing_is_done_for_a_cluster_that_is_not_mirrored_or_in_trouble(loop: 
     assert reconcile("elsewhere/web/chat") == Done()
     loop.row.complete = False
     loop.row.save()
-    assert isinstance(reconcile(loop.key), Wait)
+    assert isinstance(reconcile(loop.key), RequeueAfter)
     loop.row.complete, loop.row.trouble_code = True, "Unreachable"
     loop.row.save()
-    assert reconcile(loop.key) == Wait(60.0, "Unreachable")
+    assert reconcile(loop.key) == RequeueAfter(60.0, "Unreachable")
     loop.row.trouble_code = ""
     loop.row.save()
-    heartbeats.record_cluster_word(redis, "here", {})
+    heartbeats.record_cluster_heartbeat(redis, "here", {})
     redis.hset("grove:heartbeat:cluster:here", "heard", time.time() - 3600)
-    assert reconcile(loop.key) == Wait(60.0, "ClusterNotHeard")
+    assert reconcile(loop.key) == RequeueAfter(60.0, "ClusterNotHeard")
 
 
 def test_a_set_that_nobody_knows_is_done(loop: Loop) -> None:

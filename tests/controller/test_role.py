@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 import yaml
 
-from rollouts.cluster import Cluster, Forbidden, Obj
+from rollouts.cluster import ClusterClient, Forbidden, Obj
 from rollouts.cluster.resources import EVENTS, NAMESPACES, PODCLIQUES, PODCLIQUESETS, SECRETS
 from tests.controller.loop import Loop, observe
 from tests.controller.roles import allowed, restricted_user
@@ -23,12 +23,14 @@ ROLE: Final[Obj] = yaml.safe_load(Path("deploy/rbac/controller.yaml").read_text(
 
 
 @pytest.fixture
-def restricted(site: Site) -> Cluster:
+def restricted(site: Site) -> ClusterClient:
     """The cluster as a user who may do nothing by himself."""
     return restricted_user(site)
 
 
-def test_a_workload_deploys_and_rolls_with_the_role(cluster: Cluster, restricted: Cluster, namespace: str) -> None:
+def test_a_workload_deploys_and_rolls_with_the_role(
+    cluster: ClusterClient, restricted: ClusterClient, namespace: str
+) -> None:
     people = make(cluster, namespace)
     ours = Loop(restricted, namespace, people.name)
     with allowed(cluster, restricted, ROLE):
@@ -40,7 +42,7 @@ def test_a_workload_deploys_and_rolls_with_the_role(cluster: Cluster, restricted
 
 
 def test_the_role_reads_no_secrets_and_writes_no_workloads(
-    cluster: Cluster, restricted: Cluster, namespace: str
+    cluster: ClusterClient, restricted: ClusterClient, namespace: str
 ) -> None:
     people = make(cluster, namespace)
     with allowed(cluster, restricted, ROLE):
@@ -51,7 +53,9 @@ def test_the_role_reads_no_secrets_and_writes_no_workloads(
             restricted.patch_merge(PODCLIQUESETS, people.name, {"spec": {"replicas": 3}}, namespace=namespace)
 
 
-def test_a_write_that_the_role_lacks_is_told_on_the_set(cluster: Cluster, restricted: Cluster, namespace: str) -> None:
+def test_a_write_that_the_role_lacks_is_told_on_the_set(
+    cluster: ClusterClient, restricted: ClusterClient, namespace: str
+) -> None:
     people = make(cluster, namespace)
     ours = Loop(restricted, namespace, people.name)
     rules = [
@@ -68,7 +72,9 @@ def test_a_write_that_the_role_lacks_is_told_on_the_set(cluster: Cluster, restri
     assert not people.condition("WriteDenied")
 
 
-def test_everything_mirrored_can_be_listed_with_the_role(cluster: Cluster, restricted: Cluster, namespace: str) -> None:
+def test_everything_mirrored_can_be_listed_with_the_role(
+    cluster: ClusterClient, restricted: ClusterClient, namespace: str
+) -> None:
     people = make(cluster, namespace)
     with allowed(cluster, restricted, ROLE):
         seen = observe(restricted, Loop(restricted, namespace, people.name).row, namespace)

@@ -13,11 +13,11 @@ from pathlib import Path
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import Strategy, Workload
 from rollouts.engine.plan.planner import plan
-from rollouts.engine.simulation.cluster import Behaviour, World
-from rollouts.engine.simulation.simulate import Outcome, passes, simulate
+from rollouts.engine.simulation.cluster import ClusterBehaviour, SimulatedCluster
+from rollouts.engine.simulation.simulate import SimulationResult, run_passes, simulate
 from tests.engine.simulated import clique, group, with_image, workload
 
-BEHAVIOUR = Behaviour(ready_seconds=30.0, gone_seconds=5.0)
+BEHAVIOUR = ClusterBehaviour(ready_seconds=30.0, termination_seconds=5.0)
 NOW = 1_000_000.0
 PLANS, ROLLOUTS = 25, 3  # how often each is measured
 
@@ -41,16 +41,16 @@ def many_groups(replicas: int, group_replicas: int) -> Workload:
 
 
 def settle(wanted: Workload) -> Observed:
-    world = World(Observed(), BEHAVIOUR, NOW)
-    for _ in passes(wanted, world):
+    world = SimulatedCluster(Observed(), BEHAVIOUR, NOW)
+    for _ in run_passes(wanted, world):
         pass
     return world.observed()
 
 
 def begin(wanted: Workload, observed: Observed, count: int = 20) -> Observed:
     """Return what is observed some passes into the update."""
-    world = World(observed, BEHAVIOUR, NOW)
-    for _, _ in zip(range(count), passes(wanted, world), strict=False):
+    world = SimulatedCluster(observed, BEHAVIOUR, NOW)
+    for _, _ in zip(range(count), run_passes(wanted, world), strict=False):
         pass
     return world.observed()
 
@@ -81,7 +81,7 @@ def time_plans(name: str, wanted: Workload) -> None:
 def time_rollout(name: str, wanted: Workload) -> None:
     observed = settle(wanted)
     changed = with_image(wanted, "app:v2")
-    outcomes: list[Outcome] = []
+    outcomes: list[SimulationResult] = []
     taken = best(lambda: outcomes.append(simulate(wanted, observed, changed, BEHAVIOUR, NOW)), ROLLOUTS)
     outcome = outcomes[-1]
     told = f"{outcome.end}, {outcome.passes} passes, {outcome.pods_created} pods, {outcome.seconds:.0f} s simulated"

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from rollouts.engine.model.actions import Kind
 from rollouts.engine.model.budget import Budget, resolve_budget
-from rollouts.engine.model.observed import ENDED, Observed
+from rollouts.engine.model.observed import TERMINAL_PHASES, Observed
 from rollouts.engine.model.workload import BudgetSpec, CliqueTemplate, GroupTemplate, Strategy, Workload
-from rollouts.engine.simulation.cluster import Behaviour
-from rollouts.engine.simulation.scheduler import Node
+from rollouts.engine.simulation.cluster import ClusterBehaviour
+from rollouts.engine.simulation.scheduler import SimulatedNode
 from tests.engine.simulated import Cluster, Unit, View, clique, group, workload
 
 ONE_AT_A_TIME = Budget(1, 0)
@@ -55,12 +55,12 @@ def _group(draw: st.DrawFn, members: tuple[str, ...]) -> GroupTemplate:
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Behaviour:
-    return Behaviour(
+def clusters(draw: st.DrawFn) -> ClusterBehaviour:
+    return ClusterBehaviour(
         ready_seconds=draw(st.sampled_from([0.0, 3.0, 10.0])),
-        gone_seconds=draw(st.sampled_from([1.0, 20.0])),
-        collect_seconds=draw(st.sampled_from([0.0, 2.0])),
-        owners_go_last=draw(st.booleans()),
+        termination_seconds=draw(st.sampled_from([1.0, 20.0])),
+        garbage_collection_seconds=draw(st.sampled_from([0.0, 2.0])),
+        foreground_deletion=draw(st.booleans()),
     )
 
 
@@ -121,7 +121,7 @@ def end_pod(cluster: Cluster, draw: Callable[..., Any]) -> None:
     """Evict a pod, or shut its node down: it has ended and stays."""
     running = sorted(pod.name for pod in cluster.world.pods.values() if pod.node and not pod.leaving)
     if running:
-        cluster.world.end(draw(st.sampled_from(running)))
+        cluster.world.fail_pod(draw(st.sampled_from(running)))
 
 
 def delete_anything(cluster: Cluster, draw: Callable[..., Any]) -> None:
@@ -130,18 +130,18 @@ def delete_anything(cluster: Cluster, draw: Callable[..., Any]) -> None:
     found = [(Kind.GROUP, one.name) for one in seen.groups] + [(Kind.GANG, one.name) for one in seen.gangs]
     found += [(Kind.SERVICE, one.name) for one in seen.services] + [(Kind.CLIQUE, one.name) for one in seen.cliques]
     for kind, name in draw(st.lists(st.sampled_from(sorted(found)), max_size=4, unique=True)) if found else ():
-        if cluster.world.has(kind, name):  # an owner that went may have taken it along
+        if cluster.world.exists(kind, name):  # an owner that went may have taken it along
             cluster.world.delete(kind, name)
 
 
 def lose_node(cluster: Cluster, draw: Callable[..., Any]) -> None:
     """Let the node go: its pods have ended, and until it is back nothing finds room, or only some pods do."""
-    short = Node("node", pods=draw(st.integers(0, len(cluster.world.pods))), cordoned=draw(st.booleans()))
+    short = SimulatedNode("node", pods=draw(st.integers(0, len(cluster.world.pods))), cordoned=draw(st.booleans()))
     nodes = cluster.behaviour.nodes if draw(st.booleans()) else (short,)
     for pod in [*cluster.world.pods.values()]:
         if pod.node and not pod.leaving and draw(st.booleans()):
-            cluster.world.end(pod.name)
-    cluster.world.change(replace(cluster.behaviour, nodes=nodes))
+            cluster.world.fail_pod(pod.name)
+    cluster.world.set_behaviour(replace(cluster.behaviour, nodes=nodes))
 
 
 def break_pod(cluster: Cluster, draw: Callable[..., Any]) -> None:
@@ -171,9 +171,9 @@ EVERYTHING: list[Deed] = [*HARSH, switch_strategy]
 
 
 def heal(cluster: Cluster) -> None:
-    cluster.world.change(cluster.behaviour)  # nodes are back
+    cluster.world.set_behaviour(cluster.behaviour)  # nodes are back
     for pod in list(cluster.world.pods.values()):
-        if pod.node and not pod.ready and pod.phase not in ENDED:
+        if pod.node and not pod.ready and pod.phase not in TERMINAL_PHASES:
             cluster.world.set_ready(pod.name, ready=True)
 
 

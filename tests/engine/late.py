@@ -1,8 +1,8 @@
 """A controller that learns late: it sees its own writes at once, and what others and the cluster do after a while.
 
-Between `simulation_report`, where every plan is made from what is there, and the reconciler, whose view is a mirror fed by a
-watch. News comes in the order in which it happened; a row moves forward only. The answer to a write is the object as
-that write left it; after a refused write the object is fetched as it is.
+Between `simulated`, where every plan is made from what is there, and the reconciler, whose view is a mirror fed
+by a watch. News comes in the order in which it happened; a row moves forward only. The answer to a write is the object
+as that write left it; after a refused write the object is fetched as it is.
 """
 
 from collections.abc import Iterable
@@ -11,21 +11,21 @@ from typing import Any
 from rollouts.engine.model.actions import Action, Create, Kind, Plan, RemoveGate
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.plan.planner import plan
-from rollouts.engine.simulation.cluster import World
+from rollouts.engine.simulation.cluster import SimulatedCluster
 from tests.engine.simulated import Cluster
 
 Place = tuple[Kind, str]
 
 
-class Recorded(World):
+class Recorded(SimulatedCluster):
     """A world that remembers every state of every object, in order."""
 
     def __init__(self, *told: Any, **named: Any) -> None:
         self.news: list[tuple[Place, Any]] = []  # the object, or None: gone
         super().__init__(*told, **named)
 
-    def _put(self, kind: Kind, thing: Any) -> None:
-        super()._put(kind, thing)
+    def _store(self, kind: Kind, thing: Any) -> None:
+        super()._store(kind, thing)
         self.news.append(((kind, thing.name), thing))
 
     def _remove(self, kind: Kind, thing: Any) -> None:

@@ -17,13 +17,13 @@ from rollouts.engine.model.hashing import compute_template_hash
 from rollouts.engine.model.observed import Clique, Observed, Pod
 from rollouts.engine.model.workload import BudgetSpec, CliqueTemplate, GroupTemplate, Strategy, Workload
 from rollouts.engine.plan.planner import plan_tree
-from rollouts.engine.simulation.cluster import Behaviour, Refusal, World
-from rollouts.engine.simulation.simulate import PATIENCE, next_moment, passes
-from rollouts.engine.tree.layout import Shape, make_shape
-from rollouts.engine.tree.tree_builder import arrange
+from rollouts.engine.simulation.cluster import ClusterBehaviour, RejectedWrite, SimulatedCluster
+from rollouts.engine.simulation.simulate import IDLE_LIMIT, find_next_time, run_passes
+from rollouts.engine.tree.layout import Layout, make_layout
+from rollouts.engine.tree.tree_builder import build_tree
 
 PASSES_AT_MOST = 4000
-QUICK = Behaviour(ready_seconds=10.0, gone_seconds=2.0)
+QUICK = ClusterBehaviour(ready_seconds=10.0, termination_seconds=2.0)
 
 
 def clique(
@@ -238,15 +238,15 @@ class Cluster:
     """A workload in a simulated cluster, and everything that was done to it."""
 
     workload: Workload
-    behaviour: Behaviour = QUICK
-    world: World = field(init=False)
+    behaviour: ClusterBehaviour = QUICK
+    world: SimulatedCluster = field(init=False)
     actions: list[Action] = field(default_factory=list)
-    refused: list[Refusal] = field(default_factory=list)
+    refused: list[RejectedWrite] = field(default_factory=list)
     last: Plan | None = None
-    _shape: Shape | None = None
+    _shape: Layout | None = None
 
     def __post_init__(self) -> None:
-        self.world = World(Observed(), self.behaviour, now=1_000_000.0)
+        self.world = SimulatedCluster(Observed(), self.behaviour, now=1_000_000.0)
 
     @property
     def view(self) -> View:
@@ -267,8 +267,8 @@ class Cluster:
 
     def plan(self) -> Plan:
         if self._shape is None or self._shape.workload is not self.workload:
-            self._shape = make_shape(self.workload)  # templates are hashed once, not for each of many plans
-        tree = arrange(self._shape, self.world.observed())
+            self._shape = make_layout(self.workload)  # templates are hashed once, not for each of many plans
+        tree = build_tree(self._shape, self.world.observed())
         self.last = plan_tree(self._shape, tree, self.world.status, self.world.now)
         return self.last
 
@@ -284,13 +284,13 @@ class Cluster:
         self.actions += actions
         self.refused += self.world.apply(actions)
 
-    def passes(self, patience: float = PATIENCE) -> Iterator[Plan]:
+    def passes(self, patience: float = IDLE_LIMIT) -> Iterator[Plan]:
         """Plan and carry out, letting time pass when there is nothing to do, until nothing happens any more."""
-        for number, one in enumerate(passes(self.workload, self.world, patience)):
+        for number, one in enumerate(run_passes(self.workload, self.world, patience)):
             assert number < PASSES_AT_MOST, f"no end: {one.plan.actions}"
             self.last = one.plan
             self.actions += one.plan.actions
-            self.refused += one.refused
+            self.refused += one.rejected
             yield one.plan
         assert self.last is not None
         assert not self.last.actions, f"never content: {self.last.actions}"
@@ -298,7 +298,7 @@ class Cluster:
     def wait(self) -> bool:
         """Let time pass after a plan with nothing to do; return whether there was anything to wait for."""
         assert self.last is not None
-        moment = next_moment(self.last, self.world, self.world.now)
+        moment = find_next_time(self.last, self.world, self.world.now)
         if moment is None:
             return False
         self.world.advance(moment)
@@ -313,7 +313,7 @@ class Cluster:
 
     def begin_from(self, observed: Observed) -> None:
         """Go on from something else than what is there."""
-        self.world = World(observed, self.behaviour, self.world.now)
+        self.world = SimulatedCluster(observed, self.behaviour, self.world.now)
 
     def settle(self) -> "Cluster":
         """Run until nothing happens any more."""
@@ -326,7 +326,7 @@ class Cluster:
         until = self.world.now + seconds
         while True:
             planned = self.step()
-            moment = self.world.now if planned.actions else next_moment(planned, self.world, until)
+            moment = self.world.now if planned.actions else find_next_time(planned, self.world, until)
             if moment is None or moment > until:
                 self.world.advance(until)
                 return self
@@ -369,7 +369,7 @@ class Cluster:
         return sorted(pods, key=lambda pod: (pod.clique, pod.index))
 
 
-def settled(workload: Workload, behaviour: Behaviour = QUICK) -> Cluster:
+def settled(workload: Workload, behaviour: ClusterBehaviour = QUICK) -> Cluster:
     """Return the workload all running, with nothing done yet that a test would count.
 
     Many tests begin with the same one: it is brought up once, and each goes on from there by itself.
@@ -389,7 +389,7 @@ def conditions(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 class _Start:
     text: str  # says all: workloads hold manifests, so they have no hash
     workload: Workload = field(compare=False)
-    behaviour: Behaviour = field(compare=False)
+    behaviour: ClusterBehaviour = field(compare=False)
 
 
 @lru_cache(maxsize=64)

@@ -13,7 +13,7 @@ import pytest
 from rollouts.engine.model.actions import Action, Create, Delete, Kind
 from rollouts.engine.model.observed import Pod, Service
 from rollouts.engine.model.workload import Strategy, Workload
-from rollouts.engine.simulation.cluster import Thing
+from rollouts.engine.simulation.cluster import ClusterObject
 from tests.engine.chance import Count, assert_all_there, assert_within_budget, counts
 from tests.engine.simulated import Cluster, clique, group, settled, workload
 
@@ -30,7 +30,9 @@ SCENES: dict[str, Workload] = {
 
 Counts = dict[str, Count]
 
-TOLD: dict[int, tuple[Thing, str]] = {}  # objects are values: what was told of one stays true as long as it is kept
+TOLD: dict[
+    int, tuple[ClusterObject, str]
+] = {}  # objects are values: what was told of one stays true as long as it is kept
 
 
 def create(calm: Cluster) -> Cluster:
@@ -100,11 +102,11 @@ def state_of(cluster: Cluster) -> str:
     things = sorted(
         tell(one) for kind in (seen.cliques, seen.groups, seen.gangs, seen.services, seen.pods) for one in kind
     )
-    agenda = sorted((due, event, name, uid) for due, _, event, name, uid in cluster.world._agenda)
+    agenda = sorted((due, event, name, uid) for due, _, event, name, uid in cluster.world._timers)
     return repr((cluster.world.now, seen.status, things, agenda))
 
 
-def tell(thing: Thing) -> str:
+def tell(thing: ClusterObject) -> str:
     """Return an object as text, without its version; most are the same in thousands of states."""
     known, text = TOLD.get(id(thing), (None, ""))
     if known is not thing:

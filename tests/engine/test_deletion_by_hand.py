@@ -2,7 +2,7 @@
 
 from rollouts.engine.model.actions import Delete, Kind
 from rollouts.engine.model.workload import Strategy
-from rollouts.engine.simulation.simulate import BY_HAND, End, simulate
+from rollouts.engine.simulation.simulate import BY_HAND, SimulationEnd, simulate
 from tests.engine.simulated import QUICK, clique, settled, workload
 
 
@@ -12,11 +12,11 @@ def test_pods_deleted_by_hand_are_missing_until_others_have_their_places() -> No
     outdated = [pod for pod in observed.pods if pod.index < 2]
     first = tuple(Delete(Kind.POD, pod.name, pod.uid, BY_HAND) for pod in outdated)
     outcome = simulate(cluster.workload, observed, cluster.workload, QUICK, cluster.world.now, first=first)
-    assert outcome.end is End.DONE
+    assert outcome.end is SimulationEnd.DONE
     assert (outcome.start["w-0-a"].available, outcome.lowest["w-0-a"]) == (3, 1)
     assert (outcome.pods_deleted, outcome.pods_created) == (2, 2)
     assert outcome.steps[0].actions == first
-    assert outcome.steps[-1].tallies[0].outdated == 1
+    assert outcome.steps[-1].counts[0].outdated == 1
 
 
 def test_without_anybody_deleting_nothing_happens_under_on_delete() -> None:

@@ -21,7 +21,7 @@ def test_b1_ready_pods_with_a_bad_past_are_not_deleted_in_bulk() -> None:
         cluster.world.set_ready(pod.name, ready=False)
         cluster.world.set_ready(pod.name, ready=True)
         crashed = replace(cluster.world.pods[pod.name], message="last state: terminated, exit code 137")
-        cluster.world._put(Kind.POD, crashed)
+        cluster.world._store(Kind.POD, crashed)
     cluster.update()
     lowest = min(ready(cluster) for _ in cluster.passes())
     assert lowest == 3
@@ -132,7 +132,7 @@ def test_b10_a_broken_group_replica_does_not_eat_the_budget_that_would_repair_it
 
 def test_b11_what_is_leaving_counts_nowhere() -> None:
     """The counters of ready, scheduled and updated pods included those that were leaving."""
-    cluster = settled(workload(clique("a", 3, 1)), replace(QUICK, gone_seconds=500.0))
+    cluster = settled(workload(clique("a", 3, 1)), replace(QUICK, termination_seconds=500.0))
     for pod in cluster.live_pods()[:2]:
         cluster.world.delete(Kind.POD, pod.name)
     assert sum(pod.leaving and pod.ready for pod in cluster.world.pods.values()) == 2

@@ -8,7 +8,7 @@ from rollouts.engine.model.actions import Kind
 from rollouts.engine.model.conditions import find_condition
 from rollouts.engine.model.observed import Pod
 from rollouts.engine.model.workload import Strategy, Workload
-from rollouts.engine.simulation.scheduler import Node
+from rollouts.engine.simulation.scheduler import SimulatedNode
 from tests.engine.chance import AUTOMATIC, assert_all_there
 from tests.engine.simulated import QUICK, Cluster, clique, group, settled, workload
 
@@ -25,7 +25,7 @@ def assert_updated(cluster: Cluster) -> None:
 def test_a_pod_that_has_ended_does_not_keep_its_replica_from_being_recreated() -> None:
     cluster = settled(workload(clique("a", 2), replicas=2, strategy=Strategy.REPLICA_RECREATE, budget=(1, 0)))
     cluster.update()
-    cluster.world.end(cluster.live_pods("w-0-a")[0].name)
+    cluster.world.fail_pod(cluster.live_pods("w-0-a")[0].name)
     assert_updated(cluster.settle())
 
 
@@ -33,7 +33,7 @@ def test_a_pod_that_ends_in_a_replica_whose_turn_has_not_come_is_deleted_at_once
     cluster = settled(workload(clique("a", 3, 1), replicas=2, strategy=Strategy.REPLICA_RECREATE, budget=(1, 0)))
     cluster.update().run_until(lambda cluster: bool(cluster.deleted()))
     ended = cluster.live_pods("w-1-a")[0].name
-    cluster.world.end(ended)
+    cluster.world.fail_pod(ended)
     cluster.step()
     assert ended in [one.name for one in cluster.deleted()]
     assert_updated(cluster.settle())
@@ -45,7 +45,7 @@ def test_a_pod_that_ends_after_its_replica_was_emptied_does_not_keep_it_from_com
     cluster.update().step()
     cut = [one for one in cluster.plan().actions if getattr(one, "kind", None) is Kind.POD]
     cluster.carry_out(cut[:1])
-    cluster.world.end(next(pod.name for pod in cluster.live_pods("w-0-a")))
+    cluster.world.fail_pod(next(pod.name for pod in cluster.live_pods("w-0-a")))
     assert_updated(cluster.settle())
 
 
@@ -137,7 +137,7 @@ def test_a_pod_that_is_lost_soon_after_it_was_created_and_finds_no_node_is_below
     cluster.run_until(lambda cluster: cluster.view.pods_text("w-0-a", "a") == "0 1")
     cluster.run_for(1.0)
     lost, kept = cluster.live_pods("w-0-a")
-    cluster.world.change(replace(cluster.behaviour, nodes=(Node("node", pods=1),)))
+    cluster.world.set_behaviour(replace(cluster.behaviour, nodes=(SimulatedNode("node", pods=1),)))
     cluster.world.remove(lost.name)
     cluster.run_for(60.0)
     assert kept.uid not in [pod.uid for pod in cluster.live_pods("w-0-a")]
@@ -146,7 +146,7 @@ def test_a_pod_that_is_lost_soon_after_it_was_created_and_finds_no_node_is_below
 def test_a_pod_that_is_lost_before_any_pass_has_seen_it_scheduled_is_below_its_minimum_like_any_other() -> None:
     cluster = Cluster(workload(clique("a", 2), termination_delay=10.0), replace(QUICK, ready_seconds=0.0))
     lost, kept = placed_and_unseen(cluster, 2)
-    cluster.world.change(replace(cluster.behaviour, nodes=(Node("node", pods=1),)))
+    cluster.world.set_behaviour(replace(cluster.behaviour, nodes=(SimulatedNode("node", pods=1),)))
     cluster.world.remove(lost.name)
     cluster.run_for(60.0)
     assert kept.uid not in [pod.uid for pod in cluster.live_pods("w-0-a")]
@@ -156,7 +156,7 @@ def test_a_pod_of_a_scaling_group_that_is_lost_before_any_pass_has_seen_it_sched
     parts = (clique("l", 2), group("g", ("l",), 2, 2))
     cluster = Cluster(workload(*parts, termination_delay=10.0), replace(QUICK, ready_seconds=0.0))
     lost, *kept = placed_and_unseen(cluster, 4)
-    cluster.world.change(replace(cluster.behaviour, nodes=(Node("node", pods=3),)))
+    cluster.world.set_behaviour(replace(cluster.behaviour, nodes=(SimulatedNode("node", pods=3),)))
     cluster.world.remove(lost.name)
     cluster.run_for(60.0)
     assert not {pod.uid for pod in kept} & {pod.uid for pod in cluster.live_pods()}
@@ -169,7 +169,7 @@ def test_the_only_pod_of_a_clique_that_is_lost_before_any_pass_has_seen_it_sched
     cluster = Cluster(workload(*parts, termination_delay=10.0), replace(QUICK, ready_seconds=0.0))
     before = placed_and_unseen(cluster, 3)
     kept = {pod.uid for pod in before if pod.clique != lost}
-    cluster.world.change(replace(cluster.behaviour, nodes=(Node("node", pods=2),)))
+    cluster.world.set_behaviour(replace(cluster.behaviour, nodes=(SimulatedNode("node", pods=2),)))
     cluster.world.remove(next(pod.name for pod in before if pod.clique == lost))
     cluster.run_for(120.0)
     assert not kept & {pod.uid for pod in cluster.live_pods()}
@@ -181,7 +181,7 @@ def test_the_only_pod_of_a_clique_in_a_scaled_gang_that_is_lost_so_early_is_no_e
     before = placed_and_unseen(cluster, 4, "w-0-g-1")
     base = {pod.uid for pod in before if pod.clique.startswith("w-0-g-0")}
     kept = next(pod.uid for pod in before if pod.clique == "w-0-g-1-k")
-    cluster.world.change(replace(cluster.behaviour, nodes=(Node("node", pods=3),)))
+    cluster.world.set_behaviour(replace(cluster.behaviour, nodes=(SimulatedNode("node", pods=3),)))
     cluster.world.remove(next(pod.name for pod in before if pod.clique == "w-0-g-1-l"))
     cluster.run_for(120.0)
     live = {pod.uid for pod in cluster.live_pods()}
@@ -193,7 +193,7 @@ def test_a_replica_of_a_scaling_group_that_was_recreated_and_finds_no_node_is_le
     """Its gang serves; of the replica itself nothing was scheduled since."""
     parts = (clique("l", 1), clique("k", 1), group("g", ("l", "k"), 2, 1))
     cluster = settled(workload(*parts, termination_delay=10.0), replace(QUICK, ready_seconds=0.0))
-    cluster.world.change(replace(cluster.behaviour, nodes=(Node("node", pods=0),)))
+    cluster.world.set_behaviour(replace(cluster.behaviour, nodes=(SimulatedNode("node", pods=0),)))
     cluster.world.remove(cluster.live_pods("w-0-g-0-l")[0].name)
     cluster.run_for(60.0)
     waiting = [pod.uid for pod in cluster.live_pods("w-0-g-0") if not pod.node]
@@ -205,7 +205,7 @@ def test_a_replica_of_a_scaling_group_that_was_recreated_and_finds_no_node_is_le
 def test_a_pod_that_never_had_a_node_is_not_recreated_for_it() -> None:
     """The scheduler of the world places gangs whole."""
     start = workload(clique("a", 2), termination_delay=10.0)
-    cluster = Cluster(start, replace(QUICK, nodes=(Node("node", pods=1),)))
+    cluster = Cluster(start, replace(QUICK, nodes=(SimulatedNode("node", pods=1),)))
     cluster.run_for(60.0)
     before = [pod.uid for pod in cluster.live_pods("w-0-a")]
     cluster.run_for(60.0)
@@ -229,9 +229,9 @@ def placed_and_unseen(cluster: Cluster, count: int, prefix: str = "") -> list[Po
 
 def test_an_update_ends_once_though_pods_of_its_surge_are_collected_late() -> None:
     parts = (clique("l", 1), group("g", ("l",), 1, 1, budget=(0, 1)))
-    late = replace(QUICK, ready_seconds=0.0, collect_seconds=2.0)
+    late = replace(QUICK, ready_seconds=0.0, garbage_collection_seconds=2.0)
     cluster = settled(workload(*parts, strategy=Strategy.ROLLING_UPDATE), late).update("app:v2")
     cluster.run_until(lambda cluster: any(pod.clique == "w-0-g-1-l" and pod.node for pod in cluster.live_pods()))
     cluster.update("app:v1")
-    moments = [moment.reason for planned in cluster.passes() for moment in planned.moments]
+    moments = [moment.reason for planned in cluster.passes() for moment in planned.timeline_events]
     assert [one for one in moments if one.startswith("Update")] == ["UpdateSuperseded", "UpdateStarted", "UpdateEnded"]

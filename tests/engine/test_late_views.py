@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rollouts.engine.model.actions import Create, Delete, Plan
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import Workload
-from rollouts.engine.simulation.cluster import Behaviour, World
+from rollouts.engine.simulation.cluster import ClusterBehaviour, SimulatedCluster
 from tests.engine.chance import (
     AUTOMATIC,
     GENTLE,
@@ -57,7 +57,7 @@ class Watch:
 
     def _assert_the_budget_is_kept(self, known: Observed, planned: Plan) -> None:
         """Carry the plan out where nothing has happened that it does not know."""
-        believed = World(known, self.cluster.behaviour, self.late.world.now)
+        believed = SimulatedCluster(known, self.cluster.behaviour, self.late.world.now)
         believed.apply(planned.actions)
         workload = self.cluster.workload
         scaled_in = any(isinstance(one, Delete) and one.reason == "ScaledIn" for one in planned.actions)
@@ -94,7 +94,7 @@ class Watch:
 @sometimes
 @given(workloads(AUTOMATIC), clusters(), st.data())
 def test_a_late_view_never_spends_twice_and_converges_when_it_catches_up(
-    start: Workload, behaviour: Behaviour, data: st.DataObject
+    start: Workload, behaviour: ClusterBehaviour, data: st.DataObject
 ) -> None:
     watch = Watch(LateCluster(settled(start, behaviour)))
     for _ in range(data.draw(st.integers(1, 5))):
@@ -109,7 +109,7 @@ def test_a_late_view_never_spends_twice_and_converges_when_it_catches_up(
 @sometimes
 @given(workloads(AUTOMATIC), clusters(), st.data())
 def test_creates_whose_answer_was_lost_are_refused_when_they_are_repeated(
-    start: Workload, behaviour: Behaviour, data: st.DataObject
+    start: Workload, behaviour: ClusterBehaviour, data: st.DataObject
 ) -> None:
     """Somebody stopped between a write and the note of it: the view is the same, so the plan is the same."""
     watch = Watch(LateCluster(settled(start, behaviour)))

@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rollouts.engine.manifest.parsing import parse_workload
-from rollouts.engine.manifest.references import MOST_PODS
+from rollouts.engine.manifest.references import MAX_PODS
 from rollouts.engine.model.actions import Delete, Kind
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import Strategy, Workload
 from rollouts.engine.plan.planner import plan
-from rollouts.engine.simulation.simulate import End, simulate
-from rollouts.engine.tree.layout import make_shape
-from rollouts.engine.tree.tree_builder import arrange
+from rollouts.engine.simulation.simulate import SimulationEnd, simulate
+from rollouts.engine.tree.layout import make_layout
+from rollouts.engine.tree.tree_builder import build_tree
 from tests.engine.manifests import JSON, damaged, small
 from tests.engine.simulated import Cluster, clique, group, settled, workload
 from tests.thoroughness import examples
@@ -118,16 +118,16 @@ def test_what_a_container_asks_for_may_be_nonsense(odd: dict[str, Any]) -> None:
     manifest = small({f"spec.template.cliques.0.spec.podSpec.containers.0.{name}": odd[name] for name in odd})
     parsed = parse_workload(manifest)
     assert isinstance(parsed, Workload)
-    assert simulate(parsed, Observed(), parsed).end is End.DONE
+    assert simulate(parsed, Observed(), parsed).end is SimulationEnd.DONE
 
 
 def test_whoever_scales_a_component_beyond_all_clusters_gets_what_a_cluster_can_hold() -> None:
     cluster = running(Strategy.ROLLING_RECREATE)
     for kind, name in ((Kind.CLIQUE, "w-0-a"), (Kind.GROUP, "w-1-g")):
         cluster.world.scale(kind, name, 2**31 - 1)
-    shape = make_shape(cluster.workload)
-    tree = arrange(shape, cluster.world.observed())
-    assert tree.replicas[0].cliques[0].wanted == tree.replicas[1].groups[0].wanted == MOST_PODS
+    shape = make_layout(cluster.workload)
+    tree = build_tree(shape, cluster.world.observed())
+    assert tree.replicas[0].cliques[0].wanted == tree.replicas[1].groups[0].wanted == MAX_PODS
 
 
 INDICES = st.integers(-2, 4)

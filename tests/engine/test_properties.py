@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from rollouts.engine.model.actions import Create, Delete, Kind, Plan, RemoveGate, Wait
 from rollouts.engine.model.budget import Budget
-from rollouts.engine.model.observed import ENDED, Clique, Group, Observed, Pod
+from rollouts.engine.model.observed import TERMINAL_PHASES, Clique, Group, Observed, Pod
 from rollouts.engine.model.workload import BudgetSpec, Strategy, Workload
 from rollouts.engine.plan.planner import plan
-from rollouts.engine.simulation.cluster import Behaviour
-from rollouts.engine.simulation.scheduler import Node
-from rollouts.engine.tree.layout import make_shape
+from rollouts.engine.simulation.cluster import ClusterBehaviour
+from rollouts.engine.simulation.scheduler import SimulatedNode
+from rollouts.engine.tree.layout import make_layout
 from tests.engine.chance import (
     AUTOMATIC,
     EVERYTHING,
@@ -96,7 +96,7 @@ def only_one_replica_is_taken_from_at_a_time(run: Run) -> None:
 
 
 def nobody_asks_to_look_again_in_the_past(run: Run) -> None:
-    assert run.planned.look_again_at is None or run.planned.look_again_at > run.cluster.world.now
+    assert run.planned.requeue_at is None or run.planned.requeue_at > run.cluster.world.now
 
 
 def versions_never_meet_inside_what_is_replaced_whole(run: Run) -> None:
@@ -180,7 +180,7 @@ def a_progress_that_is_open_is_of_the_current_templates(run: Run) -> None:
     """Told once nothing was left to write: what a lost write left behind is gone by then."""
     if run.planned.actions:
         return
-    current = make_shape(run.cluster.workload).generation_hash
+    current = make_layout(run.cluster.workload).generation_hash
     for one in components(run):
         progress = one.status.get("updateProgress") or {}
         if progress and not progress.get("updateEndedAt"):
@@ -239,7 +239,7 @@ def template_of(pod: Pod) -> str:
 
 @often
 @given(workloads(), clusters(), st.data())
-def test_the_rules_hold_whatever_happens(start: Workload, behaviour: Behaviour, data: st.DataObject) -> None:
+def test_the_rules_hold_whatever_happens(start: Workload, behaviour: ClusterBehaviour, data: st.DataObject) -> None:
     run = Run(settled(start, behaviour))
     run.watch(0)
     for _ in range(data.draw(st.integers(1, 6))):
@@ -250,7 +250,9 @@ def test_the_rules_hold_whatever_happens(start: Workload, behaviour: Behaviour, 
 
 @often
 @given(workloads(AUTOMATIC), clusters(), st.data())
-def test_the_rules_hold_while_one_strategy_is_kept(start: Workload, behaviour: Behaviour, data: st.DataObject) -> None:
+def test_the_rules_hold_while_one_strategy_is_kept(
+    start: Workload, behaviour: ClusterBehaviour, data: st.DataObject
+) -> None:
     run = Run(settled(start, behaviour))
     run.watch(0)
     for _ in range(data.draw(st.integers(1, 6))):
@@ -270,7 +272,7 @@ def interfere(cluster: Cluster, data: st.DataObject, deeds: list[Deed]) -> None:
 @often
 @given(workloads(AUTOMATIC), clusters(), st.sampled_from([4 * 3600.0, 15.0]), st.data())
 def test_every_rollout_ends_with_exactly_what_is_wanted(
-    start: Workload, behaviour: Behaviour, delay: float, data: st.DataObject
+    start: Workload, behaviour: ClusterBehaviour, delay: float, data: st.DataObject
 ) -> None:
     cluster = settled(replace(start, termination_delay=delay), behaviour)
     interfere(cluster, data, HARSH)
@@ -300,7 +302,7 @@ def test_every_rollout_without_surge_ends_in_the_room_it_had_before(start: Workl
     start = replace(start, groups=tuple(replace(one, budget=None) for one in start.groups))
     cluster = settled(start)
     room = len(cluster.world.pods) + data.draw(st.integers(0, 1))
-    cluster.world.change(replace(cluster.behaviour, nodes=(Node("node", pods=room),)))
+    cluster.world.set_behaviour(replace(cluster.behaviour, nodes=(SimulatedNode("node", pods=room),)))
     cluster.update().settle()
     assert_all_there(cluster)
     assert not any(unit.outdated for unit in cluster.view.set_units())
@@ -309,7 +311,7 @@ def test_every_rollout_without_surge_ends_in_the_room_it_had_before(start: Workl
 @sometimes
 @given(workloads([Strategy.ON_DELETE]), clusters(), st.data())
 def test_on_delete_deletes_only_what_scaling_in_asks_for(
-    start: Workload, behaviour: Behaviour, data: st.DataObject
+    start: Workload, behaviour: ClusterBehaviour, data: st.DataObject
 ) -> None:
     cluster = settled(start, behaviour)
     interfere(cluster, data, [change_template, delete_pod, break_pod, change_budget])
@@ -324,7 +326,7 @@ def test_on_delete_deletes_only_what_scaling_in_asks_for(
 @sometimes
 @given(workloads(), clusters(), st.data())
 def test_the_same_input_gives_the_same_plan_in_whatever_order_it_is_seen(
-    start: Workload, behaviour: Behaviour, data: st.DataObject
+    start: Workload, behaviour: ClusterBehaviour, data: st.DataObject
 ) -> None:
     cluster = settled(start, behaviour)
     interfere(cluster, data, EVERYTHING)
@@ -348,7 +350,7 @@ def backwards(observed: Observed) -> Observed:
 @sometimes
 @given(workloads(), clusters(), st.data())
 def test_a_plan_carried_out_twice_does_no_more_than_once(
-    start: Workload, behaviour: Behaviour, data: st.DataObject
+    start: Workload, behaviour: ClusterBehaviour, data: st.DataObject
 ) -> None:
     cluster = settled(start, behaviour)
     interfere(cluster, data, EVERYTHING)
@@ -385,7 +387,7 @@ def test_a_superseded_rollout_converges_to_the_newest_template(start: Workload, 
 def test_a_rollout_that_cannot_move_says_what_it_waits_for(start: Workload, data: st.DataObject) -> None:
     cluster = settled(start).update()
     broken = data.draw(st.sampled_from(sorted(cluster.view.hashes)))
-    cluster.world.change(replace(cluster.behaviour, never_ready=frozenset({cluster.view.hashes[broken]})))
+    cluster.world.set_behaviour(replace(cluster.behaviour, never_ready=frozenset({cluster.view.hashes[broken]})))
     cluster.settle()
     if any(unit.outdated for unit in cluster.view.set_units()):
         assert_blocker_is_named(cluster)
@@ -402,7 +404,7 @@ def assert_blocker_is_named(cluster: Cluster) -> None:
 @often
 @given(workloads(AUTOMATIC), clusters(), st.data())
 def test_a_world_that_rests_unfinished_names_a_true_blocker(
-    start: Workload, behaviour: Behaviour, data: st.DataObject
+    start: Workload, behaviour: ClusterBehaviour, data: st.DataObject
 ) -> None:
     """Nobody repairs anything: nodes stay away, pods stay broken."""
     cluster = settled(start, behaviour)
@@ -426,7 +428,7 @@ def assert_true(cluster: Cluster, wait: Wait) -> None:
     assert wait.code != "WaitingForTermination", wait
     if wait.code in BLOCKERS:
         assert len(pods) == len(wait.units), wait
-        assert all(not pod.ready and not pod.leaving and pod.phase not in ENDED for pod in pods), wait
+        assert all(not pod.ready and not pod.leaving and pod.phase not in TERMINAL_PHASES for pod in pods), wait
     if wait.code in ("WaitingForReady", "SurgeNotReady"):
         assert all(pod.node for pod in pods), wait
     elif wait.code in BLOCKERS:
@@ -439,7 +441,7 @@ def assert_true(cluster: Cluster, wait: Wait) -> None:
 
 @sometimes
 @given(workloads(), clusters(), st.data())
-def test_a_settled_workload_is_left_alone(start: Workload, behaviour: Behaviour, data: st.DataObject) -> None:
+def test_a_settled_workload_is_left_alone(start: Workload, behaviour: ClusterBehaviour, data: st.DataObject) -> None:
     cluster = settled(start, behaviour)
     interfere(cluster, data, EVERYTHING)
     finish(cluster)

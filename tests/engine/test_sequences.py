@@ -10,7 +10,7 @@ import pytest
 
 from rollouts.engine.model.actions import Kind, WriteStatus
 from rollouts.engine.model.workload import BudgetSpec, Strategy
-from rollouts.engine.simulation.scheduler import Node
+from rollouts.engine.simulation.scheduler import SimulatedNode
 from tests.engine.simulated import Cluster, View, clique, group, settled, workload
 
 SURGE_ONE_OF_THREE = [
@@ -282,7 +282,7 @@ def test_replicas_with_nothing_scheduled_go_first_then_breached_ones_then_the_lo
         if chosen and chosen != order[-1:]:
             order += chosen
         if chosen == [2]:
-            cluster.world.change(slow)
+            cluster.world.set_behaviour(slow)
         if chosen == [1]:
             cluster.world.set_ready(cluster.live_pods("w-1-a")[0].name, ready=True)
     assert order == [2, 1, 0]
@@ -290,7 +290,7 @@ def test_replicas_with_nothing_scheduled_go_first_then_breached_ones_then_the_lo
 
 def empty_nodes(cluster: Cluster, prefix: str) -> None:
     """Take away all room, and the pods with this prefix: they come back and are not scheduled."""
-    cluster.world.change(replace(cluster.behaviour, nodes=(Node("full", pods=0),)))
+    cluster.world.set_behaviour(replace(cluster.behaviour, nodes=(SimulatedNode("full", pods=0),)))
     for pod in cluster.live_pods(prefix):
         cluster.world.delete(Kind.POD, pod.name)
 

@@ -10,16 +10,16 @@ import pytest
 
 from rollouts.engine.model.actions import Create, Kind
 from rollouts.engine.model.workload import Strategy, Workload
-from rollouts.engine.simulation.scheduler import Node
+from rollouts.engine.simulation.scheduler import SimulatedNode
 from tests.engine.simulated import QUICK, Cluster, clique, group, settled, workload
 
 
-def nodes(count: int) -> tuple[Node, ...]:
-    return tuple(Node(f"node-{number}", pods=1) for number in range(count))
+def nodes(count: int) -> tuple[SimulatedNode, ...]:
+    return tuple(SimulatedNode(f"node-{number}", pods=1) for number in range(count))
 
 
 def in_room(cluster: Cluster, count: int) -> Cluster:
-    cluster.world.change(replace(QUICK, nodes=nodes(count)))
+    cluster.world.set_behaviour(replace(QUICK, nodes=nodes(count)))
     return cluster
 
 
@@ -91,7 +91,7 @@ def test_ru10_without_room_one_pod_is_deleted_and_no_second() -> None:
 
 
 def test_ru11_scaling_out_during_an_update() -> None:
-    cluster = settled(workload1(replicas=2), replace(QUICK, nodes=nodes(30), gone_seconds=5.0))
+    cluster = settled(workload1(replicas=2), replace(QUICK, nodes=nodes(30), termination_seconds=5.0))
     cluster.update("app:v2", "pc-a")
     cluster.step()
     cluster.edit(replicas=3).settle()
@@ -99,7 +99,7 @@ def test_ru11_scaling_out_during_an_update() -> None:
 
 
 def test_ru12_scaling_in_the_replica_that_is_being_updated() -> None:
-    cluster = settled(workload1(replicas=2), replace(QUICK, nodes=nodes(30), gone_seconds=5.0))
+    cluster = settled(workload1(replicas=2), replace(QUICK, nodes=nodes(30), termination_seconds=5.0))
     cluster.update("app:v2")
     cluster.run_until(lambda cluster: updating(cluster) == [1])
     cluster.edit(replicas=1).settle()
@@ -170,7 +170,7 @@ def kill(cluster: Cluster, pod: str) -> None:
     """Take a pod and its node away."""
     gone = cluster.world.pods[pod].node
     left = tuple(node for node in cluster.world._behaviour.nodes if node.name != gone)
-    cluster.world.change(replace(QUICK, nodes=left))
+    cluster.world.set_behaviour(replace(QUICK, nodes=left))
     cluster.world.delete(Kind.POD, pod)
 
 
@@ -210,7 +210,7 @@ def test_nothing_that_was_never_scheduled_is_terminated() -> None:
 
 def test_nothing_is_terminated_in_a_replica_while_an_update_is_at_work_in_it() -> None:
     cluster = settled(workload1(termination_delay=10.0)).update("broken", "pc-a")
-    cluster.world.change(replace(QUICK, never_ready=frozenset({cluster.view.hashes["pc-a"]})))
+    cluster.world.set_behaviour(replace(QUICK, never_ready=frozenset({cluster.view.hashes["pc-a"]})))
     cluster.run_for(300.0)
     assert [pod.ready for pod in cluster.live_pods("w-0-pc-a")].count(False) == 1
     assert [action.reason for action in cluster.deleted()] == ["Outdated"]

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rollouts.engine.model.workload import Workload
-from rollouts.engine.simulation.scheduler import Node
+from rollouts.engine.simulation.scheduler import SimulatedNode
 from tests.engine.chance import AUTOMATIC, assert_all_there, counts, workloads
 from tests.engine.plan.test_remedies import DEEDS
 from tests.engine.simulated import QUICK, Cluster, settled
@@ -21,7 +21,7 @@ sometimes = settings(max_examples=examples(5), deadline=None, suppress_health_ch
 def updated_in_room(start: Workload, spare: int) -> Cluster:
     """Update with room for the pods there are and these."""
     cluster = settled(start)
-    cluster.world.change(replace(QUICK, nodes=(Node("node", pods=len(cluster.world.pods) + spare),)))
+    cluster.world.set_behaviour(replace(QUICK, nodes=(SimulatedNode("node", pods=len(cluster.world.pods) + spare),)))
     return cluster.update().settle()
 
 
@@ -61,7 +61,7 @@ def test_a_rollout_during_which_the_set_is_scaled_names_its_blocker_and_ends_wit
     start: Workload, spare: int, replicas: int, early: bool
 ) -> None:
     cluster = settled(start)
-    cluster.world.change(replace(QUICK, nodes=(Node("node", pods=len(cluster.world.pods) + spare),)))
+    cluster.world.set_behaviour(replace(QUICK, nodes=(SimulatedNode("node", pods=len(cluster.world.pods) + spare),)))
     cluster.update()
     if not early:
         for _, _ in zip(range(12), cluster.passes(), strict=False):
@@ -70,7 +70,7 @@ def test_a_rollout_during_which_the_set_is_scaled_names_its_blocker_and_ends_wit
     counted = counts(cluster.workload, cluster.world.observed())
     if not is_done(cluster) or any(count.available < count.wanted for count in counted.values()):
         assert_blocker_is_named(cluster)
-        cluster.world.change(QUICK)
+        cluster.world.set_behaviour(QUICK)
         cluster.settle()
     assert is_done(cluster)
     assert_all_there(cluster)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from rollouts.live import change_feed
-from rollouts.live.change_feed import START, Reading
-from rollouts.live.hub import Hub, Viewer, happens
+from rollouts.live.change_feed import FIRST_ID, ReadResult
+from rollouts.live.hub import FeedSubscriber, Hub, wait_for_event
 
 SECONDS = 60  # only reached when something is broken
 
@@ -15,7 +15,7 @@ SECONDS = 60  # only reached when something is broken
 def test_who_is_cancelled_at_the_moment_of_the_event_is_cancelled_nevertheless() -> None:
     async def scene() -> None:
         event = asyncio.Event()
-        waiting = asyncio.create_task(happens(event, 60))
+        waiting = asyncio.create_task(wait_for_event(event, 60))
         await asyncio.sleep(0)
         event.set()
         waiting.cancel()
@@ -28,8 +28,8 @@ def test_who_is_cancelled_at_the_moment_of_the_event_is_cancelled_nevertheless()
 def test_an_event_is_waited_for_and_not_longer_than_asked() -> None:
     async def scene() -> tuple[bool, bool]:
         event = asyncio.Event()
-        without = await happens(event, 0.01)
-        waiting = asyncio.create_task(happens(event, None))
+        without = await wait_for_event(event, 0.01)
+        waiting = asyncio.create_task(wait_for_event(event, None))
         await asyncio.sleep(0)
         event.set()
         return without, await waiting
@@ -41,26 +41,26 @@ def test_a_reader_that_nobody_wants_ends_though_the_client_hides_that_it_was_can
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def find_end(_: Any) -> str:
-        return START
+        return FIRST_ID
 
-    async def read_and_hide(*_: Any, **__: Any) -> Reading:
+    async def read_and_hide(*_: Any, **__: Any) -> ReadResult:
         try:
             await asyncio.sleep(SECONDS)
         except asyncio.CancelledError:
-            return Reading((), missed=False)
+            return ReadResult((), has_gap=False)
         raise AssertionError("nobody has cancelled it")
 
     monkeypatch.setattr(change_feed, "latest_id_async", find_end)
     monkeypatch.setattr(change_feed, "read_async", read_and_hide)
 
     async def scene() -> bool:
-        hub, viewer = Hub(), Viewer(lambda _: True)
-        hub.join(viewer)
-        await hub.settle()
+        hub, viewer = Hub(), FeedSubscriber(lambda _: True)
+        hub.subscribe(viewer)
+        await hub.wait_until_ready()
         await asyncio.sleep(0)
         reader = hub._reader
         assert reader is not None
-        hub.leave(viewer)
+        hub.unsubscribe(viewer)
         await asyncio.wait({reader}, timeout=SECONDS)
         return reader.cancelled()
 

@@ -13,7 +13,7 @@ from redis import Redis
 from rollouts import models
 from rollouts.live import change_feed
 from rollouts.live.change_feed import Change
-from rollouts.live.tiles import Tiled, take_apart
+from rollouts.live.tiles import TiledHtml, split_tiles
 from tests.api.read import fleet
 from tests.web.test_stream import Stream, in_thread, watch
 
@@ -36,9 +36,9 @@ def tile(name: str, text: str = "") -> str:
     return f'<div data-group id="{name}" class="tile">{text}</div>'
 
 
-def tiled(*tiles: str) -> Tiled:
+def tiled(*tiles: str) -> TiledHtml:
     """Take a part apart that holds some tiles."""
-    return take_apart(f'<section id="picture">{" ".join([*tiles, tile("last")])}</section>')
+    return split_tiles(f'<section id="picture">{" ".join([*tiles, tile("last")])}</section>')
 
 
 class Outline(HTMLParser):
@@ -72,7 +72,7 @@ def test_a_picture_is_taken_apart_into_whole_elements_and_put_together_to_the_le
     fleet.store_nodes(row, 30)
     fleet.store_parts(row, fleet.big_workload(pods=pods), outdated=[1])
     html = viewer.get(address).content.decode()
-    apart = take_apart(html)
+    apart = split_tiles(html)
     assert len(apart.tiles) == html.count(" data-group ") - 1 > 0
     assert put_together(apart.frame, apart.tiles) == html
     for text in apart.tiles.values():
@@ -83,9 +83,9 @@ def test_a_picture_is_taken_apart_into_whole_elements_and_put_together_to_the_le
 def test_tiles_are_new_that_look_different_or_were_not_there() -> None:
     before = tiled(tile("a", "1"), tile("b", "1"), tile("c", "1"))
     after = tiled(tile("d", "1"), tile("c", "1"), tile("b", "2"))
-    assert set(after.list_new(before)) == {"d", "b"}
-    assert set(after.list_new(None)) == {"d", "c", "b"}
-    assert after.list_new(after) == {}
+    assert set(after.list_changed(before)) == {"d", "b"}
+    assert set(after.list_changed(None)) == {"d", "c", "b"}
+    assert after.list_changed(after) == {}
     assert re.findall(r'id="(\w+)" data-same', after.frame) == ["d", "c", "b"], "all of them, in their order"
 
 
@@ -94,7 +94,7 @@ def test_what_comes_from_outside_does_not_pass_for_a_tile(viewer: Client, row: m
     models.Pod.objects.filter(name__startswith="big-3-").update(node='"><div data-group id="forged">')
     html = viewer.get(PICTURE).content.decode()
     assert "forged" in html
-    assert [name for name in take_apart(html).tiles if not name.startswith("replica-")] == []
+    assert [name for name in split_tiles(html).tiles if not name.startswith("replica-")] == []
 
 
 def test_tiles_of_one_name_are_left_where_they_are() -> None:

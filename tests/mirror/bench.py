@@ -68,7 +68,7 @@ def measure() -> Iterator[tuple[str, float]]:
     yield f"{database}: store 1 pod that changed", one
     yield (
         f"{database}: read 1,000 pods in 1,000 cliques",
-        best(lambda _: mirror.read(cluster, "web", "my"), lambda: None),
+        best(lambda _: mirror.fetch_workload(cluster, "web", "my"), lambda: None),
     )
 
 

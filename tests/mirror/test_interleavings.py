@@ -96,7 +96,7 @@ class Telling:
 def test_however_the_past_is_told_the_mirror_ends_as_the_cluster(
     cluster: models.Cluster, deeds: list[tuple[str, str]], moves: list[tuple[str, int]]
 ) -> None:
-    mirror.forget(cluster)
+    mirror.delete_objects(cluster)
     past = History(deeds)
     telling = Telling(cluster, past)
     for who, amount in moves:

@@ -35,16 +35,16 @@ def store_workload(cluster: models.Cluster) -> None:
     mirror.store(cluster, PODS, [objects.pod()])
 
 
-def seen(cluster: models.Cluster) -> mirror.Seen:
+def seen(cluster: models.Cluster) -> mirror.MirroredWorkload:
     """Read the workload."""
-    found = mirror.read(cluster, "web", "my")
+    found = mirror.fetch_workload(cluster, "web", "my")
     assert found is not None
     return found
 
 
 def test_a_workload_that_is_not_there_is_none(cluster: models.Cluster) -> None:
     mirror.store(cluster, PODS, [objects.pod()])
-    assert mirror.read(cluster, "web", "my") is None
+    assert mirror.fetch_workload(cluster, "web", "my") is None
 
 
 def test_the_set_is_read_as_it_was_told(cluster: models.Cluster) -> None:
@@ -58,11 +58,11 @@ def test_the_set_is_read_as_it_was_told(cluster: models.Cluster) -> None:
 
 def test_deletes_in_doubt_outlive_news_of_the_set(cluster: models.Cluster) -> None:
     mirror.store(cluster, PODCLIQUESETS, [objects.pod_clique_set(version=7)])
-    assert seen(cluster).in_doubt == ()
+    assert seen(cluster).unconfirmed_writes == ()
     number = seen(cluster).workload_id
     models.Workload.objects.filter(pk=number).update(in_doubt=[["Pod", "my-0-c-abcde", "pod"]])
     mirror.store(cluster, PODCLIQUESETS, [objects.pod_clique_set(version=8, replicas=3)])
-    assert (seen(cluster).in_doubt, seen(cluster).uid) == ((("Pod", "my-0-c-abcde", "pod"),), "set")
+    assert (seen(cluster).unconfirmed_writes, seen(cluster).uid) == ((("Pod", "my-0-c-abcde", "pod"),), "set")
     assert seen(cluster).manifest["spec"]["replicas"] == 3
 
 
@@ -264,7 +264,7 @@ def test_our_gate_is_told_from_those_of_others(cluster: models.Cluster) -> None:
     mirror.store(cluster, PODS, [told])
     assert not seen(cluster).observed.pods[0].gated
     told["metadata"]["resourceVersion"] = "10"
-    told["spec"]["schedulingGates"].append({"name": names.GATE})
+    told["spec"]["schedulingGates"].append({"name": names.SCHEDULING_GATE})
     mirror.store(cluster, PODS, [told])
     assert seen(cluster).observed.pods[0].gated
 
@@ -280,9 +280,9 @@ def test_a_deleted_workload_leaves_nothing_behind(cluster: models.Cluster) -> No
         (PODCLIQUESETS, [objects.pod_clique_set(version=65)]),
     ):
         mirror.store(cluster, resource, [], gone=told)
-    assert mirror.read(cluster, "web", "my") is None
+    assert mirror.fetch_workload(cluster, "web", "my") is None
     assert all(not table.model.objects.exists() for table in mirror.MIRRORED.values())
-    mirror.purge(before=float("inf"))
+    mirror.delete_tombstones(before=float("inf"))
     assert all(not table.model.everything.exists() for table in mirror.MIRRORED.values())
 
 
@@ -380,5 +380,5 @@ def test_when_a_pod_got_its_node_and_became_ready_is_read(cluster: models.Cluste
     ]
     mirror.store(cluster, PODS, [pod])
     (found,) = seen(cluster).observed.pods
-    assert found.started == CREATED + 10.0
+    assert found.started_at == CREATED + 10.0
     assert found.ready_since == CREATED + 30.0

@@ -45,7 +45,7 @@ def test_a_newer_version_that_says_the_same_wakes_nobody(cluster: models.Cluster
     mirror.store(cluster, PODCLIQUESETS, [objects.pod_clique_set(version=1)])
     assert mirror.store(cluster, PODCLIQUESETS, [objects.pod_clique_set(version=2)]) == set()
     mirror.store(cluster, NODES, [objects.node(heartbeat="1")])
-    again = [mirror.Changes(NODES, [objects.node(version=7, heartbeat="2")])]
+    again = [mirror.ObjectChanges(NODES, [objects.node(version=7, heartbeat="2")])]
     assert mirror.store_all(cluster, again) == []
 
 
@@ -150,8 +150,8 @@ def test_tombstones_are_dropped_after_a_while_and_nothing_is_left(cluster: model
     mirror.store(cluster, PODS, [objects.pod(version=3)])
     mirror.store(cluster, PODS, [], gone=[objects.pod(version=4)])
     (ended,) = models.Pod.everything.values_list("gone_at", flat=True)
-    assert mirror.purge(before=ended) == 0
-    assert mirror.purge(before=ended + 1) == 1
+    assert mirror.delete_tombstones(before=ended) == 0
+    assert mirror.delete_tombstones(before=ended + 1) == 1
     assert not models.Pod.everything.exists()
 
 
@@ -159,9 +159,9 @@ def test_several_kinds_are_stored_in_one_transaction(cluster: models.Cluster) ->
     news = mirror.store_all(
         cluster,
         [
-            mirror.Changes(PODS, [objects.pod()]),
-            mirror.Changes(PODCLIQUES, [objects.clique()]),
-            mirror.Changes(PODS, gone=[objects.pod("other", uid="other", version=9)]),
+            mirror.ObjectChanges(PODS, [objects.pod()]),
+            mirror.ObjectChanges(PODCLIQUES, [objects.clique()]),
+            mirror.ObjectChanges(PODS, gone=[objects.pod("other", uid="other", version=9)]),
         ],
     )
     assert [(part.name, part.workload, part.is_gone) for part in news] == [

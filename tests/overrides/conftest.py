@@ -49,7 +49,7 @@ def make_caller(name: str, role: str) -> Caller:
     """Make an account of a role and return it as somebody who calls."""
     user = models.User.objects.create_user(name, password=None)
     user.groups.add(Group.objects.get(name=role))
-    return Caller(user=user, name=name, source_ip="192.0.2.7", request_id="req-1", via="api")
+    return Caller(user=user, name=name, source_ip="192.0.2.7", request_id="req-1", source="api")
 
 
 @pytest.fixture

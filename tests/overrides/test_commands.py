@@ -9,7 +9,14 @@ import pytest
 from django.utils import timezone
 from redis import Redis
 
-from rollouts.accounts.errors import CommandRefused, Contradiction, Invalid, NotAllowed, NotThere, RaceLost
+from rollouts.accounts.errors import (
+    CommandRefused,
+    InvalidState,
+    NotFound,
+    PermissionDenied,
+    ValidationFailed,
+    VersionConflict,
+)
 from rollouts.live import change_feed
 from rollouts.models import AuditEntry, NamespaceGrant, StrategyOverride
 from rollouts.queue.dispatch import open_queue
@@ -17,8 +24,8 @@ from rollouts.services.audit import Caller
 from rollouts.services.overrides import (
     override_change,
     override_create,
+    override_dry_run,
     override_end,
-    override_try,
 )
 from tests.overrides.conftest import AddWorkload, make_caller
 from tests.overrides.drafts import draft, draft_of
@@ -67,7 +74,7 @@ def test_workloads_that_it_hits_are_woken_and_pages_are_told(
     assert not _is_due(other)
     told = [
         (change.kind, change.key)
-        for _, change in change_feed.read(redis, change_feed.START).entries
+        for _, change in change_feed.read(redis, change_feed.FIRST_ID).entries
         if change.kind != "audit"
     ]
     assert told == [("override", str(row.pk)), ("workload", hit)]
@@ -125,9 +132,9 @@ def test_an_override_that_has_ended_never_comes_back(admin: Caller, add_workload
     add_workload()
     row = override_create(admin, draft()).override
     override_end(admin, row.pk)
-    with pytest.raises(Contradiction, match="has ended and stays as history"):
+    with pytest.raises(InvalidState, match="has ended and stays as history"):
         override_change(admin, row.pk, draft())
-    with pytest.raises(Contradiction):
+    with pytest.raises(InvalidState):
         override_end(admin, row.pk)
     assert [result for *_, result in _entries()] == ["Done", "Done", "Refused", "Refused"]
 
@@ -137,12 +144,12 @@ def test_what_is_wrong_is_raised_with_its_findings_and_changes_nothing(
 ) -> None:
     add_workload()
     wrong = draft(reason="", expires_at=timezone.now() + timedelta(days=100))
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         override_create(admin, wrong)
     assert [finding.field for finding in refusal.value.findings] == ["expires_at", "reason"]
     assert not StrategyOverride.objects.exists()
     row = override_create(admin, draft()).override
-    with pytest.raises(Invalid):
+    with pytest.raises(ValidationFailed):
         override_change(admin, row.pk, wrong)
     assert StrategyOverride.objects.get().version == row.version
 
@@ -156,14 +163,14 @@ def test_who_has_seen_an_earlier_state_is_told_so(admin: Caller, add_workload: A
         lambda: override_change(admin, row.pk, draft(), seen),
         lambda: override_end(admin, row.pk, seen),
     ):
-        with pytest.raises(RaceLost, match="changed since you looked"):
+        with pytest.raises(VersionConflict, match="changed since you looked"):
             command()
     override_end(admin, row.pk, f'"{changed.version}"')
 
 
 def test_an_override_that_is_not_there_is_told_so(admin: Caller) -> None:
     for command in (lambda: override_change(admin, 404, draft()), lambda: override_end(admin, 404)):
-        with pytest.raises(NotThere, match="no override 404"):
+        with pytest.raises(NotFound, match="no override 404"):
             command()
 
 
@@ -181,7 +188,7 @@ def test_an_operator_may_not_and_an_admin_may(
 ) -> None:
     add_workload()
     row = override_create(admin, draft(cluster="sandbox", namespace="web")).override
-    with pytest.raises(NotAllowed, match=command):
+    with pytest.raises(PermissionDenied, match=command):
         act(operator, row)
     assert _entries()[1:] == [("olga", command, "Refused")]
     act(admin, row)
@@ -198,7 +205,7 @@ def test_who_may_only_there_may_only_there(admin: Caller, add_workload: AddWorkl
     somebody.user.user_permissions.add(*Permission.objects.filter(codename__endswith="_override"))
     grant = NamespaceGrant.objects.create(user=somebody.user, cluster="sandbox", namespace="elsewhere")
     row = override_create(admin, draft(cluster="sandbox", namespace="web")).override
-    with pytest.raises(NotAllowed, match="no grant"):
+    with pytest.raises(PermissionDenied, match="no grant"):
         act(_anew(somebody), row)
     grant.namespace = "web"
     grant.save()
@@ -214,9 +221,9 @@ def test_nobody_takes_an_override_away_from_where_they_may_not(admin: Caller, ad
     somebody.user.user_permissions.add(*Permission.objects.filter(codename__endswith="_override"))
     NamespaceGrant.objects.create(user=somebody.user, cluster="sandbox", namespace="mine")
     row = override_create(admin, draft(cluster="sandbox", namespace="web")).override
-    with pytest.raises(NotAllowed, match="no grant"):
+    with pytest.raises(PermissionDenied, match="no grant"):
         override_change(somebody, row.pk, draft(cluster="sandbox", namespace="mine"))
-    with pytest.raises(NotAllowed, match="all namespaces"):
+    with pytest.raises(PermissionDenied, match="all namespaces"):
         override_create(somebody, draft(cluster="sandbox"))
 
 
@@ -224,9 +231,9 @@ def test_a_try_needs_the_permission_and_leaves_nothing(
     admin: Caller, operator: Caller, add_workload: AddWorkload
 ) -> None:
     add_workload()
-    assert override_try(admin, draft()).total == 1
+    assert override_dry_run(admin, draft()).total == 1
     with pytest.raises(CommandRefused):
-        override_try(operator, draft())
+        override_dry_run(operator, draft())
     assert not AuditEntry.objects.exists()
     assert not StrategyOverride.objects.exists()
 

@@ -43,7 +43,7 @@ def _parts(client: Client) -> tuple[int, dict[str, bool]]:
 def alive(redis: Redis, db: None) -> Redis:
     """Everything answers."""
     heartbeats.record_sweep(redis)
-    heartbeats.record_cluster_word(redis, "sandbox", {"pods": 3})
+    heartbeats.record_cluster_heartbeat(redis, "sandbox", {"pods": 3})
     return redis
 
 
@@ -61,7 +61,7 @@ def test_ready_when_every_part_answers(client: Client, alive: Redis) -> None:
 
 
 def test_not_ready_before_the_first_sweep(client: Client, alive: Redis) -> None:
-    heartbeats.clear(alive)
+    heartbeats.delete_all(alive)
     assert _parts(client) == (503, {**READY, "sweep": False, "cluster": False})
 
 
@@ -87,7 +87,7 @@ def test_a_cluster_out_of_reach_is_said_until_it_speaks_again_and_why_to_who_sho
     assert (
         b"connection refused" in client.get("/readyz", headers={"Authorization": "Bearer only-for-this-test"}).content
     )
-    heartbeats.record_cluster_word(alive, "sandbox", {})
+    heartbeats.record_cluster_heartbeat(alive, "sandbox", {})
     assert _parts(client)[1]["cluster"] is True
 
 
@@ -110,7 +110,7 @@ def test_a_redis_that_is_away_is_said_and_does_not_hide_the_database(client: Cli
 def test_a_database_that_lacks_migrations_is_said_by_their_names_until_they_are_applied(
     client: Client, alive: Redis
 ) -> None:
-    (newest,) = (name for app, name in database._newest() if app == "rollouts")
+    (newest,) = (name for app, name in database._list_latest_migrations() if app == "rollouts")
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM django_migrations WHERE app = 'rollouts' AND name = %s", [newest])
         assert f"lacks migrations (rollouts.{newest}): run manage.py migrate" in _detail(client, "database")
@@ -174,7 +174,7 @@ def _raise(error: Exception) -> None:
 
 
 def test_a_disk_that_can_be_written_is_no_trouble_and_keeps_nothing(tmp_path: Path) -> None:
-    assert database.find_disk_trouble(tmp_path) == ""
+    assert database.find_disk_problem(tmp_path) == ""
     assert [*tmp_path.iterdir()] == []
 
 

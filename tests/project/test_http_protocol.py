@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from pytest_django.fixtures import Settings
 
-from grove_ui.http_protocol import HEAD_BYTES, HEADERS, BoundedProtocol
+from grove_ui.http_protocol import MAX_HEADER_BYTES, MAX_HEADERS, BoundedProtocol
 from grove_ui.request_limits import RequestLimits
 
 SECONDS = 30.0  # generous: only reached when something is broken
@@ -207,15 +207,15 @@ def test_a_request_is_answered(server: Server) -> None:
 
 
 def test_headers_as_large_as_may_be_are_taken(server: Server) -> None:
-    room = HEAD_BYTES - 200
+    room = MAX_HEADER_BYTES - 200
     assert status_of(server.send(get().replace(b"Host", b"X-Large: %b\r\nHost" % (b"x" * room)))) == 200
 
 
 @pytest.mark.parametrize(
     "headers",
     [
-        [b"X-Large: %b\r\n" % (b"x" * HEAD_BYTES)],
-        [b"X-Small-%d: x\r\n" % number for number in range(HEADERS)],
+        [b"X-Large: %b\r\n" % (b"x" * MAX_HEADER_BYTES)],
+        [b"X-Small-%d: x\r\n" % number for number in range(MAX_HEADERS)],
         [b"X-Endless: ", *[b"x" * MIB] * 64],
     ],
     ids=["one large", "many", "one without an end"],
@@ -227,7 +227,7 @@ def test_headers_that_are_too_large_or_too_many_are_refused(server: Server, head
 
 
 def test_who_sends_too_large_headers_and_listens_is_told(server: Server) -> None:
-    answer = server.send(b"GET / HTTP/1.1\r\nHost: x\r\nX-Large: %b" % (b"x" * (HEAD_BYTES + 1)))
+    answer = server.send(b"GET / HTTP/1.1\r\nHost: x\r\nX-Large: %b" % (b"x" * (MAX_HEADER_BYTES + 1)))
     assert status_of(answer) == 431
     assert b"The headers are larger than 64 KiB, or more than 100." in answer
 

@@ -58,7 +58,7 @@ def test_an_account_without_a_role_is_told_whom_to_ask(client: Client) -> None:
 
 def test_the_clusters_page_shows_every_part(person: Client, redis: Redis) -> None:
     heartbeats.record_sweep(redis)
-    heartbeats.record_cluster_word(redis, "sandbox", {"podcliquesets": 6, "pods": 1234, "nodes": 11})
+    heartbeats.record_cluster_heartbeat(redis, "sandbox", {"podcliquesets": 6, "pods": 1234, "nodes": 11})
     page = person.get("/clusters/").content.decode()
     assert '<h2 id="cluster-name-1">sandbox</h2>' in page
     assert "Everything answers." in page

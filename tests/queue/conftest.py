@@ -12,7 +12,7 @@ import pytest
 from celery import Celery
 from redis import Redis, RedisError
 
-from rollouts.queue.dispatch import RECONCILE
+from rollouts.queue.dispatch import RECONCILE_TASK
 from rollouts.queue.workqueue import WorkQueue
 from tests.data_folders import ROOT, copy_database
 from tests.queue.toy_names import BEGUN, CLASHED, ENDED, FENCED, RELEASED, WORKERS, WROTE
@@ -68,7 +68,7 @@ class Installation:
     def send(self, *keys: str) -> None:
         """Send messages for keys, whatever the queue says."""
         for key in keys:
-            self._app.send_task(RECONCILE, (key,), queue="reconcile")
+            self._app.send_task(RECONCILE_TASK, (key,), queue="reconcile")
 
     def begun(self, key: str) -> int:
         """How many passes over a workload began."""

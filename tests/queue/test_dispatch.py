@@ -12,13 +12,13 @@ from redis import ConnectionError as RedisConnectionError
 from redis import Redis
 
 from rollouts.cluster import Fence
-from rollouts.queue.dispatch import run_turn
-from rollouts.queue.results import Again, Done, Outcome, Retry, Stop, Wait
+from rollouts.queue.dispatch import process_key
+from rollouts.queue.results import Done, ReconcileResult, Requeue, RequeueAfter, Retry, Stop
 from rollouts.queue.workqueue import Depth, WorkQueue
 from tests.queue.model import LEASE_MS
 
 KEY = "sandbox/default/llama"
-EMPTY = Depth(ready=0, flying=0, dirty=0, delayed=0, oldest_ms=0)
+EMPTY = Depth(ready=0, processing=0, dirty=0, delayed=0, oldest_ms=0)
 
 
 class World:
@@ -28,15 +28,15 @@ class World:
         self.moment = 1_000_000
         self.queue = WorkQueue(redis, lease_ms=LEASE_MS, clock=lambda: self.moment)
         self.messages: list[str] = []
-        self.outcomes: list[Outcome | Exception] = []
+        self.outcomes: list[ReconcileResult | Exception] = []
         self.passes = 0
-        self.last: Outcome | None = None  # what the last pass came to
+        self.last: ReconcileResult | None = None  # what the last pass came to
         self.during: Callable[[Fence], object] = lambda _fence: None  # what happens in a pass
 
     def publish(self, keys: Iterable[str]) -> None:
         self.messages.extend(keys)
 
-    def reconcile(self, key: str, fence: Fence) -> Outcome:
+    def reconcile(self, key: str, fence: Fence) -> ReconcileResult:
         self.passes += 1
         self.during(fence)
         outcome = self.outcomes.pop(0) if self.outcomes else Done()
@@ -45,9 +45,11 @@ class World:
         self.last = outcome
         return outcome
 
-    def turn(self, *outcomes: Outcome | Exception, turn_seconds: float = 60.0, queue: WorkQueue | None = None) -> None:
+    def turn(
+        self, *outcomes: ReconcileResult | Exception, turn_seconds: float = 60.0, queue: WorkQueue | None = None
+    ) -> None:
         self.outcomes += outcomes
-        run_turn(queue or self.queue, KEY, self.reconcile, publish=self.publish, turn_seconds=turn_seconds)
+        process_key(queue or self.queue, KEY, self.reconcile, publish=self.publish, yield_after_seconds=turn_seconds)
 
 
 @pytest.fixture
@@ -69,28 +71,28 @@ def test_a_doubled_message_runs_no_pass(world: World) -> None:
 
 
 def test_a_pass_that_can_go_on_does_so_without_a_message(world: World) -> None:
-    world.turn(Again(), Again(), Again(), Done())
+    world.turn(Requeue(), Requeue(), Requeue(), Done())
     assert (world.passes, world.queue.depth(), world.messages) == (4, EMPTY, [])
 
 
 def test_a_turn_that_is_over_leaves_the_rest_to_a_message(world: World) -> None:
-    world.turn(Again(), turn_seconds=0)
+    world.turn(Requeue(), turn_seconds=0)
     assert (world.passes, world.messages, world.queue.depth().ready) == (1, [KEY], 1)
 
 
 def test_a_key_woken_during_its_pass_has_another_one(world: World) -> None:
-    def woken_meanwhile(key: str, fence: Fence) -> Outcome:
+    def woken_meanwhile(key: str, fence: Fence) -> ReconcileResult:
         world.passes += 1
         if world.passes == 1:
             world.queue.add([key])
         return Done()
 
-    run_turn(world.queue, KEY, woken_meanwhile, publish=world.publish)
+    process_key(world.queue, KEY, woken_meanwhile, publish=world.publish)
     assert (world.passes, world.queue.depth(), world.messages) == (2, EMPTY, [])
 
 
 def test_a_pass_that_waits_is_looked_at_again_on_time_and_has_not_failed(world: World) -> None:
-    world.turn(Wait(2.5, "WaitingForReady"))
+    world.turn(RequeueAfter(2.5, "WaitingForReady"))
     world.moment += 2_499
     assert world.queue.sweep() == []
     world.moment += 1
@@ -190,13 +192,15 @@ class _MortalQueue(WorkQueue):
 @pytest.mark.parametrize("heard", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("call", range(1, 8))
 @pytest.mark.parametrize(
-    "outcome", [Again(), Wait(5, "WaitingForReady"), Retry("away")], ids=lambda outcome: type(outcome).__name__
+    "outcome",
+    [Requeue(), RequeueAfter(5, "WaitingForReady"), Retry("away")],
+    ids=lambda outcome: type(outcome).__name__,
 )
 def test_a_worker_killed_at_any_call_leaves_its_key_to_the_sweep(
-    world: World, redis: Redis, outcome: Outcome, call: int, heard: bool
+    world: World, redis: Redis, outcome: ReconcileResult, call: int, heard: bool
 ) -> None:
     with contextlib.suppress(_Crash):
-        world.turn(Again(), outcome, queue=_MortalQueue(world, redis, calls=call, heard=heard))
+        world.turn(Requeue(), outcome, queue=_MortalQueue(world, redis, calls=call, heard=heard))
     for _ in range(3):
         world.moment += LEASE_MS
         for _key in world.queue.sweep():

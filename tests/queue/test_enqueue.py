@@ -13,7 +13,7 @@ from redis import Redis
 from rollouts import models
 from rollouts.cluster import Fence
 from rollouts.queue import dispatch
-from rollouts.queue.results import Done, Outcome
+from rollouts.queue.results import Done, ReconcileResult
 from rollouts.queue.workqueue import Depth
 from rollouts.telemetry import metrics
 
@@ -43,14 +43,14 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> Redis:
 
 
 def test_a_woken_workload_is_due_and_has_one_message(redis: Redis) -> None:
-    assert dispatch.wake(KEYS)
-    assert dispatch.wake(KEYS[:1])
+    assert dispatch.enqueue(KEYS)
+    assert dispatch.enqueue(KEYS[:1])
     assert _messages(redis) == KEYS
     assert dispatch.open_queue().depth().ready == 2
 
 
 def test_a_redis_that_is_away_is_told_to_the_caller_and_raises_nothing(nowhere: Redis) -> None:
-    assert dispatch.wake(KEYS) is False
+    assert dispatch.enqueue(KEYS) is False
 
 
 def test_a_message_that_cannot_be_sent_leaves_the_workload_due(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,20 +58,20 @@ def test_a_message_that_cannot_be_sent_leaves_the_workload_due(redis: Redis, mon
         raise OperationalError
 
     monkeypatch.setattr(current_app, "send_task", refuse)
-    assert dispatch.wake(KEYS)
+    assert dispatch.enqueue(KEYS)
     assert dispatch.open_queue().depth().ready == 2
 
 
 def test_a_turn_works_on_the_queue_of_the_settings_and_hands_over_the_counts(redis: Redis) -> None:
     seen: list[str] = []
 
-    def reconcile(key: str, fence: Fence) -> Outcome:
+    def reconcile(key: str, fence: Fence) -> ReconcileResult:
         seen.append(key)
         return Done()
 
-    dispatch.wake(KEYS)
+    dispatch.enqueue(KEYS)
     for key in (*KEYS, *KEYS):
-        dispatch.work(key, reconcile)
+        dispatch.process_message(key, reconcile)
     assert seen == KEYS
     passes = next(spreads for histogram, spreads in metrics.read(redis) if histogram is metrics.PASS_SECONDS)
     assert sum(spread.buckets[-1][1] for spread in passes) >= 2
@@ -82,7 +82,7 @@ def test_a_turn_works_on_the_queue_of_the_settings_and_hands_over_the_counts(red
 def test_everything_mirrored_is_woken_and_nothing_that_is_gone(redis: Redis) -> None:
     _mirror("a", "b", "gone")
     models.Workload.objects.filter(name="gone").update(gone_at=1.0)
-    assert dispatch.wake_everything()
+    assert dispatch.enqueue_all()
     assert sorted(_messages(redis)) == KEYS
 
 
@@ -93,16 +93,16 @@ def test_a_sweep_wakes_everything_once_for_each_run_of_the_redis_server(redis: R
     dispatch.sweep()
     assert dispatch.open_queue().depth().ready == 2
     for key in KEYS:
-        dispatch.work(key, lambda _key, _fence: Done())
+        dispatch.process_message(key, lambda _key, _fence: Done())
     dispatch.sweep()
-    assert dispatch.open_queue().depth() == Depth(ready=0, flying=0, dirty=0, delayed=0, oldest_ms=0)
+    assert dispatch.open_queue().depth() == Depth(ready=0, processing=0, dirty=0, delayed=0, oldest_ms=0)
     redis.set("grove:queue:server", "another run")
     dispatch.sweep()
     assert dispatch.open_queue().depth().ready == 2
 
 
 def test_any_thread_can_wake(redis: Redis) -> None:
-    thread = threading.Thread(target=dispatch.wake, args=(KEYS,))
+    thread = threading.Thread(target=dispatch.enqueue, args=(KEYS,))
     thread.start()
     thread.join()
     assert _messages(redis) == KEYS

@@ -12,7 +12,7 @@ from redis import Redis
 from rollouts.cluster import Fence
 from rollouts.queue import dispatch, lease
 from rollouts.queue.lease import LEASE_SECONDS, RENEW_SECONDS, Lease, LeaseLost
-from rollouts.queue.results import Done, Outcome
+from rollouts.queue.results import Done, ReconcileResult
 from rollouts.queue.workqueue import Claim, WorkQueue
 
 KEY = "sandbox/default/llama"
@@ -28,7 +28,7 @@ class Worker:
         self.queue = WorkQueue(
             redis,
             lease_ms=round(LEASE_SECONDS * 1000),
-            longest_ms=3_600_000,
+            max_claim_ms=3_600_000,
             owner=OWNER,
             clock=lambda: 1_000_000 + round(self.redis_now * 1000),
         )
@@ -96,7 +96,7 @@ def test_a_machine_whose_clock_stood_still_is_told_by_redis_that_the_lease_is_ov
 
 
 def test_a_claim_that_was_given_back_writes_nothing_more(worker: Worker) -> None:
-    worker.queue.give_back(OWNER)
+    worker.queue.release_claims(OWNER)
     worker.pass_time(0.3)
     assert not worker.may_write()
 
@@ -122,14 +122,14 @@ def test_a_pass_that_thinks_for_long_keeps_its_workload(redis: Redis, monkeypatc
     renewed = threading.Event()
     monkeypatch.setattr(WorkQueue, "renew", _then(WorkQueue.renew, renewed.set))
 
-    def think(_key: str, fence: Fence) -> Outcome:
+    def think(_key: str, fence: Fence) -> ReconcileResult:
         assert renewed.wait(60)  # by the thread that renews: the pass asks nothing
         fence()
         return Done()
 
-    dispatch.wake([KEY])
-    dispatch.work(KEY, think)
-    assert dispatch.open_queue().depth().flying == 0
+    dispatch.enqueue([KEY])
+    dispatch.process_message(KEY, think)
+    assert dispatch.open_queue().depth().processing == 0
     assert dispatch.open_queue().claim(KEY) is None
 
 
@@ -139,9 +139,9 @@ def test_a_pass_that_finds_its_lease_lost_ends_nothing_and_its_workload_goes_on(
     monkeypatch.setattr(lease, "_FRESH_SECONDS", 0.0)
     fenced: list[bool] = []
 
-    def lose(_key: str, fence: Fence) -> Outcome:
+    def lose(_key: str, fence: Fence) -> ReconcileResult:
         redis.delete("grove:queue:reconcile:claims", "grove:queue:reconcile:flying")
-        dispatch.wake([KEY])
+        dispatch.enqueue([KEY])
         other = dispatch.open_queue().claim(KEY)
         assert other is not None
         try:
@@ -151,10 +151,10 @@ def test_a_pass_that_finds_its_lease_lost_ends_nothing_and_its_workload_goes_on(
             raise
         return Done()
 
-    dispatch.wake([KEY])
-    dispatch.work(KEY, lose)
+    dispatch.enqueue([KEY])
+    dispatch.process_message(KEY, lose)
     assert fenced == [True]
-    assert dispatch.open_queue().depth().flying == 1  # the other one's, untouched
+    assert dispatch.open_queue().depth().processing == 1  # the other one's, untouched
 
 
 def _then(work: Callable[..., bool], after: Callable[[], None]) -> Callable[..., bool]:

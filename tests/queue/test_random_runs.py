@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from redis import Redis
 
-from rollouts.queue.workqueue import LONGEST_BACK_OFF_MS, Claim, Depth, Ended, WorkQueue, compute_back_off_ms
+from rollouts.queue.workqueue import MAX_BACK_OFF_MS, Claim, Depth, FinishResult, WorkQueue, compute_back_off_ms
 from tests.queue.model import LEASE_MS, LONGEST_MS, Model
 from tests.thoroughness import examples
 
@@ -41,7 +41,7 @@ class QueueMachine(RuleBasedStateMachine):
             owner: WorkQueue(
                 self.redis,
                 lease_ms=LEASE_MS,
-                longest_ms=LONGEST_MS,
+                max_claim_ms=LONGEST_MS,
                 owner=owner,
                 name=name,
                 clock=lambda: self.model.now,
@@ -106,7 +106,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(owner=owners)
     def give_back(self, owner: str) -> None:
-        assert set(self.queue.give_back(owner)) == self.model.give_back(owner)
+        assert set(self.queue.release_claims(owner)) == self.model.give_back(owner)
 
     @precondition(lambda self: self.claims)
     @rule(choice=choices)
@@ -123,7 +123,7 @@ class QueueMachine(RuleBasedStateMachine):
             if again:
                 self.model.add(claim.key)
 
-        self._end(claim, expect, self.queue.done(claim, again=again))
+        self._end(claim, expect, self.queue.done(claim, requeue=again))
 
     @precondition(lambda self: self.claims)
     @rule(choice=choices, delay=durations)
@@ -134,7 +134,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.failures.pop(claim.key, None)
             self.model.add_after(claim.key, delay)
 
-        self._end(claim, expect, self.queue.wait(claim, delay))
+        self._end(claim, expect, self.queue.requeue_after(claim, delay))
 
     @precondition(lambda self: self.claims)
     @rule(choice=choices)
@@ -169,7 +169,7 @@ class QueueMachine(RuleBasedStateMachine):
         ready = self.model.ready
         assert self.queue.depth() == Depth(
             ready=len(ready),
-            flying=len(self.model.processing),
+            processing=len(self.model.processing),
             dirty=len(self.model.dirty) - len(ready),
             delayed=len(self.model.waiting),
             oldest_ms=max((self.model.now - since for since in ready.values()), default=0),
@@ -185,14 +185,14 @@ class QueueMachine(RuleBasedStateMachine):
         self.claims.clear()
         self.messages.clear()
         for _ in range(4):
-            self.pass_time(LEASE_MS + LONGEST_BACK_OFF_MS + 200_000)
+            self.pass_time(LEASE_MS + MAX_BACK_OFF_MS + 200_000)
             self.sweep(lost=False)
             while self.messages:
                 self.deliver(0)
                 while self.claims:
                     self.done(0, again=False)
         assert not self.owed
-        assert self.queue.depth() == Depth(ready=0, flying=0, dirty=0, delayed=0, oldest_ms=0)
+        assert self.queue.depth() == Depth(ready=0, processing=0, dirty=0, delayed=0, oldest_ms=0)
 
     def _claim(self, key: str, owner: str) -> None:
         possible = self.model.can_claim(key)
@@ -205,15 +205,15 @@ class QueueMachine(RuleBasedStateMachine):
         self.epoch = claim.epoch
         self.claims.append(claim)
 
-    def _end(self, claim: Claim, expect: Callable[[], None], ended: Ended) -> None:
+    def _end(self, claim: Claim, expect: Callable[[], None], ended: FinishResult) -> None:
         if not self.model.holds(claim.key, claim.token):
-            assert ended is Ended.LOST
+            assert ended is FinishResult.LOST
             return
         # An add during the flight is owed a flight of its own; only what came before is settled.
         if claim.key not in self.model.dirty and claim.key not in self.model.waiting:
             self.owed.discard(claim.key)
         expect()
-        assert ended is (Ended.DUE if self.model.end(claim.key) else Ended.FREE)
+        assert ended is (FinishResult.DUE if self.model.end(claim.key) else FinishResult.FREE)
 
 
 @pytest.mark.slow

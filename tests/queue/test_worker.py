@@ -51,7 +51,7 @@ def test_a_worker_killed_in_a_pass_leaves_it_to_another_long_before_a_pass_must_
     installation.start_worker(LONG_LEASE_SECONDS)
     wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
     assert installation.begun(key) == 2
-    wait_until(lambda: installation.queue.depth().flying == 0, SECONDS_TO_ANSWER)
+    wait_until(lambda: installation.queue.depth().processing == 0, SECONDS_TO_ANSWER)
 
 
 def test_the_parent_of_a_child_killed_in_a_pass_gives_its_claim_back_and_waits_for_no_lease(
@@ -63,7 +63,7 @@ def test_the_parent_of_a_child_killed_in_a_pass_gives_its_claim_back_and_waits_f
     os.kill(child, signal.SIGKILL)
     # Without beat nobody sweeps, so nobody finds a lease that is over.
     wait_until(lambda: installation.queue.depth().ready == 1, SECONDS_TO_ANSWER)
-    assert installation.queue.depth().flying == 0
+    assert installation.queue.depth().processing == 0
     installation.start_beat()
     wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
     assert installation.begun(key) == 2
@@ -160,7 +160,7 @@ def test_a_redis_that_restarts_during_a_pass_costs_seconds_and_not_the_lease(ins
     installation.server.start()
     installation.release(key)  # it may have noticed nothing
     wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
-    wait_until(lambda: installation.queue.depth().flying == 0, SECONDS_TO_ANSWER)
+    wait_until(lambda: installation.queue.depth().processing == 0, SECONDS_TO_ANSWER)
 
 
 def test_a_pass_over_its_time_limit_ends_and_is_tried_again(installation: Installation) -> None:

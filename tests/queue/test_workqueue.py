@@ -5,7 +5,7 @@ import secrets
 import pytest
 from redis import Redis
 
-from rollouts.queue.workqueue import Claim, Depth, Ended, WorkQueue, compute_back_off_ms
+from rollouts.queue.workqueue import Claim, Depth, FinishResult, WorkQueue, compute_back_off_ms
 from tests.project.running import wait_until
 
 KEY = "sandbox/default/llama"
@@ -26,7 +26,7 @@ def _claim(queue: WorkQueue, key: str = KEY) -> Claim:
 def test_a_key_added_twice_needs_one_message_and_is_claimed_once(queue: WorkQueue) -> None:
     assert queue.add([KEY, OTHER, KEY]) == [KEY, OTHER]
     assert queue.add([KEY]) == []
-    assert queue.done(_claim(queue)) is Ended.FREE
+    assert queue.done(_claim(queue)) is FinishResult.FREE
     assert queue.claim(KEY) is None
 
 
@@ -45,25 +45,25 @@ def test_a_key_added_during_its_flight_is_due_when_the_flight_ends(queue: WorkQu
     queue.add([KEY])
     claim = _claim(queue)
     assert queue.add([KEY]) == []
-    assert queue.done(claim) is Ended.DUE
-    assert queue.done(_claim(queue)) is Ended.FREE
+    assert queue.done(claim) is FinishResult.DUE
+    assert queue.done(_claim(queue)) is FinishResult.FREE
 
 
 def test_a_flight_that_wants_to_go_on_is_due_at_once(queue: WorkQueue) -> None:
     queue.add([KEY])
-    assert queue.done(_claim(queue), again=True) is Ended.DUE
+    assert queue.done(_claim(queue), requeue=True) is FinishResult.DUE
     assert queue.claim(KEY) is not None
 
 
 def test_a_claim_ends_only_once(queue: WorkQueue) -> None:
     queue.add([KEY])
     claim = _claim(queue)
-    assert queue.done(claim) is Ended.FREE
-    assert queue.done(claim) is Ended.LOST
+    assert queue.done(claim) is FinishResult.FREE
+    assert queue.done(claim) is FinishResult.LOST
     queue.add([KEY])
     _claim(queue)
-    assert queue.done(claim) is Ended.LOST
-    assert queue.depth().flying == 1
+    assert queue.done(claim) is FinishResult.LOST
+    assert queue.depth().processing == 1
 
 
 def test_asking_once_more_after_a_lost_answer_gives_the_same_claim(
@@ -81,8 +81,8 @@ def test_a_lease_that_ran_out_is_found_by_the_sweep_and_its_claim_is_lost(redis:
     queue.add([KEY])  # dirty as well: it is due once, not twice
     wait_until(lambda: queue.sweep() == [KEY], 10)
     assert queue.depth().ready == 1
-    assert queue.depth().flying == queue.depth().dirty == 0
-    assert queue.done(claim) is Ended.LOST
+    assert queue.depth().processing == queue.depth().dirty == 0
+    assert queue.done(claim) is FinishResult.LOST
     assert _claim(queue).epoch > claim.epoch
 
 
@@ -92,9 +92,9 @@ def test_an_expired_lease_cannot_end_even_before_the_sweep_finds_it(redis: Redis
     queue.add([KEY])
     claim = _claim(queue)
     moment += 1_000
-    assert queue.done(claim) is Ended.LOST
-    assert queue.back_off(claim) is Ended.LOST
-    assert queue.wait(claim, 10) is Ended.LOST
+    assert queue.done(claim) is FinishResult.LOST
+    assert queue.back_off(claim) is FinishResult.LOST
+    assert queue.requeue_after(claim, 10) is FinishResult.LOST
     assert queue.renew(claim) is False
     assert queue.sweep() == [KEY]
     assert queue.renew(claim) is False
@@ -103,7 +103,7 @@ def test_an_expired_lease_cannot_end_even_before_the_sweep_finds_it(redis: Redis
 
 def test_a_lease_that_is_renewed_lasts_longer_but_not_for_ever(redis: Redis) -> None:
     moment = 1_000_000
-    queue = WorkQueue(redis, lease_ms=1_000, longest_ms=2_500, clock=lambda: moment)
+    queue = WorkQueue(redis, lease_ms=1_000, max_claim_ms=2_500, clock=lambda: moment)
     queue.add([KEY])
     claim = _claim(queue)
     for _ in range(3):
@@ -112,7 +112,7 @@ def test_a_lease_that_is_renewed_lasts_longer_but_not_for_ever(redis: Redis) -> 
         assert queue.sweep() == []
     moment += 100  # 2.5 s after the claim
     assert queue.renew(claim) is False
-    assert queue.done(claim) is Ended.LOST
+    assert queue.done(claim) is FinishResult.LOST
     assert queue.sweep() == [KEY]
 
 
@@ -120,13 +120,13 @@ def test_the_claims_of_a_process_that_died_are_given_back_long_before_their_leas
     dead, alive = (WorkQueue(redis, lease_ms=3_600_000, owner=f"worker/{pid}") for pid in (7, 77))
     dead.add([KEY, OTHER])
     lost, kept = _claim(dead, KEY), _claim(alive, OTHER)
-    assert alive.give_back("worker/7") == [KEY]
+    assert alive.release_claims("worker/7") == [KEY]
     assert alive.sweep() == [KEY]  # nobody has sent a message yet
     assert dead.renew(lost) is False
-    assert dead.done(lost) is Ended.LOST
-    assert alive.done(kept) is Ended.FREE
+    assert dead.done(lost) is FinishResult.LOST
+    assert alive.done(kept) is FinishResult.FREE
     assert _claim(alive, KEY).epoch > lost.epoch
-    assert alive.give_back("worker/7") == []
+    assert alive.release_claims("worker/7") == []
 
 
 def test_a_workload_that_kills_its_worker_again_and_again_waits_longer_each_time(redis: Redis) -> None:
@@ -135,7 +135,7 @@ def test_a_workload_that_kills_its_worker_again_and_again_waits_longer_each_time
     queue.add([KEY])
     for pause in (0, 1_000, 2_000, 4_000):
         _claim(queue)
-        assert queue.give_back("worker/7") == [KEY]
+        assert queue.release_claims("worker/7") == [KEY]
         if pause:
             moment += pause - 1
             assert queue.sweep() == []
@@ -152,7 +152,7 @@ def test_a_delay_ends_by_the_sweep_and_the_sooner_wins(queue: WorkQueue) -> None
     queue.add_after(KEY, 3_600_000)
     wait_until(lambda: queue.sweep() == [KEY], 10)
     depth = queue.depth()
-    assert depth == Depth(ready=1, flying=0, dirty=0, delayed=0, oldest_ms=depth.oldest_ms)
+    assert depth == Depth(ready=1, processing=0, dirty=0, delayed=0, oldest_ms=depth.oldest_ms)
 
 
 def test_an_add_does_not_wait_for_a_delay(queue: WorkQueue) -> None:
@@ -173,7 +173,7 @@ def test_failures_in_a_row_are_counted_and_any_other_end_forgets_them(redis: Red
         assert queue.sweep() == []
         moment += 1
         assert queue.sweep() == [KEY]
-    queue.wait(_claim(queue), 5)
+    queue.requeue_after(_claim(queue), 5)
     moment += 5
     queue.sweep()
     assert _claim(queue).attempt == 1
@@ -221,12 +221,12 @@ def test_a_redis_that_lost_everything_takes_no_end_of_an_earlier_claim(queue: Wo
     queue.add([KEY])
     claim = _claim(queue)
     redis.flushall()
-    assert queue.done(claim) is Ended.LOST
+    assert queue.done(claim) is FinishResult.LOST
     queue.add([KEY])
     again = _claim(queue)
     assert again.epoch == claim.epoch  # the count began anew; the token tells them apart
-    assert queue.done(claim) is Ended.LOST
-    assert queue.done(again) is Ended.FREE
+    assert queue.done(claim) is FinishResult.LOST
+    assert queue.done(again) is FinishResult.FREE
 
 
 def test_two_sweeps_at_once_find_nothing_twice(redis: Redis) -> None:

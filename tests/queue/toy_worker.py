@@ -17,14 +17,14 @@ django.setup()
 
 from rollouts.controller import reconciler  # noqa: E402
 from rollouts.queue.lease import LeaseLost  # noqa: E402
-from rollouts.queue.results import Again, Done, Outcome  # noqa: E402
+from rollouts.queue.results import Done, ReconcileResult, Requeue  # noqa: E402
 from rollouts.runtime.connections import redis_client  # noqa: E402
 from tests.queue.toy_names import AT_ONCE, BEGUN, CLASHED, ENDED, FENCED, RELEASED, WORKERS, WROTE  # noqa: E402
 
 __all__ = ["app"]
 
 
-def toy_reconcile(key: str, fence: Fence) -> Outcome:
+def toy_reconcile(key: str, fence: Fence) -> ReconcileResult:
     """Begin, do as the name says, write as far as the fence allows, end."""
     redis = redis_client()
     redis.lpush(WORKERS.format(key), os.getpid())
@@ -41,7 +41,7 @@ def toy_reconcile(key: str, fence: Fence) -> Outcome:
     finally:
         redis.decr(AT_ONCE.format(key))
     redis.incr(ENDED.format(key))
-    return Again() if key.endswith("-for-ever") else Done()
+    return Requeue() if key.endswith("-for-ever") else Done()
 
 
 def _do(redis: Redis, key: str, begun: int) -> None:

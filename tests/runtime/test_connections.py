@@ -116,7 +116,7 @@ def test_the_product_is_ready_while_one_of_several_clusters_is_heard(
     settings.ENVIRONMENT = replace(settings.ENVIRONMENT, metrics_token="only-for-this-test")
     settings.READINESS_CACHE_SECONDS = 0.0
     heartbeats.record_sweep(redis)
-    heartbeats.record_cluster_word(redis, "east", {"pods": 3})
+    heartbeats.record_cluster_heartbeat(redis, "east", {"pods": 3})
     heartbeats.record_cluster_trouble(redis, "west", "Unreachable: list pods: the server cannot be reached")
     response = client.get("/readyz", headers={"Authorization": "Bearer only-for-this-test"})
     parts = {part["name"]: part["ok"] for part in response.json()["parts"]}
@@ -133,7 +133,7 @@ def test_the_page_of_clusters_shows_each_one(
 ) -> None:
     path = write_kubeconfig(tmp_path / "config", "east", "west", current="east")
     configure(settings, clusters=("kubeconfig",), kubeconfig=path, kube_contexts=("east", "west"))
-    heartbeats.record_cluster_word(redis, "east", {"pods": 3})
+    heartbeats.record_cluster_heartbeat(redis, "east", {"pods": 3})
     heartbeats.record_cluster_trouble(redis, "west", "MissingDefinitions: install deploy/crds.")
     page = admin_client.get("/clusters/").content.decode()
     assert ">east</h2>" in page

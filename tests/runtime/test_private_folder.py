@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grove_ui.environment import ConfigurationError, ensure_secret_key
-from rollouts.runtime.private_folder import NotPrivateError, drop_socket_folder, ensure_private, ensure_socket_folder
+from rollouts.runtime.private_folder import NotPrivateError, ensure_private, ensure_socket_folder, remove_socket_folder
 from tests.project.running import ROOT
 
 
@@ -87,7 +87,7 @@ def test_sockets_have_a_private_folder_with_a_short_path_that_stays_the_same(tmp
     assert ensure_socket_folder(data) == folder
     assert mode_of(folder) == 0o700
     assert len(str(folder / "redis.sock")) < 100
-    drop_socket_folder(data)
+    remove_socket_folder(data)
     assert not folder.exists()
     assert list(data.iterdir()) == []
 
@@ -98,7 +98,7 @@ def test_a_folder_of_sockets_that_was_emptied_away_is_made_anew(tmp_path: Path) 
     second = ensure_socket_folder(tmp_path)
     assert second.is_dir()
     assert second != first
-    drop_socket_folder(tmp_path)
+    remove_socket_folder(tmp_path)
 
 
 def test_a_folder_that_others_took_is_not_used(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_folder_that_others_took_is_not_used(tmp_path: Path) -> None:
     taken.chmod(0o777)
     other = ensure_socket_folder(tmp_path)
     assert other != taken
-    drop_socket_folder(tmp_path)
+    remove_socket_folder(tmp_path)
     taken.rmdir()
 
 
@@ -120,4 +120,4 @@ def test_the_settings_of_a_long_data_folder_name_a_private_socket(tmp_path: Path
     socket, url = done.stdout.split()
     assert url == f"unix://{socket}"
     assert mode_of(Path(socket).parent) == 0o700
-    drop_socket_folder(data)
+    remove_socket_folder(data)

@@ -141,7 +141,7 @@ os.rename({str(pids)!r} + ".draft", {str(pids)!r})
 
 
 def test_a_program_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollouts.runtime.supervisor._SECONDS_TO_STOP", 0.2)
+    monkeypatch.setattr("rollouts.runtime.supervisor._STOP_TIMEOUT_SECONDS", 0.2)
     sign = tmp_path / "sign"
     code = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); open({str(sign)!r}, 'w')\n{FOREVER}"
 

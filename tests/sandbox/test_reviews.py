@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rollouts.cluster import Cluster, Invalid, kubeconfig
+from rollouts.cluster import ClusterClient, Invalid, kubeconfig
 from rollouts.cluster.resources import PODCLIQUESETS
 from tests.contract.raw import Raw
 from tests.contract.sandbox_process import SandboxProcess
@@ -22,8 +22,8 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxProcess
 
 
 @pytest.fixture(scope="module")
-def cluster(process: SandboxProcess) -> Cluster:
-    return Cluster(kubeconfig(process.kubeconfig))
+def cluster(process: SandboxProcess) -> ClusterClient:
+    return ClusterClient(kubeconfig(process.kubeconfig))
 
 
 def _set(name: str, **budget: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def _set(name: str, **budget: Any) -> dict[str, Any]:
     return manifest
 
 
-def test_budgets_that_resolve_to_nothing_are_refused_and_the_same_with_room_accepted(cluster: Cluster) -> None:
+def test_budgets_that_resolve_to_nothing_are_refused_and_the_same_with_room_accepted(cluster: ClusterClient) -> None:
     # 2 replicas: 25 % of them are none, rounded down.
     with pytest.raises(Invalid) as caught:
         cluster.create(PODCLIQUESETS, _set("small", maxUnavailable="25%", maxSurge=0))
@@ -41,7 +41,9 @@ def test_budgets_that_resolve_to_nothing_are_refused_and_the_same_with_room_acce
     cluster.create(PODCLIQUESETS, _set("small", maxUnavailable="50%", maxSurge=0))
 
 
-def test_more_unavailable_than_replicas_is_refused_on_create_and_scaling_is_never_held_up(cluster: Cluster) -> None:
+def test_more_unavailable_than_replicas_is_refused_on_create_and_scaling_is_never_held_up(
+    cluster: ClusterClient,
+) -> None:
     with pytest.raises(Invalid) as caught:
         cluster.create(PODCLIQUESETS, _set("wide", maxUnavailable=3, maxSurge=0))
     assert caught.value.causes[0].field == "spec.updateStrategy.rollingUpdate.maxUnavailable"

@@ -97,7 +97,7 @@ class Scene:
             status=self.status(name),
             cliques=tuple(map(_clique, self.all(PODCLIQUES, name))),
             groups=tuple(
-                replace(objects_module.read_group(obj, *_identity(obj)), leaving=is_leaving(obj))
+                replace(objects_module.parse_group(obj, *_identity(obj)), leaving=is_leaving(obj))
                 for obj in self.all(PODCLIQUESCALINGGROUPS, name)
             ),
             pods=tuple(map(_pod, self.all(PODS, name))),
@@ -243,7 +243,7 @@ def is_leaving(obj: Obj) -> bool:
 
 def is_gated(pod: Obj) -> bool:
     """Say whether a pod waits for its gang to be listed."""
-    return any(gate["name"] == names.GATE for gate in pod["spec"].get("schedulingGates") or ())
+    return any(gate["name"] == names.SCHEDULING_GATE for gate in pod["spec"].get("schedulingGates") or ())
 
 
 def is_ready(pod: Obj) -> bool:
@@ -302,14 +302,14 @@ def _identity(obj: Obj) -> tuple[str, str, float]:
 
 
 def _clique(obj: Obj) -> Clique:
-    read = objects_module.read_clique(obj, *_identity(obj))
+    read = objects_module.parse_clique(obj, *_identity(obj))
     return replace(read, leaving=is_leaving(obj), status=obj.get("status") or {})
 
 
 def _pod(obj: Obj) -> Pod:
     uid, _, created = _identity(obj)
     return replace(
-        objects_module.read_pod(obj, uid, created),
+        objects_module.parse_pod(obj, uid, created),
         node=obj["spec"].get("nodeName") or "",
         phase=(obj.get("status") or {}).get("phase") or "",
         ready=is_ready(obj),

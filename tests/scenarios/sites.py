@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollouts.cluster import Cluster, Patience, kubeconfig
+from rollouts.cluster import ClusterClient, RetryPolicy, kubeconfig
 from tests.apiserver import (
     HOW_TO_GET_THEM,
     OwnApiServer,
@@ -23,7 +23,7 @@ from tests.parts import missing
 from tests.standin import running_standin
 
 # A write is sent once: on a busy machine it is better to wait than to fail.
-PATIENCE = Patience(connect=30.0, read=60.0, deadline=120.0)
+PATIENCE = RetryPolicy(connect_timeout=30.0, read_timeout=60.0, deadline=120.0)
 READY_SECONDS = 0.1
 TERMINATION_SECONDS = 0.1
 
@@ -34,7 +34,7 @@ class Site:
 
     name: str
     kubeconfig: Path
-    cluster: Cluster
+    cluster: ClusterClient
     server: OwnApiServer | None = None  # where this process has started a real one
 
 
@@ -44,7 +44,7 @@ def real_site(*flags: str, ready: float = READY_SECONDS, termination: float = TE
     if lacking := missing_binaries("kube-controller-manager"):
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     with running_apiserver(*flags) as server:
-        cluster = Cluster(kubeconfig(server.kubeconfig), patience=PATIENCE)
+        cluster = ClusterClient(kubeconfig(server.kubeconfig), retry_policy=PATIENCE)
         install_definitions(cluster)
         # After the definitions: the garbage collector looks for new kinds only now and then.
         with (
@@ -60,4 +60,4 @@ def sandbox_site(folder: Path) -> Iterator[Site]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     pace = {"SANDBOX_READY_SECONDS": str(READY_SECONDS), "SANDBOX_TERMINATION_SECONDS": str(TERMINATION_SECONDS)}
     with SandboxProcess(folder, SANDBOX_NODES="cpu=0,gpu=0", **pace) as sandbox:
-        yield Site("sandbox", sandbox.kubeconfig, Cluster(kubeconfig(sandbox.kubeconfig), patience=PATIENCE))
+        yield Site("sandbox", sandbox.kubeconfig, ClusterClient(kubeconfig(sandbox.kubeconfig), retry_policy=PATIENCE))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from rollouts.cluster import Cluster, NotFound, Obj, Resource
+from rollouts.cluster import ClusterClient, NotFound, Obj, Resource
 from rollouts.cluster.resources import (
     NAMESPACES,
     NODES,
@@ -40,7 +40,7 @@ PATIENCE_FOR_NOTHING = 2.0  # how long it is looked on that something does not h
 class Stage:
     """Where one scenario is played."""
 
-    cluster: Cluster
+    cluster: ClusterClient
     namespace: str
     witness: Witness
     site: Site
@@ -192,7 +192,7 @@ def staged(site: Site, title: str) -> Iterator[Stage]:
             _clear(site.cluster, namespace)
 
 
-def _clear(cluster: Cluster, namespace: str) -> None:
+def _clear(cluster: ClusterClient, namespace: str) -> None:
     for kind, scope in ((PODCLIQUESETS, namespace), (NODES, None)):
         labels = f"{POOL}={namespace}" if kind is NODES else ""
         for obj in cluster.list(kind, namespace=scope, labels=labels).items:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rollouts.cluster import Cluster, Obj, kubeconfig
+from rollouts.cluster import ClusterClient, Obj, kubeconfig
 from rollouts.cluster.resources import NAMESPACES, NODES, PODGANGS, PODS
 from rollouts.engine.model import names
 from tests.apiserver import HOW_TO_GET_THEM, install_definitions, missing_binaries, running_apiserver
@@ -21,12 +21,12 @@ MORE_THAN_HALF_A_NODE = {"requests": {"cpu": "20"}}
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster() -> Iterator[ClusterClient]:
     """A real API server with two nodes and the stand-in."""
     if lacking := missing_binaries():
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     with running_apiserver() as server:
-        cluster = Cluster(kubeconfig(server.kubeconfig), patience=PATIENCE)
+        cluster = ClusterClient(kubeconfig(server.kubeconfig), retry_policy=PATIENCE)
         install_definitions(cluster)
         make_nodes(cluster, ["node-0", "node-1", "node-2"])
         cluster.patch_merge(NODES, "node-2", {"spec": {"unschedulable": True}})
@@ -35,7 +35,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+def namespace(cluster: ClusterClient, request: pytest.FixtureRequest) -> Iterator[str]:
     """A namespace; its pods are gone afterwards, so that the next test has the nodes for itself."""
     name = request.node.name.replace("_", "-")[:60].strip("-")
     cluster.create(NAMESPACES, {"metadata": {"name": name}})
@@ -45,22 +45,22 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
     wait_until(lambda: not pods(cluster, name), SECONDS)
 
 
-def pods(cluster: Cluster, namespace: str) -> list[Obj]:
+def pods(cluster: ClusterClient, namespace: str) -> list[Obj]:
     return list(cluster.list(PODS, namespace=namespace).items)
 
 
-def count(cluster: Cluster, namespace: str, true: Callable[[Obj], bool]) -> int:
+def count(cluster: ClusterClient, namespace: str, true: Callable[[Obj], bool]) -> int:
     return sum(map(true, pods(cluster, namespace)))
 
 
-def create_pod(cluster: Cluster, namespace: str, name: str, *, image: str = "app:v1", gang: str = "") -> None:
+def create_pod(cluster: ClusterClient, namespace: str, name: str, *, image: str = "app:v1", gang: str = "") -> None:
     labels = {names.GANG: gang} if gang else {}
     container = {"name": "main", "image": image, "resources": MORE_THAN_HALF_A_NODE}
     metadata = {"name": name, "namespace": namespace, "labels": labels}
     cluster.create(PODS, {"metadata": metadata, "spec": {"containers": [container]}})
 
 
-def create_gang(cluster: Cluster, namespace: str, name: str, least: int, members: list[str]) -> None:
+def create_gang(cluster: ClusterClient, namespace: str, name: str, least: int, members: list[str]) -> None:
     group = {
         "name": "group",
         "minReplicas": least,
@@ -72,7 +72,7 @@ def create_gang(cluster: Cluster, namespace: str, name: str, least: int, members
     )
 
 
-def test_a_pod_becomes_ready_and_goes_when_it_is_deleted(cluster: Cluster, namespace: str) -> None:
+def test_a_pod_becomes_ready_and_goes_when_it_is_deleted(cluster: ClusterClient, namespace: str) -> None:
     create_pod(cluster, namespace, "one")
     wait_until(lambda: count(cluster, namespace, is_ready) == 1, SECONDS)
     status = pods(cluster, namespace)[0]["status"]
@@ -82,7 +82,7 @@ def test_a_pod_becomes_ready_and_goes_when_it_is_deleted(cluster: Cluster, names
     wait_until(lambda: not pods(cluster, namespace), SECONDS)
 
 
-def test_a_broken_image_runs_and_is_never_ready(cluster: Cluster, namespace: str) -> None:
+def test_a_broken_image_runs_and_is_never_ready(cluster: ClusterClient, namespace: str) -> None:
     create_pod(cluster, namespace, "one", image="app:broken")
     wait_until(lambda: count(cluster, namespace, lambda pod: pod["status"]["phase"] == "Running") == 1, SECONDS)
     create_pod(cluster, namespace, "two")
@@ -90,7 +90,7 @@ def test_a_broken_image_runs_and_is_never_ready(cluster: Cluster, namespace: str
     assert not is_ready(cluster.get(PODS, "one", namespace=namespace))
 
 
-def test_a_gang_is_placed_whole_or_not_at_all(cluster: Cluster, namespace: str) -> None:
+def test_a_gang_is_placed_whole_or_not_at_all(cluster: ClusterClient, namespace: str) -> None:
     members = ["a", "b", "c"]
     for member in members:
         create_pod(cluster, namespace, member, gang="gang")
@@ -102,7 +102,7 @@ def test_a_gang_is_placed_whole_or_not_at_all(cluster: Cluster, namespace: str) 
     cluster.patch_merge(NODES, "node-2", {"spec": {"unschedulable": True}})
 
 
-def test_a_pod_waits_for_a_gang_that_lists_it(cluster: Cluster, namespace: str) -> None:
+def test_a_pod_waits_for_a_gang_that_lists_it(cluster: ClusterClient, namespace: str) -> None:
     create_pod(cluster, namespace, "a", gang="gang")
     wait_until(lambda: count(cluster, namespace, _is_told_why) == 1, SECONDS)
     assert count(cluster, namespace, is_placed) == 0
@@ -110,7 +110,7 @@ def test_a_pod_waits_for_a_gang_that_lists_it(cluster: Cluster, namespace: str) 
     wait_until(lambda: count(cluster, namespace, is_ready) == 1, SECONDS)
 
 
-def test_room_that_is_taken_is_given_when_its_pod_has_gone(cluster: Cluster, namespace: str) -> None:
+def test_room_that_is_taken_is_given_when_its_pod_has_gone(cluster: ClusterClient, namespace: str) -> None:
     for name in ("a", "b"):
         create_pod(cluster, namespace, name)
     wait_until(lambda: count(cluster, namespace, is_ready) == 2, SECONDS)

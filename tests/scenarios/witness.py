@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
-from rollouts.cluster import Changed, Cluster, Deleted, Obj, Resource, Synced, Watch
+from rollouts.cluster import Changed, ClusterClient, Deleted, Obj, Resource, Synced, Watch
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODCLIQUESETS, PODS
 from rollouts.engine.model import names
 from rollouts.engine.model.workload import Strategy
@@ -56,7 +56,7 @@ class Step:
 class Witness:
     """Watches one namespace for as long as the block lasts."""
 
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
+    def __init__(self, cluster: ClusterClient, namespace: str) -> None:
         self._watches = [(kind, Watch(cluster, kind, namespace=namespace)) for kind in WATCHED]
         self._threads: list[threading.Thread] = []
         self._heard = threading.Condition()

@@ -8,12 +8,12 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from rollouts.cluster import Cluster
+from rollouts.cluster import ClusterClient
 from rollouts.cluster.resources import PODCLIQUESETS
-from rollouts.engine.manifest.edits import Image
+from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.models import User
 from rollouts.runtime import connections
-from rollouts.services.audit import Caller, Via
+from rollouts.services.audit import Caller, Source
 from rollouts.services.workloads import workload_edit_strategy, workload_set_images
 from tests import both_sites
 from tests.engine.manifests import small
@@ -28,7 +28,7 @@ site, namespace = both_sites.site, both_sites.namespace
 
 
 @pytest.fixture
-def cluster(site: Site) -> Iterator[Cluster]:
+def cluster(site: Site) -> Iterator[ClusterClient]:
     """The cluster's API; the settings name it, for this test alone."""
     environment = replace(settings.ENVIRONMENT, clusters=("kubeconfig",), kubeconfig=site.kubeconfig)
     with override_settings(ENVIRONMENT=environment):
@@ -41,11 +41,11 @@ def cluster(site: Site) -> Iterator[Cluster]:
 def caller() -> Caller:
     """Somebody who may do everything."""
     user = User.objects.create_superuser("ada")
-    return Caller(user=user, name="ada", source_ip="192.0.2.1", request_id="test-request", via=Via.API)
+    return Caller(user=user, name="ada", source_ip="192.0.2.1", request_id="test-request", source=Source.API)
 
 
 @pytest.fixture
-def stage(cluster: Cluster, namespace: str, redis: Any) -> Stage:
+def stage(cluster: ClusterClient, namespace: str, redis: Any) -> Stage:
     """A small set that nobody has acted on."""
     stage = Stage(cluster, namespace, "chat", connections.cluster_names()[0])
     cluster.create(PODCLIQUESETS, small({"metadata.namespace": namespace, **ONE_REPLICA}))
@@ -64,6 +64,6 @@ def deployed(stage: Stage) -> Stage:
 def outdated(deployed: Stage, caller: Caller) -> Stage:
     """A deployed workload under OnDelete whose frontend has another template by now; its three pods are outdated."""
     workload_edit_strategy(caller, deployed.place, {"type": "OnDelete"})
-    workload_set_images(caller, deployed.place, [Image("frontend", "app:v2")])
+    workload_set_images(caller, deployed.place, [ImageEdit("frontend", "app:v2")])
     deployed.deploy()
     return deployed

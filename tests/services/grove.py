@@ -4,7 +4,7 @@ import itertools
 import time
 from typing import Any
 
-from rollouts.cluster import Cluster, Obj, Resource
+from rollouts.cluster import ClusterClient, Obj, Resource
 from rollouts.cluster.resources import (
     PODCLIQUES,
     PODCLIQUESCALINGGROUPS,
@@ -29,14 +29,14 @@ GROVES_HASH = "5d98c7b84"
 _writes = itertools.count(1)
 
 
-def list_objects(cluster: Cluster, namespace: str, resource: Resource, name: str = "chat") -> list[Obj]:
+def list_objects(cluster: ClusterClient, namespace: str, resource: Resource, name: str = "chat") -> list[Obj]:
     """Return the objects of a kind that belong to a workload."""
     if resource == PODCLIQUESETS:
         return [cluster.get(resource, name, namespace=namespace)]
     return list(cluster.list(resource, namespace=namespace, labels=f"{names.PART_OF}={name}").items)
 
 
-def hand_to_grove(cluster: Cluster, namespace: str) -> None:
+def hand_to_grove(cluster: ClusterClient, namespace: str) -> None:
     """Make a workload that we have deployed look as if Grove's operator had made every object of it."""
     for resource in (PODS, PODCLIQUES):
         for obj in list_objects(cluster, namespace, resource):
@@ -59,7 +59,7 @@ def hand_to_grove(cluster: Cluster, namespace: str) -> None:
             patch(cluster, resource, obj, {"metadata": {"finalizers": [finalizer]}})
 
 
-def put_status(cluster: Cluster, namespace: str, **more: Any) -> None:
+def put_status(cluster: ClusterClient, namespace: str, **more: Any) -> None:
     """Write the status of the set as Grove does."""
     stored = cluster.get(PODCLIQUESETS, "chat", namespace=namespace)
     status = {key: value for key, value in stored["status"].items() if key not in ("updateProgress", "conditions")}
@@ -67,13 +67,13 @@ def put_status(cluster: Cluster, namespace: str, **more: Any) -> None:
     cluster.update(PODCLIQUESETS, stored, subresource="status")
 
 
-def patch(cluster: Cluster, resource: Resource, obj: Obj, change: Obj) -> Obj:
+def patch(cluster: ClusterClient, resource: Resource, obj: Obj, change: Obj) -> Obj:
     """Change an object."""
     metadata = obj["metadata"]
     return cluster.patch_merge(resource, metadata["name"], change, namespace=metadata["namespace"])
 
 
-def write_as_grove(cluster: Cluster, namespace: str, resource: Resource, name: str) -> None:
+def write_as_grove(cluster: ClusterClient, namespace: str, resource: Resource, name: str) -> None:
     """Have Grove's operator write an object, later than we have."""
 
     note = {"grove.io/reconcile-trigger": str(next(_writes))}

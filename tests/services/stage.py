@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rollouts import mirror, models
-from rollouts.accounts.commands import Place
-from rollouts.cluster import Cluster, Obj, Resource
+from rollouts.accounts.commands import WorkloadRef
+from rollouts.cluster import ClusterClient, Obj, Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESETS, PODS
 from rollouts.engine.model.names import PART_OF
 from tests.controller.loop import Loop
@@ -16,7 +16,7 @@ from tests.scenarios.scene import is_ready
 class Stage:
     """One workload on one of the clusters."""
 
-    cluster: Cluster
+    cluster: ClusterClient
     namespace: str
     name: str
     cluster_name: str  # as the settings call it
@@ -29,9 +29,9 @@ class Stage:
         self.loop.row.save()
 
     @property
-    def place(self) -> Place:
+    def place(self) -> WorkloadRef:
         """The workload by name."""
-        return Place(self.cluster_name, self.namespace, self.name)
+        return WorkloadRef(self.cluster_name, self.namespace, self.name)
 
     def observe(self) -> None:
         """List everything into the mirror."""

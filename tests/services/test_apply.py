@@ -8,13 +8,14 @@ import pytest
 from django.db import connections
 from redis import Redis
 
-from rollouts.accounts.commands import Place
-from rollouts.accounts.errors import Contradiction, Invalid, NotThere, RaceLost
-from rollouts.cluster import NotFound, Obj
+from rollouts.accounts.commands import WorkloadRef
+from rollouts.accounts.errors import InvalidState, NotFound, ValidationFailed, VersionConflict
+from rollouts.cluster import NotFound as ClusterNotFound
+from rollouts.cluster import Obj
 from rollouts.cluster.resources import PODCLIQUESETS
-from rollouts.engine.manifest.edits import Image
-from rollouts.engine.manifest.findings import Code
-from rollouts.manifests.masking import MARK, mask_manifest, reader_of
+from rollouts.engine.manifest.edits import ImageEdit
+from rollouts.engine.manifest.findings import FindingCode
+from rollouts.manifests.masking import MARK, make_workload_reader, mask_manifest
 from rollouts.models import AuditEntry
 from rollouts.services import apply
 from rollouts.services.apply import workload_apply
@@ -37,13 +38,13 @@ def manifest(edits: dict[str, Any] | None = None) -> Obj:
 
 
 @pytest.fixture
-def place(stage: Stage) -> Place:
+def place(stage: Stage) -> WorkloadRef:
     """The place of a workload that is not there yet."""
-    return Place(stage.cluster_name, stage.namespace, "fresh")
+    return WorkloadRef(stage.cluster_name, stage.namespace, "fresh")
 
 
 @pytest.fixture
-def applied(stage: Stage, caller: Caller, place: Place) -> Obj:
+def applied(stage: Stage, caller: Caller, place: WorkloadRef) -> Obj:
     """A workload that was applied, with a secret in it."""
     secret = [{"name": "API_TOKEN", "value": "s3cret-of-ours"}, {"name": "NCCL_DEBUG", "value": "INFO"}]
     workload_apply(caller, place, manifest({"metadata.name": "fresh", ENV: secret}))
@@ -55,7 +56,7 @@ def stored(stage: Stage, name: str = "fresh") -> Obj:
     return stage.cluster.get(PODCLIQUESETS, name, namespace=stage.namespace)
 
 
-def test_a_manifest_of_something_new_creates_it(stage: Stage, caller: Caller, place: Place) -> None:
+def test_a_manifest_of_something_new_creates_it(stage: Stage, caller: Caller, place: WorkloadRef) -> None:
     changed = workload_apply(caller, place, manifest({"metadata.name": "fresh"}))
     assert changed.is_new
     obj = stored(stage)
@@ -64,7 +65,7 @@ def test_a_manifest_of_something_new_creates_it(stage: Stage, caller: Caller, pl
 
 
 def test_what_was_applied_before_and_is_left_out_is_removed(
-    stage: Stage, caller: Caller, place: Place, applied: Obj
+    stage: Stage, caller: Caller, place: WorkloadRef, applied: Obj
 ) -> None:
     changed = workload_apply(caller, place, manifest({"metadata.name": "fresh", "spec.replicas": 2}))
     assert not changed.is_new
@@ -78,7 +79,9 @@ def test_what_was_applied_before_and_is_left_out_is_removed(
     assert "s3cret" not in str([(entry.before, entry.after, entry.detail) for entry in AuditEntry.objects.all()])
 
 
-def test_applying_the_same_again_changes_nothing(stage: Stage, caller: Caller, place: Place, applied: Obj) -> None:
+def test_applying_the_same_again_changes_nothing(
+    stage: Stage, caller: Caller, place: WorkloadRef, applied: Obj
+) -> None:
     env = applied["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["env"]
     changed = workload_apply(caller, place, manifest({"metadata.name": "fresh", ENV: env}))
     assert changed.changes == ()
@@ -86,7 +89,7 @@ def test_applying_the_same_again_changes_nothing(stage: Stage, caller: Caller, p
 
 
 def test_a_dry_run_tells_the_difference_and_changes_nothing(
-    stage: Stage, caller: Caller, place: Place, applied: Obj
+    stage: Stage, caller: Caller, place: WorkloadRef, applied: Obj
 ) -> None:
     entries = AuditEntry.objects.count()
     changed = workload_apply(caller, place, manifest({"metadata.name": "fresh", IMAGE: "app:v9"}), dry_run=True)
@@ -97,18 +100,20 @@ def test_a_dry_run_tells_the_difference_and_changes_nothing(
     assert AuditEntry.objects.count() == entries
 
 
-def test_a_dry_run_of_something_new_creates_nothing(stage: Stage, caller: Caller, place: Place) -> None:
+def test_a_dry_run_of_something_new_creates_nothing(stage: Stage, caller: Caller, place: WorkloadRef) -> None:
     changed = workload_apply(caller, place, manifest({"metadata.name": "fresh"}), dry_run=True)
     assert changed.is_new
-    with pytest.raises(NotFound):
+    with pytest.raises(ClusterNotFound):
         stored(stage)
 
 
 # ---- what was hidden
 
 
-def test_a_manifest_as_it_was_shown_can_be_sent_back(stage: Stage, caller: Caller, place: Place, applied: Obj) -> None:
-    shown = mask_manifest(applied, reader_of(place.key))
+def test_a_manifest_as_it_was_shown_can_be_sent_back(
+    stage: Stage, caller: Caller, place: WorkloadRef, applied: Obj
+) -> None:
+    shown = mask_manifest(applied, make_workload_reader(place.key))
     assert MARK.search(str(shown))
     shown["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["image"] = "app:v7"
     changed = workload_apply(caller, place, shown)
@@ -118,12 +123,12 @@ def test_a_manifest_as_it_was_shown_can_be_sent_back(stage: Stage, caller: Calle
 
 
 def test_a_mark_that_stands_for_nothing_there_is_refused(
-    stage: Stage, caller: Caller, place: Place, applied: Obj
+    stage: Stage, caller: Caller, place: WorkloadRef, applied: Obj
 ) -> None:
-    shown = mask_manifest(applied, reader_of(place.key))
+    shown = mask_manifest(applied, make_workload_reader(place.key))
     env = shown["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["env"]
     env[1] = {"name": "NCCL_DEBUG", "value": env[0]["value"]}  # to where it would be shown
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         workload_apply(caller, place, shown)
     assert [one.field for one in refusal.value.findings] == [
         "spec.template.cliques[0].spec.podSpec.containers[0].env[1].value"
@@ -132,12 +137,12 @@ def test_a_mark_that_stands_for_nothing_there_is_refused(
 
 
 def test_what_was_read_and_sent_back_is_meant_for_the_state_it_was_read_in(
-    stage: Stage, caller: Caller, place: Place, applied: Obj
+    stage: Stage, caller: Caller, place: WorkloadRef, applied: Obj
 ) -> None:
-    shown = mask_manifest(applied, reader_of(place.key))
-    workload_set_images(caller, place, [Image("frontend", "app:v5")])
+    shown = mask_manifest(applied, make_workload_reader(place.key))
+    workload_set_images(caller, place, [ImageEdit("frontend", "app:v5")])
     before = stored(stage)
-    with pytest.raises(RaceLost):
+    with pytest.raises(VersionConflict):
         workload_apply(caller, place, shown)
     assert stored(stage) == before
 
@@ -146,24 +151,26 @@ def test_what_was_read_and_sent_back_is_meant_for_the_state_it_was_read_in(
 
 
 def test_what_others_hold_is_refused_with_who_it_is_and_taken_by_force(
-    stage: Stage, caller: Caller, place: Place, applied: Obj
+    stage: Stage, caller: Caller, place: WorkloadRef, applied: Obj
 ) -> None:
     theirs = {"metadata": {"name": "fresh", "namespace": stage.namespace}, "spec": {"replicas": 4}}
     theirs["spec"] = {**applied["spec"], "replicas": 4}
     stage.cluster.apply(PODCLIQUESETS, theirs, field_manager="somebody", force=True)
     before = stored(stage)
-    with pytest.raises(Contradiction) as refusal:
+    with pytest.raises(InvalidState) as refusal:
         workload_apply(caller, place, manifest({"metadata.name": "fresh", "spec.replicas": 2}))
     (finding,) = refusal.value.findings
-    assert (finding.field, finding.code) == ("spec.replicas", Code.FIELD_HELD)
+    assert (finding.field, finding.code) == ("spec.replicas", FindingCode.FIELD_HELD)
     assert "somebody" in finding.message
     assert stored(stage) == before
     workload_apply(caller, place, manifest({"metadata.name": "fresh", "spec.replicas": 2}), force=True)
     assert stored(stage)["spec"]["replicas"] == 2
 
 
-def test_what_our_own_commands_wrote_is_no_conflict(stage: Stage, caller: Caller, place: Place, applied: Obj) -> None:
-    workload_set_images(caller, place, [Image("frontend", "app:v5")])
+def test_what_our_own_commands_wrote_is_no_conflict(
+    stage: Stage, caller: Caller, place: WorkloadRef, applied: Obj
+) -> None:
+    workload_set_images(caller, place, [ImageEdit("frontend", "app:v5")])
     workload_apply(caller, place, manifest({"metadata.name": "fresh"}))
     clique = stored(stage)["spec"]["template"]["cliques"][0]
     assert clique["spec"]["podSpec"]["containers"][0]["image"] == "ghcr.io/example/app:v1"
@@ -179,32 +186,34 @@ KEEPER: Final = "example.com/keeper"
 @pytest.mark.parametrize("dry_run", [True, False])
 @pytest.mark.parametrize("name", OF_OTHERS)
 def test_nobody_deletes_a_workload_by_applying_it(
-    stage: Stage, caller: Caller, place: Place, applied: Obj, name: str, *, dry_run: bool
+    stage: Stage, caller: Caller, place: WorkloadRef, applied: Obj, name: str, *, dry_run: bool
 ) -> None:
     wanted = manifest({"metadata.name": "fresh", f"metadata.{name}": OF_OTHERS[name]})
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         workload_apply(caller, place, wanted, force=True, dry_run=dry_run)
-    assert [(one.field, one.code) for one in refusal.value.findings] == [(f"metadata.{name}", Code.FIELD_NOT_APPLIED)]
+    assert [(one.field, one.code) for one in refusal.value.findings] == [
+        (f"metadata.{name}", FindingCode.FIELD_NOT_APPLIED)
+    ]
     assert "leave them out" in refusal.value.sentence
     assert stored(stage) == applied
 
 
 @pytest.mark.parametrize("name", OF_OTHERS)
 def test_a_new_workload_has_neither_owners_nor_finalizers(
-    stage: Stage, caller: Caller, place: Place, name: str
+    stage: Stage, caller: Caller, place: WorkloadRef, name: str
 ) -> None:
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         workload_apply(caller, place, manifest({"metadata.name": "fresh", f"metadata.{name}": OF_OTHERS[name]}))
     assert [one.field for one in refusal.value.findings] == [f"metadata.{name}"]
-    with pytest.raises(NotFound):
+    with pytest.raises(ClusterNotFound):
         stored(stage)
 
 
 def test_what_others_wrote_there_can_be_sent_back_and_stays_theirs(
-    stage: Stage, caller: Caller, place: Place, applied: Obj
+    stage: Stage, caller: Caller, place: WorkloadRef, applied: Obj
 ) -> None:
     stage.cluster.patch_merge(PODCLIQUESETS, "fresh", {"metadata": {"finalizers": [KEEPER]}}, namespace=stage.namespace)
-    shown = mask_manifest(stored(stage), reader_of(place.key))
+    shown = mask_manifest(stored(stage), make_workload_reader(place.key))
     shown["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["image"] = "app:v7"
     changed = workload_apply(caller, place, shown)
     assert [one.field for one in changed.changes] == ["spec.template.cliques[0].spec.podSpec.containers[0].image"]
@@ -221,13 +230,13 @@ def test_what_others_wrote_there_can_be_sent_back_and_stays_theirs(
 
 @pytest.mark.parametrize("must_be_new", [True, False])
 def test_of_many_who_create_it_at_once_one_does(
-    stage: Stage, caller: Caller, place: Place, must_be_new: bool, redis: Redis
+    stage: Stage, caller: Caller, place: WorkloadRef, must_be_new: bool, redis: Redis
 ) -> None:
     def create(number: int) -> bool | None:
         wanted = manifest({"metadata.name": "fresh", "metadata.annotations": {"example.com/by": str(number)}})
         try:
             return workload_apply(caller, place, wanted, must_be_new=must_be_new).is_new
-        except RaceLost:
+        except VersionConflict:
             return None
         finally:
             connections.close_all()
@@ -238,25 +247,25 @@ def test_of_many_who_create_it_at_once_one_does(
 
 
 def test_who_finds_it_held_is_told_so(
-    stage: Stage, caller: Caller, place: Place, redis: Redis, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, caller: Caller, place: WorkloadRef, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apply, "_SECONDS_TO_WAIT", 0.1)
-    with redis.lock(f"grove:apply:{place.key}", timeout=60), pytest.raises(Contradiction, match="just now"):
+    monkeypatch.setattr(apply, "_LOCK_WAIT_SECONDS", 0.1)
+    with redis.lock(f"grove:apply:{place.key}", timeout=60), pytest.raises(InvalidState, match="just now"):
         workload_apply(caller, place, manifest({"metadata.name": "fresh"}))
 
 
-def test_it_must_be_new_when_the_caller_says_so(stage: Stage, caller: Caller, place: Place) -> None:
+def test_it_must_be_new_when_the_caller_says_so(stage: Stage, caller: Caller, place: WorkloadRef) -> None:
     workload_apply(caller, place, manifest({"metadata.name": "fresh"}), must_be_new=True)
     before = stored(stage)
-    with pytest.raises(RaceLost, match="already"):
+    with pytest.raises(VersionConflict, match="already"):
         workload_apply(caller, place, manifest({"metadata.name": "fresh", "spec.replicas": 2}), must_be_new=True)
     assert stored(stage) == before
 
 
-def test_what_is_gone_is_not_made_anew_for_who_saw_it(stage: Stage, caller: Caller, place: Place) -> None:
-    with pytest.raises(RaceLost, match="not there"):
+def test_what_is_gone_is_not_made_anew_for_who_saw_it(stage: Stage, caller: Caller, place: WorkloadRef) -> None:
+    with pytest.raises(VersionConflict, match="not there"):
         workload_apply(caller, place, manifest({"metadata.name": "fresh"}), expected='"some.1"')
-    with pytest.raises(NotFound):
+    with pytest.raises(ClusterNotFound):
         stored(stage)
 
 
@@ -268,14 +277,14 @@ def test_an_old_state_loses_and_statuses_do_not_matter(
     wanted = manifest({"spec.replicas": 2})
     workload_apply(caller, stage.place, wanted, expected=seen, force=True)
     assert stage.spec()["replicas"] == 2
-    with pytest.raises(RaceLost):
+    with pytest.raises(VersionConflict):
         workload_apply(caller, stage.place, wanted, expected=seen, force=True)
 
 
 def test_an_edit_in_between_is_not_overwritten(stage: Stage, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = stage.version()
     interrupt(monkeypatch, lambda: stage.edit_elsewhere(replicas=7), times=1)
-    with pytest.raises(RaceLost) as lost:
+    with pytest.raises(VersionConflict) as lost:
         workload_apply(caller, stage.place, manifest({"spec.replicas": 2}), expected=seen, force=True)
     assert "spec.replicas" in lost.value.changed
     assert stage.spec()["replicas"] == 7
@@ -283,14 +292,14 @@ def test_an_edit_in_between_is_not_overwritten(stage: Stage, caller: Caller, mon
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, act: Any, times: int) -> None:
     """Have something happen before each of the first times that something is sent in earnest."""
-    send, acts = apply._Application._send, [act] * times
+    send, acts = apply._ServerSideApply._apply_if_unchanged, [act] * times
 
     def late(self: Any, live: Any, *, dry_run: bool) -> Any:
         if acts and not dry_run:
             acts.pop()()
         return send(self, live, dry_run=dry_run)
 
-    monkeypatch.setattr(apply._Application, "_send", late)
+    monkeypatch.setattr(apply._ServerSideApply, "_apply_if_unchanged", late)
 
 
 # ---- what is refused
@@ -321,16 +330,16 @@ def test_what_breaks_a_rule_changes_nothing_and_names_the_field(name: str, stage
     change, field = REFUSED[name]
     before = copy.deepcopy(stage.stored())
     wanted = manifest(change) if isinstance(change, dict) else change
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         workload_apply(caller, stage.place, wanted, force=True)
     assert any(one.field.startswith(field) for one in refusal.value.findings), refusal.value.findings
     assert stage.stored() == before
     assert [entry.result for entry in AuditEntry.objects.all()] == ["Refused"]
 
 
-def test_a_new_workload_is_told_everything_that_is_wrong_with_it(caller: Caller, place: Place) -> None:
+def test_a_new_workload_is_told_everything_that_is_wrong_with_it(caller: Caller, place: WorkloadRef) -> None:
     wrong = {"spec.replicas": -1, "spec.template.cliques.0.spec.replicas": 0, "metadata.name": "fresh"}
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         workload_apply(caller, place, manifest(wrong))
     assert {one.field for one in refusal.value.findings} >= {
         "spec.replicas",
@@ -339,8 +348,8 @@ def test_a_new_workload_is_told_everything_that_is_wrong_with_it(caller: Caller,
 
 
 def test_a_namespace_that_is_not_there_is_named(stage: Stage, caller: Caller) -> None:
-    place = Place(stage.cluster_name, "nowhere", "chat")
-    with pytest.raises(NotThere, match="nowhere"):
+    place = WorkloadRef(stage.cluster_name, "nowhere", "chat")
+    with pytest.raises(NotFound, match="nowhere"):
         workload_apply(caller, place, edited(manifest(), {"metadata.name": "chat"}))
 
 
@@ -348,7 +357,7 @@ def test_the_clusters_own_words_hide_what_is_secret(stage: Stage, caller: Caller
     env = [{"name": "API_TOKEN", "value": "s3cret-of-ours"}]
     # Servers quote the value of a label that they refuse.
     labels = {"metadata.labels": {"a": "-s3cret-of-ours-"}}
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         workload_apply(caller, stage.place, manifest({ENV: env, **labels}), force=True)
     told = refusal.value.sentence + str(refusal.value.findings)
     assert "s3cret" not in told

@@ -10,8 +10,9 @@ from django.contrib.auth.models import Group, Permission
 from django.test import override_settings
 
 from rollouts import models
-from rollouts.accounts.errors import Contradiction, NotAllowed, NotThere, RaceLost
-from rollouts.cluster import Cluster, NotFound, Obj
+from rollouts.accounts.errors import InvalidState, NotFound, PermissionDenied, VersionConflict
+from rollouts.cluster import ClusterClient, Obj
+from rollouts.cluster import NotFound as ClusterNotFound
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, SERVICES
 from rollouts.engine.model.names import PART_OF
 from rollouts.models import AuditEntry, NamespaceGrant, User
@@ -37,7 +38,7 @@ def is_there(stage: Stage) -> bool:
     """Whether the cluster has the set."""
     try:
         stage.stored()
-    except NotFound:
+    except ClusterNotFound:
         return False
     return True
 
@@ -101,7 +102,7 @@ def test_the_devices_that_its_pods_request_are_counted(stage: Stage, caller: Cal
 def test_who_saw_another_state_deletes_nothing(stage: Stage, caller: Caller) -> None:
     seen = stage.version()
     workload_scale(caller, stage.place, 3)
-    with pytest.raises(RaceLost) as lost:
+    with pytest.raises(VersionConflict) as lost:
         workload_delete(caller, stage.place, expected=seen)
     assert lost.value.changed == ("spec.replicas",)
     assert is_there(stage)
@@ -124,7 +125,7 @@ def test_an_edit_in_between_saves_it_for_who_said_what_they_saw(
 ) -> None:
     seen = stage.version()
     interrupt(monkeypatch, lambda: stage.edit_elsewhere(replicas=7))
-    with pytest.raises(RaceLost):
+    with pytest.raises(VersionConflict):
         workload_delete(caller, stage.place, expected=seen)
     assert stage.spec()["replicas"] == 7
     assert [entry.result for entry in AuditEntry.objects.order_by("id")] == ["Begun", "Refused"]
@@ -133,28 +134,28 @@ def test_an_edit_in_between_saves_it_for_who_said_what_they_saw(
 def test_what_has_taken_its_name_meanwhile_stays(stage: Stage, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     former = stage.stored()["metadata"]["uid"]
     manifest = small({**ONE_REPLICA, "metadata.namespace": stage.namespace})
-    delete = Cluster.delete  # as it is before it is interrupted
+    delete = ClusterClient.delete  # as it is before it is interrupted
 
     def replace_it() -> None:
         delete(stage.cluster, PODCLIQUESETS, stage.name, namespace=stage.namespace)
         stage.cluster.create(PODCLIQUESETS, manifest)
 
     interrupt(monkeypatch, replace_it)
-    with pytest.raises(RaceLost, match="created anew"):
+    with pytest.raises(VersionConflict, match="created anew"):
         workload_delete(caller, stage.place)
     assert stage.stored()["metadata"]["uid"] != former
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], times: int = 1) -> None:
     """Have something happen before each of the first times that a deletion is sent."""
-    delete, acts = Cluster.delete, [act] * times
+    delete, acts = ClusterClient.delete, [act] * times
 
-    def late(self: Cluster, *args: Any, **more: Any) -> Obj:
+    def late(self: ClusterClient, *args: Any, **more: Any) -> Obj:
         if acts:
             acts.pop()()
         return delete(self, *args, **more)
 
-    monkeypatch.setattr(Cluster, "delete", late)
+    monkeypatch.setattr(ClusterClient, "delete", late)
 
 
 def test_what_is_on_its_way_out_is_not_deleted_once_more(stage: Stage, caller: Caller) -> None:
@@ -167,7 +168,7 @@ def test_what_is_on_its_way_out_is_not_deleted_once_more(stage: Stage, caller: C
     assert stage.stored() == before
     assert AuditEntry.objects.latest("id").detail == "Nothing to change."
     stage.cluster.patch_merge(PODCLIQUESETS, stage.name, {"metadata": {"finalizers": None}}, namespace=stage.namespace)
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         workload_delete(caller, stage.place)
 
 
@@ -177,7 +178,7 @@ def test_what_is_on_its_way_out_is_not_deleted_once_more(stage: Stage, caller: C
 def test_a_workload_that_groves_operator_keeps_stays(deployed: Stage, caller: Caller) -> None:
     hand_to_grove(deployed.cluster, deployed.namespace)
     deployed.observe()
-    with pytest.raises(Contradiction, match="Grove's own operator"):
+    with pytest.raises(InvalidState, match="Grove's own operator"):
         workload_delete(caller, deployed.place)
     assert "deletionTimestamp" not in deployed.stored()["metadata"]
 
@@ -187,7 +188,7 @@ def test_an_installation_that_takes_no_commands_deletes_nothing(setting: str, st
     environment = replace(settings.ENVIRONMENT, read_only=setting == "read_only", observe=setting == "observe")
     with (
         override_settings(ENVIRONMENT=environment),
-        pytest.raises(NotAllowed, match="Nobody may delete a workload now"),
+        pytest.raises(PermissionDenied, match="Nobody may delete a workload now"),
     ):
         workload_delete(caller, stage.place)
     assert is_there(stage)
@@ -199,6 +200,6 @@ def test_it_needs_a_permission_of_its_own(stage: Stage, caller: Caller) -> None:
     group.permissions.add(Permission.objects.get(codename="apply_workload"))
     user.groups.add(group)
     NamespaceGrant.objects.create(user=user, cluster=stage.cluster_name, namespace=stage.namespace)
-    with pytest.raises(NotAllowed, match="lacks the permission delete_workload"):
+    with pytest.raises(PermissionDenied, match="lacks the permission delete_workload"):
         workload_delete(replace(caller, user=user, name="otto"), stage.place)
     assert is_there(stage)

@@ -9,12 +9,12 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from rollouts.cluster import Cluster, Obj
+from rollouts.cluster import ClusterClient, Obj
 from rollouts.cluster.resources import EVENTS, PODCLIQUESETS, PODS
 from rollouts.engine.model.times import render_time
 from rollouts.runtime import connections
 from rollouts.selectors import events
-from rollouts.selectors.events import MOST_SHOWN, event_list
+from rollouts.selectors.events import MAX_SHOWN, event_list
 from tests.engine.manifests import small
 from tests.scenarios.sites import Site
 from tests.services.stage import Stage
@@ -102,11 +102,11 @@ def test_what_was_told_of_a_pod_is_still_shown_when_another_one_has_its_name(dep
 
 
 def test_the_newest_are_shown_and_all_are_counted(stage: Stage) -> None:
-    for number in range(MOST_SHOWN + 5):
+    for number in range(MAX_SHOWN + 5):
         tell(stage, "PodCliqueSet", stage.stored(), f"Reason{number}")
     found = event_list(stage.place)
-    assert len(found.items) == MOST_SHOWN
-    assert found.count >= MOST_SHOWN + 5
+    assert len(found.items) == MAX_SHOWN
+    assert found.count >= MAX_SHOWN + 5
 
 
 def test_so_few_are_made_ready_as_are_asked_for_and_the_manifest_is_gone_through_once(
@@ -163,7 +163,7 @@ def _restricted(site: Site) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_restricted", "redis")
 @pytest.mark.parametrize("site", [pytest.param("kube-apiserver", marks=pytest.mark.apiserver)], indirect=True)
-def test_a_cluster_that_does_not_let_us_is_said_to_need_the_role(cluster: Cluster, namespace: str) -> None:
+def test_a_cluster_that_does_not_let_us_is_said_to_need_the_role(cluster: ClusterClient, namespace: str) -> None:
     stage = Stage(cluster, namespace, "chat", connections.cluster_names()[0])
     cluster.create(PODCLIQUESETS, small({"metadata.namespace": namespace}))
     stage.observe()

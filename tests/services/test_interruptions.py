@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from rollouts.accounts.errors import ClusterAway
+from rollouts.accounts.errors import ClusterUnavailable
 from rollouts.accounts.tokens import digest_of
-from rollouts.cluster import Cluster, Unavailable
-from rollouts.engine.manifest.edits import Image
+from rollouts.cluster import ClusterClient, Unavailable
+from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.models import ApiToken, AuditEntry, User
 from rollouts.services.apply import workload_apply
 from rollouts.services.audit import Caller
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 WRITES = ("patch_json", "apply", "evict", "delete")
 Give = Callable[[Caller, Stage], Any]
 COMMANDS: dict[str, Give] = {
-    "images": lambda caller, stage: workload_set_images(caller, stage.place, [Image("frontend", "app:v2")]),
+    "images": lambda caller, stage: workload_set_images(caller, stage.place, [ImageEdit("frontend", "app:v2")]),
     "scale": lambda caller, stage: workload_scale(caller, stage.place, 3),
     "strategy": lambda caller, stage: workload_edit_strategy(caller, stage.place, {"type": "OnDelete"}),
     "restart": lambda caller, stage: workload_restart(caller, stage.place, at=0.0),
@@ -47,9 +47,9 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, way: Way, number: int) -> None:
     count = iter(range(1, 1000))
 
     def wrap(name: str) -> None:
-        write = getattr(Cluster, name)
+        write = getattr(ClusterClient, name)
 
-        def interrupted(self: Cluster, *args: Any, **kwargs: Any) -> Any:
+        def interrupted(self: ClusterClient, *args: Any, **kwargs: Any) -> Any:
             is_due = next(count) == number
             if is_due and way in (Way.CUT_BEFORE, Way.KILLED_BEFORE):
                 raise Unavailable("the connection was cut") if way is Way.CUT_BEFORE else Killed
@@ -58,7 +58,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, way: Way, number: int) -> None:
                 raise Unavailable("the connection was cut") if way is Way.CUT_AFTER else Killed
             return answer
 
-        monkeypatch.setattr(Cluster, name, interrupted)
+        monkeypatch.setattr(ClusterClient, name, interrupted)
 
     for name in WRITES:
         wrap(name)
@@ -73,7 +73,7 @@ def test_a_repetition_ends_where_an_undisturbed_command_does(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         interrupt(patch, way, number)
-        with pytest.raises((ClusterAway, Killed)):
+        with pytest.raises((ClusterUnavailable, Killed)):
             COMMANDS[name](caller, stage)
     results = [entry.result for entry in AuditEntry.objects.order_by("id")]
     is_tried_out = name == "apply" and number == 1
@@ -93,7 +93,7 @@ def test_a_repetition_ends_where_an_undisturbed_command_does(
 @pytest.mark.parametrize("way", Way)
 def test_an_eviction_that_is_interrupted_is_mended_by_the_next(way: Way, deployed: Stage, caller: Caller) -> None:
     workload_edit_strategy(caller, deployed.place, {"type": "OnDelete"})
-    workload_set_images(caller, deployed.place, [Image("frontend", "app:v2")])
+    workload_set_images(caller, deployed.place, [ImageEdit("frontend", "app:v2")])
     deployed.deploy()
     outdated = {pod["metadata"]["uid"] for pod in deployed.loop.pods() if "frontend" in pod["metadata"]["name"]}
     with pytest.MonkeyPatch.context() as patch:

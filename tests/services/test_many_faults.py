@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from rollouts.cluster.errors import Cause, Invalid
+from rollouts.cluster.errors import Invalid, StatusCause
 from rollouts.manifests.masking import make_text_mask
 from rollouts.services import workload_client
-from rollouts.services.workload_client import MOST_FINDINGS, refusal_of
+from rollouts.services.workload_client import MAX_FINDINGS, translate_error
 
 SECRET = "hunter2-hunter2"
 
@@ -21,7 +21,7 @@ def manifest_with(cliques: int) -> dict[str, Any]:
 
 def refused(faults: int, message: str = "Required value") -> Invalid:
     """Return what a cluster says of so many cliques."""
-    causes = tuple(Cause("FieldValueRequired", f".spec.cliques[{number}]", message) for number in range(faults))
+    causes = tuple(StatusCause("FieldValueRequired", f".spec.cliques[{number}]", message) for number in range(faults))
     return Invalid("too many to say", causes=causes)
 
 
@@ -35,24 +35,24 @@ def test_the_manifests_are_searched_for_secrets_once_however_many_faults_there_a
         return make_text_mask(*manifests)
 
     monkeypatch.setattr(workload_client, "make_text_mask", search)
-    refusal_of(refused(800), "PodCliqueSet chat", hiding=[manifest_with(800)])
+    translate_error(refused(800), "PodCliqueSet chat", hiding=[manifest_with(800)])
     assert len(searched) == 1
 
 
 def test_the_first_findings_are_told_and_how_many_more_there_are() -> None:
-    refusal = refusal_of(refused(8_000), "PodCliqueSet chat")
-    assert len(refusal.findings) == MOST_FINDINGS + 1
+    refusal = translate_error(refused(8_000), "PodCliqueSet chat")
+    assert len(refusal.findings) == MAX_FINDINGS + 1
     assert refusal.findings[0].field == "spec.cliques[0]"
     assert refusal.findings[-1].message == "7,950 more faults are left out; correct these first"
     assert refusal.sentence.endswith("; and 7997 more.")
 
 
 def test_as_many_faults_as_are_told_leave_none_out() -> None:
-    assert len(refusal_of(refused(MOST_FINDINGS), "PodCliqueSet chat").findings) == MOST_FINDINGS
+    assert len(translate_error(refused(MAX_FINDINGS), "PodCliqueSet chat").findings) == MAX_FINDINGS
 
 
 def test_a_sentence_too_long_to_search_is_not_shown() -> None:
     words = f"Invalid value: {SECRET * 1000}"
-    refusal = refusal_of(refused(1, words), "PodCliqueSet chat", hiding=[manifest_with(1)])
+    refusal = translate_error(refused(1, words), "PodCliqueSet chat", hiding=[manifest_with(1)])
     assert SECRET not in refusal.sentence
     assert refusal.findings[0].message == "the cluster's explanation is too long to show"

@@ -13,16 +13,16 @@ from django.conf import settings
 from django.contrib.auth.models import Group, Permission
 from django.test import override_settings
 
-from rollouts.accounts.commands import Command, Place
-from rollouts.accounts.errors import Invalid
+from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.accounts.errors import ValidationFailed
 from rollouts.cluster import Obj
 from rollouts.engine.manifest import edits
-from rollouts.engine.manifest.edits import Image
-from rollouts.engine.manifest.findings import Code
+from rollouts.engine.manifest.edits import ImageEdit
+from rollouts.engine.manifest.findings import FindingCode
 from rollouts.models import AuditEntry, NamespaceGrant, NamespacePodSecurity, Revision, User
 from rollouts.services.apply import workload_apply
 from rollouts.services.audit import Caller
-from rollouts.services.edit import Changed
+from rollouts.services.edit import EditResult
 from rollouts.services.simulation import Proposal, workload_simulate
 from rollouts.services.workloads import (
     roll_back_to,
@@ -66,13 +66,13 @@ def olga(stage: Stage) -> Caller:
     user = User.objects.create(username="olga")
     user.groups.add(Group.objects.get(name="operator"))
     NamespaceGrant.objects.create(user=user, cluster=stage.cluster_name, namespace=stage.namespace)
-    return Caller(user=user, name="olga", source_ip="192.0.2.2", request_id="test-request", via="api")
+    return Caller(user=user, name="olga", source_ip="192.0.2.2", request_id="test-request", source="api")
 
 
 @pytest.fixture
-def place(stage: Stage) -> Place:
+def place(stage: Stage) -> WorkloadRef:
     """The place of a workload that is not there yet."""
-    return Place(stage.cluster_name, stage.namespace, "fresh")
+    return WorkloadRef(stage.cluster_name, stage.namespace, "fresh")
 
 
 def manifest(change: dict[str, Any] | None = None, name: str = "fresh") -> Obj:
@@ -80,9 +80,9 @@ def manifest(change: dict[str, Any] | None = None, name: str = "fresh") -> Obj:
     return small({**ONE_REPLICA, "metadata.name": name, **(change or {})})
 
 
-def violations(refusal: Invalid) -> set[str]:
+def violations(refusal: ValidationFailed) -> set[str]:
     """Return the fields that the Pod Security level forbids."""
-    return {one.field for one in refusal.findings if one.code is Code.POD_SECURITY}
+    return {one.field for one in refusal.findings if one.code is FindingCode.POD_SECURITY}
 
 
 def set_level(stage: Stage, level: str, namespace: str | None = None) -> None:
@@ -98,9 +98,9 @@ def set_level(stage: Stage, level: str, namespace: str | None = None) -> None:
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_an_operator_does_not_become_root_on_the_nodes(
-    stage: Stage, olga: Caller, place: Place, *, dry_run: bool
+    stage: Stage, olga: Caller, place: WorkloadRef, *, dry_run: bool
 ) -> None:
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         workload_apply(olga, place, manifest(ROOT_ON_THE_NODE), dry_run=dry_run)
     assert violations(refusal.value) == FIELDS
     assert all("level baseline" in one.message for one in refusal.value.findings)
@@ -110,20 +110,20 @@ def test_an_operator_does_not_become_root_on_the_nodes(
 
 def test_nor_by_changing_a_workload_that_is_there(stage: Stage, olga: Caller) -> None:
     before = stage.stored()
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         workload_apply(olga, stage.place, manifest(ROOT_ON_THE_NODE, "chat"), force=True)
     assert violations(refusal.value) == FIELDS
     assert stage.stored() == before
 
 
-def test_an_administrator_may(stage: Stage, place: Place) -> None:
+def test_an_administrator_may(stage: Stage, place: WorkloadRef) -> None:
     user = User.objects.create(username="anna")
     user.groups.add(Group.objects.get(name="admin"))
-    anna = Caller(user=user, name="anna", source_ip=None, request_id="", via="api")
+    anna = Caller(user=user, name="anna", source_ip=None, request_id="", source="api")
     assert workload_apply(anna, place, manifest(ROOT_ON_THE_NODE)).is_new
 
 
-def test_an_operator_with_the_permission_may_where_granted(stage: Stage, olga: Caller, place: Place) -> None:
+def test_an_operator_with_the_permission_may_where_granted(stage: Stage, olga: Caller, place: WorkloadRef) -> None:
     assert olga.user is not None
     olga.user.user_permissions.add(Permission.objects.get(codename="apply_privileged"))
     fresh = replace(olga, user=User.objects.get(pk=olga.user.pk))
@@ -134,10 +134,10 @@ def test_an_operator_with_the_permission_may_where_granted(stage: Stage, olga: C
 
 
 def test_the_level_of_the_installation_counts_where_a_namespace_has_none(
-    stage: Stage, olga: Caller, place: Place
+    stage: Stage, olga: Caller, place: WorkloadRef
 ) -> None:
     with override_settings(ENVIRONMENT=replace(settings.ENVIRONMENT, pod_security_level="restricted")):
-        with pytest.raises(Invalid) as refusal:
+        with pytest.raises(ValidationFailed) as refusal:
             workload_apply(olga, place, manifest(), dry_run=True)
         assert f"{PATH}.containers[0].securityContext.allowPrivilegeEscalation" in violations(refusal.value)
     with override_settings(ENVIRONMENT=replace(settings.ENVIRONMENT, pod_security_level="privileged")):
@@ -145,15 +145,15 @@ def test_the_level_of_the_installation_counts_where_a_namespace_has_none(
 
 
 def test_the_level_of_a_namespace_goes_before_that_of_its_cluster_and_the_installation(
-    stage: Stage, olga: Caller, place: Place
+    stage: Stage, olga: Caller, place: WorkloadRef
 ) -> None:
     set_level(stage, "privileged", namespace="elsewhere")
-    with pytest.raises(Invalid):
+    with pytest.raises(ValidationFailed):
         workload_apply(olga, place, manifest(HOST_NETWORK), dry_run=True)
     set_level(stage, "privileged", namespace="")
     assert workload_apply(olga, place, manifest(HOST_NETWORK), dry_run=True).is_new
     set_level(stage, "restricted")
-    with pytest.raises(Invalid, match="level restricted"):
+    with pytest.raises(ValidationFailed, match="level restricted"):
         workload_apply(olga, place, manifest(), dry_run=True)
 
 
@@ -168,10 +168,10 @@ def privileged(stage: Stage, caller: Caller) -> Stage:
     return stage
 
 
-COMMANDS: dict[str, Callable[[Caller, Place], Changed]] = {
+COMMANDS: dict[str, Callable[[Caller, WorkloadRef], EditResult]] = {
     "scaled": lambda caller, place: workload_scale(caller, place, 2),
     "scaled in the template": lambda caller, place: workload_scale(caller, place, 4, "frontend"),
-    "given another image": lambda caller, place: workload_set_images(caller, place, [Image("frontend", "app:v9")]),
+    "given another image": lambda caller, place: workload_set_images(caller, place, [ImageEdit("frontend", "app:v9")]),
     "restarted": lambda caller, place: workload_restart(caller, place, ["frontend"]),
     "given another strategy": lambda caller, place: workload_edit_strategy(caller, place, {"type": "OnDelete"}),
     "applied with another image": lambda caller, place: workload_apply(
@@ -189,7 +189,7 @@ def test_what_is_there_already_is_in_nobodys_way(what: str, stage: Stage, caller
 
 def test_but_nothing_may_be_added_to_it(stage: Stage, caller: Caller, olga: Caller) -> None:
     workload_apply(caller, stage.place, manifest(HOST_NETWORK, "chat"), force=True)
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         workload_apply(olga, stage.place, manifest(ROOT_ON_THE_NODE, "chat"), force=True)
     assert violations(refusal.value) == FIELDS - {f"{PATH}.hostNetwork"}
 
@@ -199,7 +199,7 @@ def test_the_way_back_to_it_is_refused(privileged: Stage, caller: Caller, olga: 
     workload_apply(caller, privileged.place, manifest(None, "chat"), force=True)
     privileged.deploy()
     before = privileged.stored()
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         workload_roll_back(olga, privileged.place, number)
     assert violations(refusal.value) == FIELDS
     assert privileged.stored() == before
@@ -216,17 +216,17 @@ def test_a_preview_refuses_what_the_command_would(privileged: Stage, caller: Cal
     privileged.deploy()
     back = Proposal(Command.ROLL_BACK_WORKLOAD, partial(roll_back_to, place=place, revision=number))
     applied = Proposal(Command.APPLY_WORKLOAD, manifest=manifest(ROOT_ON_THE_NODE, "chat"))
-    images = Proposal(Command.SET_IMAGES, partial(edits.set_images, images=[Image("frontend", "app:v9")]))
+    images = Proposal(Command.SET_IMAGES, partial(edits.set_images, images=[ImageEdit("frontend", "app:v9")]))
     for proposal in (back, applied):
-        with pytest.raises(Invalid) as refusal:
+        with pytest.raises(ValidationFailed) as refusal:
             workload_simulate(olga, place, proposal)
         assert violations(refusal.value) == FIELDS
         assert workload_simulate(caller, place, proposal).changed
     assert workload_simulate(olga, place, images).changed
 
 
-def test_a_preview_of_a_new_workload_refuses_it(stage: Stage, olga: Caller, place: Place) -> None:
-    with pytest.raises(Invalid) as refusal:
+def test_a_preview_of_a_new_workload_refuses_it(stage: Stage, olga: Caller, place: WorkloadRef) -> None:
+    with pytest.raises(ValidationFailed) as refusal:
         workload_simulate(olga, place, Proposal(Command.APPLY_WORKLOAD, manifest=manifest(ROOT_ON_THE_NODE)))
     assert violations(refusal.value) == FIELDS
     allowed = edited(manifest(ROOT_ON_THE_NODE), dict.fromkeys(ROOT_ON_THE_NODE, REMOVED))

@@ -11,14 +11,20 @@ from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
 
 from rollouts import mirror
-from rollouts.accounts.errors import ClusterAway, Contradiction, Invalid, NotAllowed, RaceLost
+from rollouts.accounts.errors import (
+    ClusterUnavailable,
+    InvalidState,
+    PermissionDenied,
+    ValidationFailed,
+    VersionConflict,
+)
 from rollouts.cluster import Obj, Unavailable
 from rollouts.cluster.resources import PODDISRUPTIONBUDGETS, PODS
 from rollouts.engine.model import names
 from rollouts.models import AuditEntry, NamespaceGrant, Pod, StrategyOverride, User
 from rollouts.services import pods as pods_service
 from rollouts.services.audit import Caller
-from rollouts.services.pods import Fate, NamedPod, PodsDeleted, Selection, pods_delete
+from rollouts.services.pods import DeletionResult, PodRef, PodsDeleted, Selection, pods_delete
 from rollouts.services.workloads import workload_edit_strategy, workload_scale
 from tests.services.stage import Stage
 
@@ -58,7 +64,7 @@ def fates(deleted: PodsDeleted) -> dict[str, int]:
 def test_all_outdated_pods_are_evicted_and_come_back_with_the_current_template(outdated: Stage, caller: Caller) -> None:
     before, others = uids(outdated, "frontend"), uids(outdated, "leader") | uids(outdated, "worker")
     deleted = pods_delete(caller, outdated.place, EVERYTHING)
-    assert fates(deleted) == {Fate.EVICTED: 3}
+    assert fates(deleted) == {DeletionResult.EVICTED: 3}
     assert {one.uid for one in deleted.outcomes} == before
     assert not uids(outdated, "frontend") & before
     # The mirror knows at once, so that the next pass does not count on them.
@@ -99,7 +105,7 @@ def test_a_selection_means_the_outdated_pods_there(
 ) -> None:
     before = uids(outdated)
     deleted = pods_delete(caller, outdated.place, selection)
-    assert fates(deleted) == ({Fate.EVICTED: number} if number else {})
+    assert fates(deleted) == ({DeletionResult.EVICTED: number} if number else {})
     assert len(before - uids(outdated)) == number
 
 
@@ -108,12 +114,12 @@ def test_a_node_is_emptied_of_outdated_pods(outdated: Stage, caller: Caller) -> 
     there = {pod["metadata"]["uid"] for pod in pods_of(outdated, "frontend") if pod["spec"]["nodeName"] == node}
     deleted = pods_delete(caller, outdated.place, Selection(node=node))
     assert {one.uid for one in deleted.outcomes} == there
-    assert fates(deleted) == {Fate.EVICTED: len(there)}
+    assert fates(deleted) == {DeletionResult.EVICTED: len(there)}
 
 
 def test_a_component_that_nobody_knows_is_refused(outdated: Stage, caller: Caller) -> None:
     before = uids(outdated)
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         pods_delete(caller, outdated.place, Selection(component="nobody"))
     assert [one.field for one in refusal.value.findings] == ["selection.clique"]
     assert uids(outdated) == before
@@ -124,19 +130,19 @@ def test_each_named_pod_has_a_fate_of_its_own(outdated: Stage, caller: Caller) -
     current = pods_of(outdated, "leader")[0]["metadata"]
     before = uids(outdated)
     chosen = [
-        NamedPod(first["name"], first["uid"]),
-        NamedPod(second["name"]),
-        NamedPod(third["name"], "00000000-0000-0000-0000-000000000000"),
-        NamedPod(current["name"], current["uid"]),
-        NamedPod("nobody"),
+        PodRef(first["name"], first["uid"]),
+        PodRef(second["name"]),
+        PodRef(third["name"], "00000000-0000-0000-0000-000000000000"),
+        PodRef(current["name"], current["uid"]),
+        PodRef("nobody"),
     ]
     deleted = pods_delete(caller, outdated.place, chosen)
     assert {one.name: one.outcome for one in deleted.outcomes} == {
-        first["name"]: Fate.EVICTED,
-        second["name"]: Fate.EVICTED,
-        third["name"]: Fate.GONE,
-        current["name"]: Fate.NOT_OUTDATED,
-        "nobody": Fate.NOT_THERE,
+        first["name"]: DeletionResult.EVICTED,
+        second["name"]: DeletionResult.EVICTED,
+        third["name"]: DeletionResult.GONE,
+        current["name"]: DeletionResult.NOT_OUTDATED,
+        "nobody": DeletionResult.NOT_THERE,
     }
     assert before - uids(outdated) == {first["uid"], second["uid"]}
 
@@ -145,16 +151,16 @@ def test_a_pod_that_took_the_name_since_the_mirror_looked_is_safe(outdated: Stag
     pod = pods_of(outdated, "frontend")[0]
     name = pod["metadata"]["name"]
     Pod.objects.filter(name=name).update(uid="00000000-0000-0000-0000-000000000000")
-    (one,) = pods_delete(caller, outdated.place, [NamedPod(name)]).outcomes
-    assert one.outcome is Fate.GONE
+    (one,) = pods_delete(caller, outdated.place, [PodRef(name)]).outcomes
+    assert one.outcome is DeletionResult.GONE
     assert pod["metadata"]["uid"] in uids(outdated)
 
 
 def test_a_pod_that_is_leaving_is_left_alone(outdated: Stage, caller: Caller) -> None:
     name = pods_of(outdated, "frontend")[0]["metadata"]["name"]
     Pod.objects.filter(name=name).update(leaving=True)
-    (one,) = pods_delete(caller, outdated.place, [NamedPod(name)]).outcomes
-    assert one.outcome is Fate.LEAVING
+    (one,) = pods_delete(caller, outdated.place, [PodRef(name)]).outcomes
+    assert one.outcome is DeletionResult.LEAVING
 
 
 def test_a_disruption_budget_refuses_just_the_pods_it_protects(outdated: Stage, caller: Caller) -> None:
@@ -162,9 +168,9 @@ def test_a_disruption_budget_refuses_just_the_pods_it_protects(outdated: Stage, 
     protect(outdated, names_[0])
     deleted = pods_delete(caller, outdated.place, EVERYTHING)
     told = {one.name: one for one in deleted.outcomes}
-    assert told[names_[0]].outcome is Fate.REFUSED
+    assert told[names_[0]].outcome is DeletionResult.REFUSED
     assert "budget" in told[names_[0]].message
-    assert {told[name].outcome for name in names_[1:]} == {Fate.EVICTED}
+    assert {told[name].outcome for name in names_[1:]} == {DeletionResult.EVICTED}
     assert {pod["metadata"]["name"] for pod in pods_of(outdated, "frontend")} >= {names_[0]}
 
 
@@ -206,8 +212,8 @@ def _put_finalizers(stage: Stage, pods: list[str], finalizers: list[str] | None)
 def test_force_deletes_pods_of_the_current_template_past_budgets(outdated: Stage, caller: Caller) -> None:
     leader = pods_of(outdated, "leader")[0]["metadata"]
     protect(outdated, leader["name"])
-    (one,) = pods_delete(caller, outdated.place, [NamedPod(leader["name"], leader["uid"])], force=True).outcomes
-    assert one.outcome is Fate.DELETED
+    (one,) = pods_delete(caller, outdated.place, [PodRef(leader["name"], leader["uid"])], force=True).outcomes
+    assert one.outcome is DeletionResult.DELETED
     assert leader["uid"] not in uids(outdated)
     assert entries()[1].command == "delete_any_pods"
 
@@ -218,17 +224,17 @@ def test_force_needs_a_permission_of_its_own(outdated: Stage, caller: Caller) ->
     NamespaceGrant.objects.create(user=user)
     olga = Caller(user, "olga", None, "r", "api")
     before = uids(outdated)
-    with pytest.raises(NotAllowed, match="delete_any_pods"):
+    with pytest.raises(PermissionDenied, match="delete_any_pods"):
         pods_delete(olga, outdated.place, EVERYTHING, force=True)
     assert uids(outdated) == before
-    assert fates(pods_delete(olga, outdated.place, EVERYTHING)) == {Fate.EVICTED: 3}
+    assert fates(pods_delete(olga, outdated.place, EVERYTHING)) == {DeletionResult.EVICTED: 3}
 
 
 def test_force_still_minds_the_uid(outdated: Stage, caller: Caller) -> None:
     leader = pods_of(outdated, "leader")[0]["metadata"]
-    other = NamedPod(leader["name"], "00000000-0000-0000-0000-000000000000")
+    other = PodRef(leader["name"], "00000000-0000-0000-0000-000000000000")
     (one,) = pods_delete(caller, outdated.place, [other], force=True).outcomes
-    assert one.outcome is Fate.GONE
+    assert one.outcome is DeletionResult.GONE
     assert leader["uid"] in uids(outdated)
 
 
@@ -238,7 +244,7 @@ def test_force_still_minds_the_uid(outdated: Stage, caller: Caller) -> None:
 def test_a_strategy_that_replaces_pods_itself_is_left_to_it(outdated: Stage, caller: Caller) -> None:
     workload_edit_strategy(caller, outdated.place, {"type": "RollingRecreate"})
     before = uids(outdated)
-    with pytest.raises(Contradiction, match="RollingRecreate"):
+    with pytest.raises(InvalidState, match="RollingRecreate"):
         pods_delete(caller, outdated.place, EVERYTHING)
     assert uids(outdated) == before
 
@@ -246,13 +252,13 @@ def test_a_strategy_that_replaces_pods_itself_is_left_to_it(outdated: Stage, cal
 def test_an_override_to_on_delete_counts(outdated: Stage, caller: Caller) -> None:
     workload_edit_strategy(caller, outdated.place, {"type": "RollingRecreate"})
     StrategyOverride.objects.create(name="chat", strategy="OnDelete", reason="an incident")
-    assert fates(pods_delete(caller, outdated.place, EVERYTHING)) == {Fate.EVICTED: 3}
+    assert fates(pods_delete(caller, outdated.place, EVERYTHING)) == {DeletionResult.EVICTED: 3}
 
 
 def test_a_state_that_is_no_more_loses_the_race(outdated: Stage, caller: Caller) -> None:
     seen, before = outdated.version(), uids(outdated)
     workload_scale(caller, outdated.place, 2)
-    with pytest.raises(RaceLost):
+    with pytest.raises(VersionConflict):
         pods_delete(caller, outdated.place, EVERYTHING, expected=seen)
     assert uids(outdated) == before
 
@@ -260,7 +266,7 @@ def test_a_state_that_is_no_more_loses_the_race(outdated: Stage, caller: Caller)
 def test_nothing_is_concluded_from_a_mirror_that_is_not_complete(outdated: Stage, caller: Caller) -> None:
     outdated.loop.row.complete = False
     outdated.loop.row.save()
-    with pytest.raises(ClusterAway):
+    with pytest.raises(ClusterUnavailable):
         pods_delete(caller, outdated.place, EVERYTHING)
 
 
@@ -268,7 +274,7 @@ def test_a_dry_run_evicts_nobody(outdated: Stage, caller: Caller) -> None:
     before = uids(outdated)
     protect(outdated, pods_of(outdated, "frontend")[0]["metadata"]["name"])
     deleted = pods_delete(caller, outdated.place, EVERYTHING, dry_run=True)
-    assert fates(deleted) == {Fate.EVICTED: 2, Fate.REFUSED: 1}
+    assert fates(deleted) == {DeletionResult.EVICTED: 2, DeletionResult.REFUSED: 1}
     assert uids(outdated) == before
     assert not entries().exists()
 
@@ -282,17 +288,21 @@ def test_a_cluster_that_stops_answering_is_not_asked_further(
     def away(*_args: Any, **_kwargs: Any) -> None:
         raise Unavailable("no answer")
 
-    monkeypatch.setattr("rollouts.cluster.Cluster.evict", away)
-    monkeypatch.setattr(pods_service, "_SENDERS", 1)
+    monkeypatch.setattr("rollouts.cluster.ClusterClient.evict", away)
+    monkeypatch.setattr(pods_service, "_THREADS", 1)
     deleted = pods_delete(caller, outdated.place, EVERYTHING)
-    assert [one.outcome for one in deleted.outcomes] == [Fate.UNKNOWN, Fate.NOT_SENT, Fate.NOT_SENT]
+    assert [one.outcome for one in deleted.outcomes] == [
+        DeletionResult.UNKNOWN,
+        DeletionResult.NOT_SENT,
+        DeletionResult.NOT_SENT,
+    ]
     assert "not known" in deleted.outcomes[0].message
 
 
 def test_a_command_deletes_a_bounded_number_and_counts_the_rest(
     outdated: Stage, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pods_service, "MOST_PODS", 2)
+    monkeypatch.setattr(pods_service, "MAX_PODS", 2)
     deleted = pods_delete(caller, outdated.place, EVERYTHING)
     assert (len(deleted.outcomes), deleted.left) == (2, 1)
     again = pods_delete(caller, outdated.place, EVERYTHING)
@@ -306,9 +316,9 @@ def test_the_mirror_may_be_behind_in_everything_but_uids(outdated: Stage, caller
         outdated.cluster.delete(PODS, metadata["name"], namespace=outdated.namespace, uid=metadata["uid"])
     deleted = pods_delete(caller, outdated.place, EVERYTHING)
     # Some may still be on their way out, and an eviction of those changes nothing.
-    assert set(fates(deleted)) <= {Fate.GONE, Fate.EVICTED}
+    assert set(fates(deleted)) <= {DeletionResult.GONE, DeletionResult.EVICTED}
     assert not uids(outdated, "frontend") & before
-    assert mirror.read(outdated.loop.row, outdated.namespace, "chat") is not None
+    assert mirror.fetch_workload(outdated.loop.row, outdated.namespace, "chat") is not None
 
 
 def test_a_deletion_asks_the_database_as_often_for_one_pod_as_for_many(outdated: Stage, caller: Caller) -> None:
@@ -316,7 +326,7 @@ def test_a_deletion_asks_the_database_as_often_for_one_pod_as_for_many(outdated:
     # The mirror takes in those that leave by one statement and those that are gone by another: here all of them leave.
     with held(outdated, names_):
         with CaptureQueriesContext(connection) as one:
-            pods_delete(caller, outdated.place, [NamedPod(names_[0])])
+            pods_delete(caller, outdated.place, [PodRef(names_[0])])
         with CaptureQueriesContext(connection) as many:
             pods_delete(caller, outdated.place, EVERYTHING)
     assert len(many) == len(one) <= 20, [query["sql"][:80] for query in many.captured_queries]

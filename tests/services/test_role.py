@@ -11,15 +11,15 @@ import yaml
 from django.conf import settings
 from django.test import override_settings
 
-from rollouts.accounts.commands import Place
-from rollouts.accounts.errors import NotAllowed
+from rollouts.accounts.commands import WorkloadRef
+from rollouts.accounts.errors import PermissionDenied
 from rollouts.cluster.resources import PODCLIQUESETS
-from rollouts.engine.manifest.edits import Image
+from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.models import AuditEntry
 from rollouts.runtime import connections
 from rollouts.services.apply import workload_apply
 from rollouts.services.audit import Caller
-from rollouts.services.pods import Fate, Selection, pods_delete
+from rollouts.services.pods import DeletionResult, Selection, pods_delete
 from rollouts.services.takeover import workload_take_over
 from rollouts.services.workload_deletion import workload_delete
 from rollouts.services.workloads import workload_edit_strategy, workload_scale, workload_set_images
@@ -52,7 +52,7 @@ def restricted(site: Site, stage: Stage) -> Iterator[Stage]:
 
 def test_a_cluster_that_takes_no_commands_says_so(restricted: Stage, caller: Caller) -> None:
     before = restricted.stored()
-    with pytest.raises(NotAllowed, match="does not let this installation"):
+    with pytest.raises(PermissionDenied, match="does not let this installation"):
         workload_scale(caller, restricted.place, 2)
     assert restricted.stored() == before
     assert [entry.result for entry in AuditEntry.objects.order_by("id")] == ["Begun", "Refused"]
@@ -63,16 +63,16 @@ def test_both_roles_are_enough_for_every_command(restricted: Stage, caller: Call
     with bound(restricted.cluster, ROLES["commands"]):
         wait_until(lambda: _is_taken(restricted, caller), SECONDS)
         workload_edit_strategy(caller, restricted.place, {"type": "OnDelete"})
-        workload_set_images(caller, restricted.place, [Image("frontend", "app:v2")])
+        workload_set_images(caller, restricted.place, [ImageEdit("frontend", "app:v2")])
         restricted.deploy()
         deleted = pods_delete(caller, restricted.place, Selection(component="frontend"))
-        assert {one.outcome for one in deleted.outcomes} == {Fate.EVICTED}
+        assert {one.outcome for one in deleted.outcomes} == {DeletionResult.EVICTED}
         forced = pods_delete(caller, restricted.place, Selection(component="leader"), force=True)
-        assert {one.outcome for one in forced.outcomes} == {Fate.DELETED}
+        assert {one.outcome for one in forced.outcomes} == {DeletionResult.DELETED}
         workload_scale(caller, restricted.place, 4, "frontend", replica=0)
         hand_to_grove(restricted.cluster, restricted.namespace)
         assert workload_take_over(caller, restricted.place).changed.changes
-        place = Place(restricted.cluster_name, restricted.namespace, "fresh")
+        place = WorkloadRef(restricted.cluster_name, restricted.namespace, "fresh")
         assert workload_apply(caller, place, small({"metadata.name": "fresh"})).is_new
         assert not workload_delete(caller, restricted.place).was_leaving
     assert restricted.cluster.get(PODCLIQUESETS, "fresh", namespace=restricted.namespace)
@@ -80,7 +80,7 @@ def test_both_roles_are_enough_for_every_command(restricted: Stage, caller: Call
 
 def _is_taken(stage: Stage, caller: Caller) -> bool:
     """Say whether the server has taken notice of the role."""
-    with contextlib.suppress(NotAllowed):
+    with contextlib.suppress(PermissionDenied):
         workload_scale(caller, stage.place, 1, dry_run=True)
         workload_scale(caller, stage.place, 2, dry_run=True)
         return True

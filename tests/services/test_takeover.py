@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from rollouts import mirror
-from rollouts.accounts.errors import Contradiction, RaceLost
-from rollouts.cluster import Cluster, NotFound, Obj
+from rollouts.accounts.errors import InvalidState, VersionConflict
+from rollouts.cluster import ClusterClient, NotFound, Obj
 from rollouts.cluster.resources import (
     PODCLIQUES,
     PODCLIQUESCALINGGROUPS,
@@ -20,8 +20,8 @@ from rollouts.models import AuditEntry, Rollout
 from rollouts.queue.results import Done, Stop
 from rollouts.runtime import connections
 from rollouts.services.audit import Caller
-from rollouts.services.pods import NamedPod, pods_delete
-from rollouts.services.takeover import TakenOver, cluster_take_over, workload_take_over
+from rollouts.services.pods import PodRef, pods_delete
+from rollouts.services.takeover import TakeoverResult, cluster_take_over, workload_take_over
 from rollouts.services.workloads import workload_restart
 from tests.controller.interruptions import Interrupted, Way
 from tests.engine.manifests import small
@@ -45,7 +45,7 @@ PODS_OF_ALL = 30
 
 
 @pytest.fixture
-def stage(cluster: Cluster, namespace: str, redis: Any) -> Stage:
+def stage(cluster: ClusterClient, namespace: str, redis: Any) -> Stage:
     """A workload of 30 pods that runs, as Grove's operator has left it behind."""
     stage = Stage(cluster, namespace, "chat", connections.cluster_names()[0])
     edits = {"spec.replicas": REPLICAS, "spec.template.podCliqueScalingGroups.0.replicas": 1}
@@ -71,7 +71,7 @@ def versions(stage: Stage) -> dict[tuple[str, str], str]:
     }
 
 
-def take_over(caller: Caller, stage: Stage, **options: Any) -> TakenOver:
+def take_over(caller: Caller, stage: Stage, **options: Any) -> TakeoverResult:
     """Take the workload over, a while after Grove's operator has written anything."""
     return workload_take_over(caller, stage.place, now=lambda: time.time() + 120, **options)
 
@@ -108,10 +108,10 @@ def test_a_dry_run_shows_everything_and_changes_nothing(stage: Stage, caller: Ca
 
 def test_people_command_nothing_to_a_workload_of_grove_until_it_is_taken_over(stage: Stage, caller: Caller) -> None:
     before = versions(stage)
-    with pytest.raises(Contradiction, match="Grove's own operator keeps this set"):
+    with pytest.raises(InvalidState, match="Grove's own operator keeps this set"):
         workload_restart(caller, stage.place)
-    with pytest.raises(Contradiction, match="Grove's own operator keeps this set"):
-        pods_delete(caller, stage.place, [NamedPod(stage.loop.pods()[0]["metadata"]["name"])])
+    with pytest.raises(InvalidState, match="Grove's own operator keeps this set"):
+        pods_delete(caller, stage.place, [PodRef(stage.loop.pods()[0]["metadata"]["name"])])
     assert versions(stage) == before
     take_over(caller, stage)
     workload_restart(caller, stage.place, dry_run=True)
@@ -123,7 +123,7 @@ def test_a_takeover_replaces_no_pod_and_comes_to_rest(stage: Stage, caller: Call
     told = take_over(caller, stage)
     assert told.pods == PODS_OF_ALL
     # The next pass sees what was changed without a look at the cluster.
-    seen = mirror.read(stage.loop.row, stage.namespace, "chat")
+    seen = mirror.fetch_workload(stage.loop.row, stage.namespace, "chat")
     assert seen is not None
     assert GROVES_HASH not in str(seen.observed)
     settle(stage)
@@ -209,7 +209,7 @@ def test_an_object_that_grove_wrote_after_us_stops_us_until_it_is_taken_over(sta
         assert outcome.reason == "OtherOperator"
         assert f"wrote {resource.kind} {name} after Grove UI" in outcome.error
         # Which object it names is open: managed fields tell the second, and Grove has written several in one.
-        with pytest.raises(Contradiction, match=r"wrote Pod\w+ chat\S* \d+ s ago, so it seems to run"):
+        with pytest.raises(InvalidState, match=r"wrote Pod\w+ chat\S* \d+ s ago, so it seems to run"):
             workload_take_over(caller, stage.place)
         take_over(caller, stage)
         stage.observe()
@@ -243,9 +243,9 @@ def test_no_workload_of_a_cluster_is_taken_over_while_grove_writes_to_one(stage:
     write_as_grove(stage.cluster, stage.namespace, PODCLIQUESETS, "other")
     stage.observe()
     before = versions(stage)
-    with pytest.raises(Contradiction, match="wrote PodCliqueSet other"):
+    with pytest.raises(InvalidState, match="wrote PodCliqueSet other"):
         cluster_take_over(caller, stage.cluster_name)
-    with pytest.raises(Contradiction, match="wrote PodCliqueSet other"):
+    with pytest.raises(InvalidState, match="wrote PodCliqueSet other"):
         workload_take_over(caller, stage.place)
     assert versions(stage) == before
     take_over(caller, stage, dry_run=True)
@@ -271,7 +271,7 @@ def test_what_a_set_of_groves_left_behind_is_taken_over_and_adopted(stage: Stage
 def test_a_takeover_of_another_state_than_was_seen_is_refused(stage: Stage, caller: Caller) -> None:
     version = take_over(caller, stage, dry_run=True).changed.version
     patch(stage.cluster, PODCLIQUESETS, stage.stored(), {"spec": {"replicas": REPLICAS + 1}})
-    with pytest.raises(RaceLost):
+    with pytest.raises(VersionConflict):
         take_over(caller, stage, expected=f'"{version}"')
 
 

@@ -8,13 +8,13 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from rollouts.accounts.commands import Place
-from rollouts.accounts.errors import Invalid, NotAllowed, NotThere, RaceLost
+from rollouts.accounts.commands import WorkloadRef
+from rollouts.accounts.errors import NotFound, PermissionDenied, ValidationFailed, VersionConflict
 from rollouts.cluster import Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS
-from rollouts.engine.manifest.edits import RESTARTED_AT, Image
-from rollouts.engine.manifest.findings import Code
-from rollouts.manifests.masking import ANYBODY
+from rollouts.engine.manifest.edits import RESTARTED_AT, ImageEdit
+from rollouts.engine.manifest.findings import FindingCode
+from rollouts.manifests.masking import PUBLIC_READER
 from rollouts.models import AuditEntry, Clique, ScalingGroup, User
 from rollouts.queue.workqueue import WorkQueue
 from rollouts.services import edit, workload_client
@@ -37,7 +37,7 @@ IMAGE = "spec.template.cliques[0].spec.podSpec.containers[0].image"
 Command = Callable[..., Any]
 
 COMMANDS: dict[str, tuple[Command, dict[str, Any], dict[str, Any]]] = {
-    "images": (workload_set_images, {"images": [Image("frontend", "app:v2")]}, {IMAGE: "app:v2"}),
+    "images": (workload_set_images, {"images": [ImageEdit("frontend", "app:v2")]}, {IMAGE: "app:v2"}),
     "scale the set": (workload_scale, {"replicas": 3}, {"spec.replicas": 3}),
     "scale a group": (
         workload_scale,
@@ -63,10 +63,10 @@ COMMANDS: dict[str, tuple[Command, dict[str, Any], dict[str, Any]]] = {
 EACH = pytest.mark.parametrize("name", COMMANDS)
 
 
-def give(name: str, caller: Caller, stage: Stage, **terms: Any) -> edit.Changed:
+def give(name: str, caller: Caller, stage: Stage, **terms: Any) -> edit.EditResult:
     """Give one of the commands."""
     command, arguments, _ = COMMANDS[name]
-    changed: edit.Changed = command(caller, stage.place, **arguments, **terms)
+    changed: edit.EditResult = command(caller, stage.place, **arguments, **terms)
     return changed
 
 
@@ -77,7 +77,7 @@ def test_a_command_changes_what_it_says_and_the_mirror_knows_at_once(name: str, 
     after = stage.stored()
     wanted = COMMANDS[name][2]
     assert {one.field: one.after for one in changed.changes} == wanted
-    assert {one.field for one in edit.describe(stage.place, before, after, ANYBODY)} == wanted.keys()
+    assert {one.field for one in edit.compute_changes(stage.place, before, after, PUBLIC_READER)} == wanted.keys()
     assert changed.version == stage.version().strip('"')
     assert stage.mirrored()["spec"] == after["spec"]
 
@@ -128,7 +128,7 @@ def test_the_same_command_again_finds_nothing_to_change(name: str, stage: Stage,
 def test_who_may_not_changes_nothing_and_is_on_record(name: str, stage: Stage, caller: Caller) -> None:
     stranger = User.objects.create(username="vera")
     before = stage.stored()
-    with pytest.raises(NotAllowed):
+    with pytest.raises(PermissionDenied):
         give(name, Caller(stranger, "vera", None, "r", "api"), stage)
     assert stage.stored() == before
     assert [entry.result for entry in AuditEntry.objects.all()] == ["Refused"]
@@ -141,7 +141,7 @@ def test_a_state_that_is_no_more_loses_the_race(name: str, stage: Stage, caller:
     seen = stage.version()
     stage.edit_elsewhere(template={"terminationDelay": "2h"})
     before = stage.stored()
-    with pytest.raises(RaceLost) as lost:
+    with pytest.raises(VersionConflict) as lost:
         give(name, caller, stage, expected=seen)
     # The mirror still has what the caller saw, so what differs is known.
     assert lost.value.changed == ("spec.template.terminationDelay",)
@@ -158,7 +158,10 @@ def test_writes_of_the_status_in_between_lose_no_race(
     stage.write_status()
     interrupt(monkeypatch, stage.write_status)
     give(name, caller, stage, expected=seen)
-    assert {one.field: one.after for one in edit.describe(stage.place, stage.mirrored(), stage.stored(), ANYBODY)} == {}
+    assert {
+        one.field: one.after
+        for one in edit.compute_changes(stage.place, stage.mirrored(), stage.stored(), PUBLIC_READER)
+    } == {}
     assert stage.version() != seen
 
 
@@ -178,7 +181,7 @@ def test_an_edit_between_reading_and_writing_wins_over_who_saw_the_state_before(
 ) -> None:
     seen = stage.version()
     interrupt(monkeypatch, lambda: stage.edit_elsewhere(template={"terminationDelay": "2h"}))
-    with pytest.raises(RaceLost) as lost:
+    with pytest.raises(VersionConflict) as lost:
         give(name, caller, stage, expected=seen)
     assert lost.value.changed == ("spec.template.terminationDelay",)
     assert [entry.result for entry in AuditEntry.objects.order_by("id")] == ["Begun", "Refused"]
@@ -186,14 +189,14 @@ def test_an_edit_between_reading_and_writing_wins_over_who_saw_the_state_before(
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
     """Have something happen once, after the command has read the workload and before it writes."""
-    patch, acts = workload_client.Site.patch, [act]
+    patch, acts = workload_client.WorkloadClient.patch, [act]
 
-    def late(self: workload_client.Site, *args: Any, **kwargs: Any) -> Any:
+    def late(self: workload_client.WorkloadClient, *args: Any, **kwargs: Any) -> Any:
         if acts:
             acts.pop()()
         return patch(self, *args, **kwargs)
 
-    monkeypatch.setattr(workload_client.Site, "patch", late)
+    monkeypatch.setattr(workload_client.WorkloadClient, "patch", late)
 
 
 def test_of_two_writers_who_saw_the_same_one_loses(stage: Stage, caller: Caller) -> None:
@@ -204,7 +207,7 @@ def test_of_two_writers_who_saw_the_same_one_loses(stage: Stage, caller: Caller)
         try:
             workload_scale(caller, stage.place, replicas, expected=seen)
             outcomes.append(replicas)
-        except RaceLost:
+        except VersionConflict:
             outcomes.append(None)
         finally:
             connection.close()
@@ -237,38 +240,38 @@ def test_two_writers_of_different_fields_both_win(stage: Stage, caller: Caller) 
     assert spec["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["image"] == "app:v2"
 
 
-REFUSED: dict[str, tuple[Command, dict[str, Any], str, Code]] = {
+REFUSED: dict[str, tuple[Command, dict[str, Any], str, FindingCode]] = {
     "an unknown clique": (
         workload_set_images,
-        {"images": [Image("nobody", "a")]},
+        {"images": [ImageEdit("nobody", "a")]},
         "images[0].clique",
-        Code.UNKNOWN_CLIQUE,
+        FindingCode.UNKNOWN_CLIQUE,
     ),
     "an unknown component": (
         workload_scale,
         {"replicas": 1, "component": "nobody"},
         "component",
-        Code.UNKNOWN_COMPONENT,
+        FindingCode.UNKNOWN_COMPONENT,
     ),
-    "a negative number": (workload_scale, {"replicas": -1}, "spec.replicas", Code.OUT_OF_RANGE),
-    "too many pods": (workload_scale, {"replicas": 10**6}, "spec.replicas", Code.TOO_MANY_PODS),
+    "a negative number": (workload_scale, {"replicas": -1}, "spec.replicas", FindingCode.OUT_OF_RANGE),
+    "too many pods": (workload_scale, {"replicas": 10**6}, "spec.replicas", FindingCode.TOO_MANY_PODS),
     "a budget of nothing": (
         workload_edit_strategy,
         {"changes": {"components": {"frontend": {"maxUnavailable": 0}}}},
         "spec.template.cliques[0].updateStrategy",
-        Code.BUDGET_ZERO,
+        FindingCode.BUDGET_ZERO,
     ),
     "a budget of the wrong kind": (
         workload_edit_strategy,
         {"changes": {"type": "ReplicaRecreate", "maxSurge": "many"}},
         "spec.updateStrategy.rollingUpdate.maxSurge",
-        Code.INVALID_BUDGET,
+        FindingCode.INVALID_BUDGET,
     ),
     "a strategy for a member": (
         workload_edit_strategy,
         {"changes": {"components": {"leader": {"maxSurge": 1}}}},
         "spec.template.cliques[1].updateStrategy",
-        Code.MEMBER_HAS_STRATEGY,
+        FindingCode.MEMBER_HAS_STRATEGY,
     ),
 }
 
@@ -277,7 +280,7 @@ REFUSED: dict[str, tuple[Command, dict[str, Any], str, Code]] = {
 def test_what_breaks_a_rule_changes_nothing_and_names_the_field(name: str, stage: Stage, caller: Caller) -> None:
     command, arguments, field, code = REFUSED[name]
     before = stage.stored()
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         command(caller, stage.place, **arguments)
     assert (field, code) in [(one.field, one.code) for one in refusal.value.findings]
     assert stage.stored() == before
@@ -288,26 +291,26 @@ def test_a_clique_is_not_scaled_below_the_minimum_that_is_written(stage: Stage, 
     cliques = stage.spec()["template"]["cliques"]
     cliques[0]["spec"]["minAvailable"] = 3
     stage.edit_elsewhere(template={"cliques": cliques})
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         workload_scale(caller, stage.place, 1, component="frontend")
     (finding,) = refusal.value.findings
     assert (finding.field, finding.code) == (
         "spec.template.cliques[0].spec.minAvailable",
-        Code.MIN_AVAILABLE_OVER_REPLICAS,
+        FindingCode.MIN_AVAILABLE_OVER_REPLICAS,
     )
 
 
 def test_there_is_no_command_to_what_is_not_there(stage: Stage, caller: Caller) -> None:
     nowhere = [
-        Place("other", stage.namespace, "chat"),
-        Place(stage.cluster_name, stage.namespace, "nobody"),
-        Place(stage.cluster_name, "nowhere", "chat"),
-        Place(stage.cluster_name, stage.namespace, ".."),
-        Place(stage.cluster_name, "a/b", "chat"),
-        Place(stage.cluster_name, "a\0b", "chat"),
+        WorkloadRef("other", stage.namespace, "chat"),
+        WorkloadRef(stage.cluster_name, stage.namespace, "nobody"),
+        WorkloadRef(stage.cluster_name, "nowhere", "chat"),
+        WorkloadRef(stage.cluster_name, stage.namespace, ".."),
+        WorkloadRef(stage.cluster_name, "a/b", "chat"),
+        WorkloadRef(stage.cluster_name, "a\0b", "chat"),
     ]
     for place in nowhere:
-        with pytest.raises((NotThere, Invalid)):
+        with pytest.raises((NotFound, ValidationFailed)):
             workload_scale(caller, place, 3)
 
 
@@ -336,7 +339,7 @@ def test_a_deployed_workload_goes_back_to_the_template_of_a_revision(deployed: S
 
 def test_a_revision_that_is_not_on_record_is_not_there(deployed: Stage, caller: Caller) -> None:
     before = deployed.stored()["spec"]
-    with pytest.raises(NotThere, match="revision 7"):
+    with pytest.raises(NotFound, match="revision 7"):
         workload_roll_back(caller, deployed.place, 7)
     assert deployed.spec() == before
     assert AuditEntry.objects.get().result == "Refused"
@@ -373,7 +376,7 @@ def test_a_live_component_is_scaled_and_the_set_left_alone(
 def test_a_live_component_is_scaled_within_its_rules(
     deployed: Stage, caller: Caller, wanted: LiveScale, field: str
 ) -> None:
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         workload_scale(caller, deployed.place, wanted.replicas, wanted.component, replica=wanted.replica)
     assert [one.field for one in refusal.value.findings] == [field]
     assert [entry.result for entry in AuditEntry.objects.all()] == ["Refused"]
@@ -388,7 +391,7 @@ def test_a_live_clique_is_scaled_down_to_the_minimum_that_it_was_made_with(deplo
     assert [one.after for one in changed.changes] == [4]
     # Grove UI makes no autoscaler, so it does not warn of one either.
     assert changed.warnings == ()
-    with pytest.raises(Invalid) as refusal:
+    with pytest.raises(ValidationFailed) as refusal:
         workload_scale(caller, deployed.place, 2, "frontend", replica=0)
     assert "must be 3 (its minAvailable) or more" in refusal.value.findings[0].message
 
@@ -398,10 +401,10 @@ def test_a_simulation_of_a_live_clique_knows_the_minimum_that_it_was_made_with()
     raised = workload_of(small({"spec.template.cliques.0.spec.replicas": 5}))
     tried = scale_observed(raised, observed, LiveScale("frontend", 0, 4))
     assert [one.replicas for one in tried.cliques if one.name == "chat-0-frontend"] == [4]
-    with pytest.raises(Invalid, match="must be 3"):
+    with pytest.raises(ValidationFailed, match="must be 3"):
         scale_observed(raised, observed, LiveScale("frontend", 0, 2))
 
 
 def test_a_live_component_that_is_not_there_yet_cannot_be_scaled(stage: Stage, caller: Caller) -> None:
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         workload_scale(caller, stage.place, 5, "frontend", replica=0)

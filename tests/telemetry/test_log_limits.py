@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from rollouts.telemetry.log_limits import SECONDS, BoundedFilter, Formatter
+from rollouts.telemetry.log_limits import WINDOW_SECONDS, BoundedFilter, Formatter
 
 
 class Clock:
@@ -58,7 +58,7 @@ def test_another_host_each_time_makes_no_more_lines_than_the_same_one(client: Cl
         assert client.get("/", headers={"host": f"{number:03}.evil.example"}).status_code == 400
         assert client.get("/", headers={"host": f"{number:03}_evil/example"}).status_code == 400
     assert len(log.lines) == 5
-    log.clock.now += SECONDS
+    log.clock.now += WINDOW_SECONDS
     assert client.get("/", headers={"host": "one-more.example"}).status_code == 400
     assert log.lines[-1].endswith("(595 more like this were left out)")
 
@@ -90,7 +90,7 @@ def test_how_many_were_left_out_is_told_with_the_next(log: Log) -> None:
     logger = logging.getLogger("kombu.connection")
     for _ in range(8):
         logger.warning("away")
-    log.clock.now += SECONDS
+    log.clock.now += WINDOW_SECONDS
     logger.warning("away")
     assert log.lines[-1] == "WARNING kombu.connection: away (3 more like this were left out)"
 

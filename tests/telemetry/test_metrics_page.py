@@ -181,7 +181,7 @@ def test_passes_calls_rollouts_and_the_lag_of_the_watch_are_on_the_page(
     metrics.call_observer("sandbox")("create", "pods", 201, 0.01)
     metrics.observe_rollout("RollingUpdate", "Complete", 30.0, 400.0)
     metrics.observe_watch("sandbox", 0.004)
-    heartbeats.record_cluster_word(redis, "sandbox", {})
+    heartbeats.record_cluster_heartbeat(redis, "sandbox", {})
     seen = _scrape(prometheus)
     assert seen["grove_ui_reconcile_seconds_count", "Done"] == 1
     assert seen["grove_ui_api_call_seconds_count", "sandbox", "201", "pods", "create"] == 1

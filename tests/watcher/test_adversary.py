@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from rollouts import mirror, models, watcher
-from rollouts.cluster import Cluster, Obj, Patience, Resource, kubeconfig
+from rollouts.cluster import ClusterClient, Obj, Resource, RetryPolicy, kubeconfig
 from rollouts.cluster.client import Page
 from rollouts.cluster.resources import NAMESPACES, PODCLIQUES, PODCLIQUESETS
 from rollouts.engine.plan.desired import TEMPLATE_KEYS
@@ -26,7 +26,7 @@ from tests.watcher.watching import SECONDS, is_complete, trouble, watching
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
-EAGER = Patience(deadline=10, first_pause=0.05, longest_pause=0.2)
+EAGER = RetryPolicy(deadline=10, initial_backoff=0.05, max_backoff=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,8 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxProcess
 
 
 @pytest.fixture
-def cluster(sandbox: SandboxProcess) -> Iterator[Cluster]:
-    api = Cluster(kubeconfig(sandbox.kubeconfig))
+def cluster(sandbox: SandboxProcess) -> Iterator[ClusterClient]:
+    api = ClusterClient(kubeconfig(sandbox.kubeconfig))
     yield api
     for resource in (PODCLIQUES, PODCLIQUESETS):
         for obj in api.list(resource, namespace="default").items:
@@ -66,7 +66,7 @@ def _elsewhere(process: SandboxProcess) -> Iterator[None]:
         process._port = home
 
 
-class _Stumbling(Cluster):
+class _Stumbling(ClusterClient):
     """A client that fails once at a kind in a way that nobody foresees."""
 
     stumbles: int = 0
@@ -80,12 +80,12 @@ class _Stumbling(Cluster):
 
 def test_a_thread_that_listens_and_fails_is_made_up_for(sandbox: SandboxProcess, redis: Redis) -> None:
     _Stumbling.stumbles = 0
-    with watching("east", partial(_Stumbling, kubeconfig(sandbox.kubeconfig), patience=EAGER), redis):
+    with watching("east", partial(_Stumbling, kubeconfig(sandbox.kubeconfig), retry_policy=EAGER), redis):
         wait_until(lambda: is_complete("east"), SECONDS)
     assert _Stumbling.stumbles == 1
 
 
-class _Slow(Cluster):
+class _Slow(ClusterClient):
     """A client that hears of PodCliques late."""
 
     may_go_on = threading.Event()
@@ -98,26 +98,26 @@ class _Slow(Cluster):
 
 def test_a_cluster_is_not_called_heard_before_the_mirror_has_caught_up(sandbox: SandboxProcess, redis: Redis) -> None:
     """Passes trust the mirror of a cluster that was heard of late; after a long silence it must be listed first."""
-    heartbeats.record_cluster_word(redis, "east", {})
+    heartbeats.record_cluster_heartbeat(redis, "east", {})
     (key,) = redis.keys("grove:heartbeat:cluster:*")
     redis.hset(key, "heard", 1000.0)
     models.Cluster.objects.create(name="east", complete=True, trouble_code="Unreachable", trouble="It was away.")
-    with watching("east", partial(_Slow, kubeconfig(sandbox.kubeconfig), patience=EAGER), redis):
+    with watching("east", partial(_Slow, kubeconfig(sandbox.kubeconfig), retry_policy=EAGER), redis):
         try:
             wait_until(models.Node.objects.exists, SECONDS)
             for _ in range(2):  # turns of the watcher, which tells then what it knows
                 redis.delete("grove:leader:east")
                 wait_until(lambda: bool(redis.exists("grove:leader:east")), SECONDS)
-            assert (heartbeats.cluster_word(redis, "east").age or 0.0) > 3600
+            assert (heartbeats.fetch_cluster_heartbeat(redis, "east").age or 0.0) > 3600
             assert trouble("east")[0] == "Unreachable"
         finally:
             _Slow.may_go_on.set()
-        wait_until(lambda: (heartbeats.cluster_word(redis, "east").age or 0.0) < 3600, SECONDS)
+        wait_until(lambda: (heartbeats.fetch_cluster_heartbeat(redis, "east").age or 0.0) < 3600, SECONDS)
         wait_until(lambda: trouble("east") == ("", ""), SECONDS)
 
 
 def test_an_object_that_cannot_be_stored_neither_hides_others_nor_has_everything_listed_again(
-    cluster: Cluster, sandbox: SandboxProcess, redis: Redis, monkeypatch: pytest.MonkeyPatch
+    cluster: ClusterClient, sandbox: SandboxProcess, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def poisoned(table: Table, obj: Obj) -> Row:
         if obj["metadata"]["name"] == "poison":
@@ -127,10 +127,10 @@ def test_an_object_that_cannot_be_stored_neither_hides_others_nor_has_everything
     monkeypatch.setattr(writing, "make_row", poisoned)
     monkeypatch.setattr(watcher, "_PERIODS", watcher._PERIODS | {"count": 0.2})
     cluster.create(PODCLIQUES, pod_clique("default", "poison"))
-    connections: list[Cluster] = []
+    connections: list[ClusterClient] = []
 
-    def connect() -> Cluster:
-        connections.append(Cluster(kubeconfig(sandbox.kubeconfig), patience=EAGER))
+    def connect() -> ClusterClient:
+        connections.append(ClusterClient(kubeconfig(sandbox.kubeconfig), retry_policy=EAGER))
         return connections[-1]
 
     with watching("east", connect, redis):
@@ -141,7 +141,7 @@ def test_an_object_that_cannot_be_stored_neither_hides_others_nor_has_everything
     assert len(connections) == 1
 
 
-def test_an_annotation_with_what_no_database_keeps_does_no_harm(cluster: Cluster) -> None:
+def test_an_annotation_with_what_no_database_keeps_does_no_harm(cluster: ClusterClient) -> None:
     odd = pod_clique("default", "odd")
     odd["metadata"]["annotations"] = {TEMPLATE_KEYS: "a\0b"}
     stored = cluster.create(PODCLIQUES, odd)
@@ -151,16 +151,16 @@ def test_an_annotation_with_what_no_database_keeps_does_no_harm(cluster: Cluster
 
 def test_another_cluster_with_a_longer_past_replaces_the_mirror_too(tmp_path: Path, redis: Redis) -> None:
     with SandboxProcess(tmp_path, SANDBOX_NODES="cpu=1,gpu=0") as process:
-        api = Cluster(kubeconfig(process.kubeconfig))
+        api = ClusterClient(kubeconfig(process.kubeconfig))
         for name in ("a", "b"):
             api.create(PODCLIQUESETS, pod_clique_set("default", name))
-        with watching("east", partial(Cluster, kubeconfig(process.kubeconfig), patience=EAGER), redis):
+        with watching("east", partial(ClusterClient, kubeconfig(process.kubeconfig), retry_policy=EAGER), redis):
             wait_until(lambda: is_complete("east") and models.Workload.objects.count() == 2, SECONDS)
             process.stop()
             process.forget()
             # As long as the watcher asks at another port it does not meet the new one half made.
             with _elsewhere(process):
-                api = Cluster(kubeconfig(process.kubeconfig))
+                api = ClusterClient(kubeconfig(process.kubeconfig))
                 created = api.create(PODCLIQUESETS, pod_clique_set("default", "b"))
                 for number in range(200):
                     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"n{number}"}}
@@ -179,11 +179,11 @@ def test_a_cluster_that_is_made_anew_at_another_address_is_found(tmp_path: Path,
         (tmp_path / name).mkdir()
     with SandboxProcess(tmp_path / "former", SANDBOX_NODES="cpu=1,gpu=0") as former:
         config.write_bytes(former.kubeconfig.read_bytes())
-        Cluster(kubeconfig(config)).create(PODCLIQUESETS, pod_clique_set("default", "a"))
-        with watching("east", partial(Cluster, kubeconfig(config), patience=EAGER), redis):
+        ClusterClient(kubeconfig(config)).create(PODCLIQUESETS, pod_clique_set("default", "a"))
+        with watching("east", partial(ClusterClient, kubeconfig(config), retry_policy=EAGER), redis):
             wait_until(lambda: workloads() == {"a"}, SECONDS)
             former.stop()
             with SandboxProcess(tmp_path / "later", SANDBOX_NODES="cpu=1,gpu=0") as later:
                 config.write_bytes(later.kubeconfig.read_bytes())
-                Cluster(kubeconfig(config)).create(PODCLIQUESETS, pod_clique_set("default", "b"))
+                ClusterClient(kubeconfig(config)).create(PODCLIQUESETS, pod_clique_set("default", "b"))
                 wait_until(lambda: workloads() == {"b"}, SECONDS)

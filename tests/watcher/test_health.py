@@ -8,12 +8,12 @@ from redis import Redis
 
 from rollouts import models
 from rollouts.cluster import (
-    Cluster,
+    ClusterClient,
     ClusterError,
     Forbidden,
     Misconfigured,
-    Patience,
     Resource,
+    RetryPolicy,
     Throttled,
     Unauthorized,
     Unavailable,
@@ -21,14 +21,14 @@ from rollouts.cluster import (
     kubeconfig,
 )
 from rollouts.cluster.resources import CUSTOMRESOURCEDEFINITIONS, PODCLIQUES, PODCLIQUESETS, PODS
-from rollouts.watcher.health import explain
+from rollouts.watcher.health import find_health_issue
 from tests.apiserver import HOW_TO_GET_THEM, ApiServer, install_definitions, missing_binaries, running_apiserver
 from tests.contract.manifests import pod_clique_set
 from tests.parts import missing
 from tests.project.running import wait_until
 from tests.watcher.watching import SECONDS, is_complete, trouble, watching
 
-EAGER = Patience(deadline=10, first_pause=0.05, longest_pause=0.5)
+EAGER = RetryPolicy(deadline=10, initial_backoff=0.05, max_backoff=0.5)
 
 AWAY = Unavailable("list pods: the server cannot be reached")
 
@@ -55,13 +55,13 @@ AWAY = Unavailable("list pods: the server cannot be reached")
 def test_of_several_failures_the_one_that_explains_most_is_told(
     failures: dict[Resource, ClusterError], code: str, sentence: str
 ) -> None:
-    finding = explain(failures)
+    finding = find_health_issue(failures)
     assert finding is not None
-    assert (finding.code, finding.sentence) == (code, sentence)
+    assert (finding.code, finding.message) == (code, sentence)
 
 
 def test_without_failures_nothing_is_wrong() -> None:
-    assert explain({}) is None
+    assert find_health_issue({}) is None
 
 
 @pytest.fixture
@@ -77,10 +77,10 @@ def server() -> Iterator[ApiServer]:
 @pytest.mark.database
 @pytest.mark.django_db(transaction=True)
 def test_missing_definitions_and_permissions_are_said_and_waited_for(server: ApiServer, redis: Redis) -> None:
-    admin = Cluster(kubeconfig(server.kubeconfig))
-    restricted = partial(Cluster, kubeconfig(server.kubeconfig, "restricted"), patience=EAGER)
+    admin = ClusterClient(kubeconfig(server.kubeconfig))
+    restricted = partial(ClusterClient, kubeconfig(server.kubeconfig, "restricted"), retry_policy=EAGER)
     with (
-        watching("real", partial(Cluster, kubeconfig(server.kubeconfig), patience=EAGER), redis) as heard,
+        watching("real", partial(ClusterClient, kubeconfig(server.kubeconfig), retry_policy=EAGER), redis) as heard,
         watching("poor", restricted, redis),
     ):
         # Each kind is listed for itself, so the words grow until all of them have been refused.

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from redis import Redis
 
-from rollouts.cluster import Cluster, kubeconfig
+from rollouts.cluster import ClusterClient, kubeconfig
 from rollouts.cluster.resources import PODCLIQUESETS
 from tests.contract.manifests import pod_clique_set
 from tests.contract.sandbox_process import SandboxProcess
@@ -87,7 +87,7 @@ def leader(controller: Controller, cluster: str) -> int:
 
 def create_set(process: SandboxProcess, name: str) -> None:
     """Create a workload in a cluster."""
-    Cluster(kubeconfig(process.kubeconfig)).create(PODCLIQUESETS, pod_clique_set("default", name))
+    ClusterClient(kubeconfig(process.kubeconfig)).create(PODCLIQUESETS, pod_clique_set("default", name))
 
 
 def test_several_clusters_are_mirrored_side_by_side_and_one_that_is_away_harms_no_other(
@@ -140,7 +140,7 @@ def replace_the_leader(controller: Controller, east: SandboxProcess, number: int
     wait_until(lambda: ("east", f"meanwhile-{number}") in workloads(controller), SECONDS, controller.last_words)
     create_set(east, f"afterwards-{number}")
     wait_until(lambda: ("east", f"afterwards-{number}") in workloads(controller), SECONDS, controller.last_words)
-    Cluster(kubeconfig(east.kubeconfig)).delete(PODCLIQUESETS, f"meanwhile-{number}", namespace="default")
+    ClusterClient(kubeconfig(east.kubeconfig)).delete(PODCLIQUESETS, f"meanwhile-{number}", namespace="default")
     wait_until(lambda: ("east", f"meanwhile-{number}") not in workloads(controller), SECONDS, controller.last_words)
     active.start()
 

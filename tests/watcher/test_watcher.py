@@ -12,10 +12,10 @@ import yaml
 from redis import Redis
 
 from rollouts import mirror, models, watcher
-from rollouts.cluster import Cluster, Obj, Patience, kubeconfig
+from rollouts.cluster import ClusterClient, Obj, RetryPolicy, kubeconfig
 from rollouts.cluster.resources import NAMESPACES, NODES, PODCLIQUES, PODCLIQUESETS, PODS
 from rollouts.engine.model import names
-from rollouts.engine.plan.desired import owned_by
+from rollouts.engine.plan.desired import make_owner_references
 from rollouts.telemetry import heartbeats
 from rollouts.watcher import session
 from tests.contract.manifests import pod_clique, pod_clique_set
@@ -26,7 +26,7 @@ from tests.watcher.watching import SECONDS, Heard, is_complete, kubeconfig_to_no
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
-EAGER = Patience(deadline=10, first_pause=0.05, longest_pause=0.2)
+EAGER = RetryPolicy(deadline=10, initial_backoff=0.05, max_backoff=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +41,12 @@ def sandbox(folder: Path) -> Iterator[SandboxProcess]:
 
 
 @pytest.fixture(scope="module")
-def cluster(sandbox: SandboxProcess) -> Cluster:
-    return Cluster(kubeconfig(sandbox.kubeconfig))
+def cluster(sandbox: SandboxProcess) -> ClusterClient:
+    return ClusterClient(kubeconfig(sandbox.kubeconfig))
 
 
 @pytest.fixture
-def namespace(cluster: Cluster) -> str:
+def namespace(cluster: ClusterClient) -> str:
     """A namespace that no other test uses."""
     created = cluster.create(
         NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"m-{time.monotonic_ns()}"}}
@@ -57,12 +57,14 @@ def namespace(cluster: Cluster) -> str:
 @pytest.fixture
 def heard(sandbox: SandboxProcess, redis: Redis) -> Iterator[Heard]:
     """A watcher of the sandbox that has listed everything."""
-    with watching("east", partial(Cluster, kubeconfig(sandbox.kubeconfig), patience=EAGER), redis) as listening:
+    with watching(
+        "east", partial(ClusterClient, kubeconfig(sandbox.kubeconfig), retry_policy=EAGER), redis
+    ) as listening:
         wait_until(lambda: is_complete("east"), SECONDS)
         yield listening
 
 
-def create_set(cluster: Cluster, namespace: str, name: str = "my") -> Obj:
+def create_set(cluster: ClusterClient, namespace: str, name: str = "my") -> Obj:
     """Create a PodCliqueSet."""
     return cluster.create(PODCLIQUESETS, pod_clique_set(namespace, name))
 
@@ -76,9 +78,12 @@ def owned_pod(namespace: str, name: str, owner: Obj) -> Obj:
             "namespace": namespace,
             "name": name,
             "labels": {names.MANAGED_BY: names.OPERATOR, names.PART_OF: "my"},
-            "ownerReferences": owned_by("PodCliqueSet", "my", owner["metadata"]["uid"]),
+            "ownerReferences": make_owner_references("PodCliqueSet", "my", owner["metadata"]["uid"]),
         },
-        "spec": {"schedulingGates": [{"name": names.GATE}], "containers": [{"name": "main", "image": "a:1"}]},
+        "spec": {
+            "schedulingGates": [{"name": names.SCHEDULING_GATE}],
+            "containers": [{"name": "main", "image": "a:1"}],
+        },
     }
 
 
@@ -87,7 +92,7 @@ def shown(namespace: str) -> list[str]:
     return sorted(models.Pod.objects.filter(namespace=namespace).values_list("name", flat=True))
 
 
-def test_what_was_there_before_is_mirrored_and_woken(cluster: Cluster, namespace: str, heard: Heard) -> None:
+def test_what_was_there_before_is_mirrored_and_woken(cluster: ClusterClient, namespace: str, heard: Heard) -> None:
     """The fixtures are in this order: the watcher begins after the namespace, and before the set."""
     create_set(cluster, namespace)
     key = f"east/{namespace}/my"
@@ -98,10 +103,10 @@ def test_what_was_there_before_is_mirrored_and_woken(cluster: Cluster, namespace
 
 
 def test_a_watcher_that_begins_lists_everything_and_wakes_it(
-    cluster: Cluster, namespace: str, sandbox: SandboxProcess, redis: Redis
+    cluster: ClusterClient, namespace: str, sandbox: SandboxProcess, redis: Redis
 ) -> None:
     create_set(cluster, namespace)
-    with watching("east", partial(Cluster, kubeconfig(sandbox.kubeconfig)), redis) as listening:
+    with watching("east", partial(ClusterClient, kubeconfig(sandbox.kubeconfig)), redis) as listening:
         wait_until(lambda: f"east/{namespace}/my" in listening.woken, SECONDS)
         wait_until(lambda: is_complete("east"), SECONDS)
     row = models.Cluster.objects.get()
@@ -110,16 +115,16 @@ def test_a_watcher_that_begins_lists_everything_and_wakes_it(
     assert row.url.startswith("http://127.0.0.1:")
 
 
-def test_counts_and_signs_of_life_are_told(cluster: Cluster, namespace: str, heard: Heard, redis: Redis) -> None:
+def test_counts_and_signs_of_life_are_told(cluster: ClusterClient, namespace: str, heard: Heard, redis: Redis) -> None:
     create_set(cluster, namespace)
     sets = len(cluster.list(PODCLIQUESETS).items)
-    wait_until(lambda: heartbeats.cluster_word(redis, "east").counts.get("podcliquesets") == sets, SECONDS)
-    assert heartbeats.cluster_word(redis, "east").trouble is None
+    wait_until(lambda: heartbeats.fetch_cluster_heartbeat(redis, "east").counts.get("podcliquesets") == sets, SECONDS)
+    assert heartbeats.fetch_cluster_heartbeat(redis, "east").trouble is None
     wait_until(lambda: models.Cluster.objects.get().heard_at is not None, SECONDS)
 
 
 def test_changes_wake_their_workload_and_what_changes_nothing_wakes_nobody(
-    cluster: Cluster, namespace: str, heard: Heard
+    cluster: ClusterClient, namespace: str, heard: Heard
 ) -> None:
     create_set(cluster, namespace, "one")
     create_set(cluster, namespace, "two")
@@ -135,7 +140,7 @@ def test_changes_wake_their_workload_and_what_changes_nothing_wakes_nobody(
     assert models.Workload.objects.get(namespace=namespace, name="one").resource_version == int(version)
 
 
-def test_pods_of_others_are_not_mirrored(cluster: Cluster, namespace: str, heard: Heard) -> None:
+def test_pods_of_others_are_not_mirrored(cluster: ClusterClient, namespace: str, heard: Heard) -> None:
     owner = create_set(cluster, namespace)
     foreign = owned_pod(namespace, "foreign", owner)
     del foreign["metadata"]["labels"]
@@ -146,16 +151,16 @@ def test_pods_of_others_are_not_mirrored(cluster: Cluster, namespace: str, heard
 
 
 def test_what_pods_of_others_request_is_noted_on_their_node(
-    cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch, sandbox: SandboxProcess, redis: Redis
+    cluster: ClusterClient, namespace: str, monkeypatch: pytest.MonkeyPatch, sandbox: SandboxProcess, redis: Redis
 ) -> None:
-    monkeypatch.setattr(session, "_OPERATOR_SECONDS", 0.05)
-    monkeypatch.setattr(session, "_FOREIGN_SECONDS", 0.05)
+    monkeypatch.setattr(session, "_OPERATOR_CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(session, "_FOREIGN_PODS_SECONDS", 0.05)
     requests = {"cpu": "250m", "memory": "1Gi"}
     spec = {
         "nodeName": "cpu-node-0",
         "containers": [{"name": "main", "image": "a:1", "resources": {"requests": requests}}],
     }
-    with watching("east", partial(Cluster, kubeconfig(sandbox.kubeconfig), patience=EAGER), redis):
+    with watching("east", partial(ClusterClient, kubeconfig(sandbox.kubeconfig), retry_policy=EAGER), redis):
         wait_until(lambda: foreign_requests() == {}, SECONDS)
         metadata = {"namespace": namespace, "name": "foreign"}
         cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
@@ -174,7 +179,7 @@ def foreign_requests() -> dict[str, int] | None:
     return None if node is None else node.foreign_requests
 
 
-def test_a_deleted_workload_vanishes_with_all_that_it_had(cluster: Cluster, namespace: str, heard: Heard) -> None:
+def test_a_deleted_workload_vanishes_with_all_that_it_had(cluster: ClusterClient, namespace: str, heard: Heard) -> None:
     owner = create_set(cluster, namespace)
     for name in ("one", "two"):
         cluster.create(PODS, owned_pod(namespace, name, owner))
@@ -183,7 +188,7 @@ def test_a_deleted_workload_vanishes_with_all_that_it_had(cluster: Cluster, name
     cluster.delete(PODCLIQUESETS, "my", namespace=namespace)
     wait_until(lambda: not any(rows_of(namespace)), SECONDS)
     wait_until(lambda: any(change.deleted and change.kind == "workload" for change in heard.changes), SECONDS)
-    mirror.purge(before=float("inf"))
+    mirror.delete_tombstones(before=float("inf"))
     assert not models.Pod.everything.filter(namespace=namespace).exists()
 
 
@@ -192,7 +197,9 @@ def rows_of(namespace: str) -> list[bool]:
     return [table.model.objects.filter(namespace=namespace).exists() for table in mirror.MIRRORED.values()]
 
 
-def test_wake_ups_wait_for_redis_and_then_everything_is_woken(cluster: Cluster, namespace: str, heard: Heard) -> None:
+def test_wake_ups_wait_for_redis_and_then_everything_is_woken(
+    cluster: ClusterClient, namespace: str, heard: Heard
+) -> None:
     create_set(cluster, namespace, "quiet")
     wait_until(lambda: f"east/{namespace}/quiet" in heard.woken, SECONDS)
     heard.is_redis_away = True
@@ -204,14 +211,16 @@ def test_wake_ups_wait_for_redis_and_then_everything_is_woken(cluster: Cluster, 
     wait_until(lambda: {f"east/{namespace}/quiet", f"east/{namespace}/loud"} <= set(heard.woken), SECONDS)
 
 
-def test_a_failure_to_tell_is_no_reason_to_stop_waking(cluster: Cluster, namespace: str, heard: Heard) -> None:
+def test_a_failure_to_tell_is_no_reason_to_stop_waking(cluster: ClusterClient, namespace: str, heard: Heard) -> None:
     heard.failures = [RuntimeError("what nobody thought of")]
     create_set(cluster, namespace)
     wait_until(lambda: f"east/{namespace}/my" in heard.woken, SECONDS)
     assert heard.failures == []
 
 
-def test_a_lost_lease_wakes_everything_once_more(cluster: Cluster, namespace: str, heard: Heard, redis: Redis) -> None:
+def test_a_lost_lease_wakes_everything_once_more(
+    cluster: ClusterClient, namespace: str, heard: Heard, redis: Redis
+) -> None:
     create_set(cluster, namespace)
     wait_until(lambda: f"east/{namespace}/my" in heard.woken, SECONDS)
     heard.woken.clear()
@@ -219,7 +228,7 @@ def test_a_lost_lease_wakes_everything_once_more(cluster: Cluster, namespace: st
     wait_until(lambda: f"east/{namespace}/my" in heard.woken, SECONDS)
 
 
-def test_dropped_rows_come_back_with_everything(cluster: Cluster, namespace: str, heard: Heard) -> None:
+def test_dropped_rows_come_back_with_everything(cluster: ClusterClient, namespace: str, heard: Heard) -> None:
     owner = create_set(cluster, namespace)
     cluster.create(PODS, owned_pod(namespace, "one", owner))
     wait_until(lambda: shown(namespace) == ["one"], SECONDS)
@@ -229,7 +238,9 @@ def test_dropped_rows_come_back_with_everything(cluster: Cluster, namespace: str
     assert models.Workload.objects.get(namespace=namespace).cluster_id != former.pk
 
 
-def test_rows_dropped_while_the_cluster_is_busy_come_back_too(cluster: Cluster, namespace: str, heard: Heard) -> None:
+def test_rows_dropped_while_the_cluster_is_busy_come_back_too(
+    cluster: ClusterClient, namespace: str, heard: Heard
+) -> None:
     """The next write finds that the row it refers to is gone."""
     owner = create_set(cluster, namespace)
     wait_until(lambda: models.Workload.objects.filter(namespace=namespace).exists(), SECONDS)
@@ -240,7 +251,7 @@ def test_rows_dropped_while_the_cluster_is_busy_come_back_too(cluster: Cluster, 
 
 
 def test_rows_of_one_kind_that_somebody_dropped_come_back(
-    cluster: Cluster, namespace: str, heard: Heard, monkeypatch: pytest.MonkeyPatch
+    cluster: ClusterClient, namespace: str, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(watcher._PERIODS, "count", 0.2)
     owner = create_set(cluster, namespace)
@@ -252,10 +263,12 @@ def test_rows_of_one_kind_that_somebody_dropped_come_back(
 
 def test_another_cluster_at_the_same_address_replaces_the_mirror(tmp_path: Path, redis: Redis) -> None:
     with SandboxProcess(tmp_path, SANDBOX_NODES="cpu=3,gpu=0") as process:
-        api = Cluster(kubeconfig(process.kubeconfig))
+        api = ClusterClient(kubeconfig(process.kubeconfig))
         for name in ("a", "b", "c"):
             create_set(api, "default", name)
-        with watching("east", partial(Cluster, kubeconfig(process.kubeconfig), patience=EAGER), redis) as listening:
+        with watching(
+            "east", partial(ClusterClient, kubeconfig(process.kubeconfig), retry_policy=EAGER), redis
+        ) as listening:
             wait_until(lambda: is_complete("east") and models.Workload.objects.count() == 3, SECONDS)
             process.stop()
             process.forget()
@@ -268,14 +281,16 @@ def test_another_cluster_at_the_same_address_replaces_the_mirror(tmp_path: Path,
 
 def test_a_cluster_that_went_away_is_said_and_heard_again_when_it_is_back(tmp_path: Path, redis: Redis) -> None:
     with SandboxProcess(tmp_path) as process:
-        api = Cluster(kubeconfig(process.kubeconfig))
+        api = ClusterClient(kubeconfig(process.kubeconfig))
         create_set(api, "default")
-        with watching("east", partial(Cluster, kubeconfig(process.kubeconfig), patience=EAGER), redis) as listening:
+        with watching(
+            "east", partial(ClusterClient, kubeconfig(process.kubeconfig), retry_policy=EAGER), redis
+        ) as listening:
             wait_until(lambda: is_complete("east"), SECONDS)
             process.stop()
             wait_until(lambda: trouble("east")[0] == "Unreachable", SECONDS)
             assert models.Cluster.objects.get().trouble_since is not None
-            assert "Unreachable" in (heartbeats.cluster_word(redis, "east").trouble or "")
+            assert "Unreachable" in (heartbeats.fetch_cluster_heartbeat(redis, "east").trouble or "")
             listening.woken.clear()
             process.start()
             wait_until(lambda: trouble("east") == ("", ""), SECONDS)
@@ -286,7 +301,7 @@ def test_a_cluster_that_went_away_is_said_and_heard_again_when_it_is_back(tmp_pa
 def test_a_cluster_that_never_answers_is_said(redis: Redis, tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(kubeconfig_to_nowhere())
-    with watching("away", partial(Cluster, kubeconfig(config), patience=EAGER), redis):
+    with watching("away", partial(ClusterClient, kubeconfig(config), retry_policy=EAGER), redis):
         wait_until(lambda: trouble("away")[0] == "Unreachable", SECONDS)
     assert not is_complete("away")
 
@@ -294,13 +309,13 @@ def test_a_cluster_that_never_answers_is_said(redis: Redis, tmp_path: Path) -> N
 def test_a_certificate_that_is_not_verified_is_said_once_however_often_a_watcher_begins(
     redis: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config, begun = tmp_path / "config", list[Cluster]()
+    config, begun = tmp_path / "config", list[ClusterClient]()
     nowhere = yaml.safe_load(kubeconfig_to_nowhere())
     nowhere["clusters"][0]["cluster"] = {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}
     config.write_text(yaml.safe_dump(nowhere))
 
-    def connect() -> Cluster:
-        begun.append(Cluster(kubeconfig(config), patience=EAGER))
+    def connect() -> ClusterClient:
+        begun.append(ClusterClient(kubeconfig(config), retry_policy=EAGER))
         return begun[-1]
 
     with watching("away", connect, redis):
@@ -315,14 +330,14 @@ def test_a_certificate_that_is_not_verified_is_said_once_however_often_a_watcher
 def test_a_dropped_row_of_a_cluster_that_is_away_comes_back_with_its_trouble(redis: Redis, tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(kubeconfig_to_nowhere())
-    with watching("away", partial(Cluster, kubeconfig(config), patience=EAGER), redis):
+    with watching("away", partial(ClusterClient, kubeconfig(config), retry_policy=EAGER), redis):
         wait_until(lambda: trouble("away")[0] == "Unreachable", SECONDS)
         models.Cluster.objects.all().delete()
         wait_until(lambda: trouble("away")[0] == "Unreachable", SECONDS)
 
 
 def test_whoever_leads_again_tells_again_how_the_cluster_is(
-    cluster: Cluster, sandbox: SandboxProcess, heard: Heard, redis: Redis
+    cluster: ClusterClient, sandbox: SandboxProcess, heard: Heard, redis: Redis
 ) -> None:
     lease = redis.get("grove:leader:east")
     assert lease is not None
@@ -337,7 +352,7 @@ def test_a_configuration_that_cannot_be_used_is_said_and_tried_again(
     sandbox: SandboxProcess, redis: Redis, tmp_path: Path
 ) -> None:
     config = tmp_path / "config"
-    with watching("late", lambda: Cluster(kubeconfig(config), patience=EAGER), redis) as listening:
+    with watching("late", lambda: ClusterClient(kubeconfig(config), retry_policy=EAGER), redis) as listening:
         wait_until(lambda: trouble("late")[0] == "Misconfigured", SECONDS)
         assert "does not exist" in trouble("late")[1]
         assert listening.woken == []
@@ -347,9 +362,9 @@ def test_a_configuration_that_cannot_be_used_is_said_and_tried_again(
 
 
 def test_a_second_watcher_stands_by_until_the_first_one_ends(
-    cluster: Cluster, namespace: str, sandbox: SandboxProcess, redis: Redis
+    cluster: ClusterClient, namespace: str, sandbox: SandboxProcess, redis: Redis
 ) -> None:
-    connect = partial(Cluster, kubeconfig(sandbox.kubeconfig), patience=EAGER)
+    connect = partial(ClusterClient, kubeconfig(sandbox.kubeconfig), retry_policy=EAGER)
     with contextlib.ExitStack() as stack:
         with watching("east", connect, redis) as first:
             wait_until(lambda: is_complete("east"), SECONDS)
@@ -363,9 +378,9 @@ def test_a_second_watcher_stands_by_until_the_first_one_ends(
 
 
 def test_whoever_leads_goes_on_while_redis_is_away(
-    cluster: Cluster, namespace: str, sandbox: SandboxProcess, tmp_path: Path
+    cluster: ClusterClient, namespace: str, sandbox: SandboxProcess, tmp_path: Path
 ) -> None:
-    connect = partial(Cluster, kubeconfig(sandbox.kubeconfig), patience=EAGER)
+    connect = partial(ClusterClient, kubeconfig(sandbox.kubeconfig), retry_policy=EAGER)
     with (
         running_redis(tmp_path / "redis.sock", tmp_path / "redis") as server,
         Redis.from_url(server.url) as redis,
@@ -379,18 +394,18 @@ def test_whoever_leads_goes_on_while_redis_is_away(
         server.forget()
         server.start()
         wait_until(lambda: f"east/{namespace}/my" in listening.woken, SECONDS)
-        wait_until(lambda: bool(heartbeats.cluster_word(redis, "east").counts), SECONDS)
+        wait_until(lambda: bool(heartbeats.fetch_cluster_heartbeat(redis, "east").counts), SECONDS)
 
 
-def test_cliques_of_the_api_are_read_back(cluster: Cluster, namespace: str, heard: Heard) -> None:
+def test_cliques_of_the_api_are_read_back(cluster: ClusterClient, namespace: str, heard: Heard) -> None:
     owner = create_set(cluster, namespace)
     labels = {names.MANAGED_BY: names.OPERATOR, names.PART_OF: "my", names.REPLICA_INDEX: "0"}
-    owners = owned_by("PodCliqueSet", "my", owner["metadata"]["uid"])
+    owners = make_owner_references("PodCliqueSet", "my", owner["metadata"]["uid"])
     cluster.create(PODCLIQUES, pod_clique(namespace, "my-0-worker", labels=labels, ownerReferences=owners))
     wait_until(lambda: models.Clique.objects.filter(namespace=namespace).exists(), SECONDS)
     # Each kind is heard by itself: what came first may be told last.
     wait_until(lambda: models.Workload.objects.filter(namespace=namespace).exists(), SECONDS)
-    seen = mirror.read(models.Cluster.objects.get(), namespace, "my")
+    seen = mirror.fetch_workload(models.Cluster.objects.get(), namespace, "my")
     assert seen is not None
     assert [(clique.template, clique.replicas, clique.leaving) for clique in seen.observed.cliques] == [
         ("worker", 2, False)

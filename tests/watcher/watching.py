@@ -9,7 +9,7 @@ import yaml
 from redis import Redis
 
 from rollouts import models
-from rollouts.cluster import Cluster
+from rollouts.cluster import ClusterClient
 from rollouts.live.change_feed import Change
 from rollouts.watcher import Watcher
 from tests.apiserver import free_port
@@ -46,10 +46,10 @@ class Heard:
 
 
 @contextlib.contextmanager
-def watching(name: str, connect: Callable[[], Cluster], redis: Redis) -> Iterator[Heard]:
+def watching(name: str, connect: Callable[[], ClusterClient], redis: Redis) -> Iterator[Heard]:
     """Run a watcher of a cluster in threads of this process."""
     heard = Heard()
-    watcher = Watcher(name, connect, redis, wake=heard.wake, publish=heard.publish, lease_seconds=LEASE_SECONDS)
+    watcher = Watcher(name, connect, redis, enqueue=heard.wake, publish=heard.publish, lease_seconds=LEASE_SECONDS)
     thread = threading.Thread(target=watcher.run)
     thread.start()
     try:

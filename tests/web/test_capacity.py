@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from rollouts.selectors.rollouts import RolloutDetail, SamplePoint
-from rollouts.web.capacity_chart import HEIGHT, WIDTH, Chart, draw_capacity
+from rollouts.web.capacity_chart import HEIGHT, WIDTH, Chart, make_rollout_chart
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -33,7 +33,7 @@ def chart_of(*samples: SamplePoint, seconds: float = 100) -> Chart:
         waiting_seconds=0,
         samples=samples,
     )
-    chart = draw_capacity(rollout, START)
+    chart = make_rollout_chart(rollout, START)
     assert chart is not None
     return chart
 
@@ -42,43 +42,43 @@ def test_without_counts_there_is_no_chart() -> None:
     rollout = RolloutDetail(
         *(1, "sandbox", "default", "chat", "uid", "", "b", None, 1, "OnDelete", START, None, "", 0, 0), samples=()
     )
-    assert draw_capacity(rollout, START) is None
+    assert make_rollout_chart(rollout, START) is None
 
 
 def test_counts_hold_until_the_next_ones() -> None:
     chart = chart_of(sample(0, 10), sample(50, 9))
     top = HEIGHT * (1 - 10 / 10.8)
-    assert chart.edge == f"M0 {top:.1f}H500V{HEIGHT * (1 - 9 / 10.8):.1f}H{WIDTH}"
-    assert chart.available.endswith(f"H{WIDTH}V{HEIGHT}H0Z")
+    assert chart.available_line == f"M0 {top:.1f}H500V{HEIGHT * (1 - 9 / 10.8):.1f}H{WIDTH}"
+    assert chart.available_area.endswith(f"H{WIDTH}V{HEIGHT}H0Z")
 
 
 def test_the_chart_goes_on_to_now_while_the_rollout_does() -> None:
     chart = chart_of(sample(0, 10), sample(10, 9), seconds=1000)
-    assert "H10V" in chart.edge
+    assert "H10V" in chart.available_line
 
 
 def test_a_short_dip_in_a_long_rollout_is_still_seen() -> None:
     dip = [sample(5000, 10), sample(5001, 3), sample(5002, 10)]
     chart = chart_of(sample(0, 10), *dip, sample(9000, 10), seconds=100_000)
-    assert f"V{HEIGHT * (1 - 3 / 10.8):.1f}" in chart.edge
-    assert chart.is_breached
+    assert f"V{HEIGHT * (1 - 3 / 10.8):.1f}" in chart.available_line
+    assert chart.is_below_floor
     assert "fell below the floor, to 3" in chart.summary
 
 
 def test_many_counts_are_drawn_in_as_many_columns_as_can_be_told_apart() -> None:
     chart = chart_of(*(sample(second, 8 + second % 2) for second in range(5000)), seconds=5000)
-    assert chart.edge.count("V") <= 400
+    assert chart.available_line.count("V") <= 400
 
 
 def test_coming_up_for_the_first_time_is_no_breach() -> None:
     chart = chart_of(sample(0, 0), sample(5, 4), sample(10, 10))
-    assert not chart.is_breached
+    assert not chart.is_below_floor
 
 
 def test_surge_is_drawn_when_there_was_any() -> None:
-    assert chart_of(sample(0, 10)).surge == ""
+    assert chart_of(sample(0, 10)).surge_line == ""
     chart = chart_of(sample(0, 10), sample(10, 11, surge=1), sample(20, 10))
-    assert chart.surge
+    assert chart.surge_line
     assert "There was up to 1 surge pod." in chart.summary
 
 
@@ -99,7 +99,7 @@ def test_what_is_updated_is_never_drawn_above_what_is_available() -> None:
     dip = [sample(5000, 9, updated=6), sample(5001, 3), sample(5002, 10, updated=7)]
     chart = chart_of(sample(0, 10, updated=6), *dip, sample(9000, 10, updated=8), seconds=100_000)
     heights = {count: f"V{HEIGHT * (1 - count / 10.8):.1f}" for count in (3, 7, 8)}
-    assert heights[3] in chart.edge
-    assert heights[3] in chart.updated
-    assert heights[7] not in chart.updated
-    assert heights[8] in chart.updated
+    assert heights[3] in chart.available_line
+    assert heights[3] in chart.updated_area
+    assert heights[7] not in chart.updated_area
+    assert heights[8] in chart.updated_area

@@ -14,9 +14,9 @@ from rollouts.engine.manifest.parsing import render_manifest
 from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import Strategy, Workload
-from rollouts.engine.simulation.simulate import passes
+from rollouts.engine.simulation.simulate import run_passes
 from rollouts.selectors.paging import Window
-from rollouts.selectors.workload_rows import PodFigures, workload_lines
+from rollouts.selectors.workload_rows import RowPodCounts, workload_rows
 from rollouts.selectors.workloads import WorkloadFilters, workload_list
 from tests.api.read import fleet
 from tests.engine.simulated import clique, group, settled, with_image, workload
@@ -26,9 +26,9 @@ pytestmark = pytest.mark.django_db
 CREATED: Final = "2026-01-02T03:04:05Z"
 
 
-def figures() -> PodFigures:
+def figures() -> RowPodCounts:
     """Return what the list says of the only workload."""
-    (line,) = workload_lines(workload_list(WorkloadFilters(), Window()).page.items)
+    (line,) = workload_rows(workload_list(WorkloadFilters(), Window()).page.items)
     return line.pods
 
 
@@ -92,7 +92,7 @@ def rollout(before: Workload, after: Workload) -> Iterator[Observed]:
     """Yield what is there after each pass of a rollout, where it is new; in the first one the rollout is begun."""
     cluster = settled(before)
     former = cluster.world.observed()
-    for _ in passes(after, cluster.world):
+    for _ in run_passes(after, cluster.world):
         observed = cluster.world.observed()
         if observed != former:
             former = observed
@@ -110,7 +110,7 @@ def test_the_list_and_the_page_count_alike_all_along_a_rollout(row: models.Clust
         said, counts = figures(), count_pods(after, observed)
         seen.append((said.desired, said.available, said.updated, said.surge))
         assert seen[-1] == (counts.desired, counts.available, counts.updated, counts.surge)
-        assert said.updated + said.behind + said.surge_available == said.available
+        assert said.updated + said.available_outdated + said.surge_available == said.available
     desired = seen[0][0]
     assert {one[0] for one in seen} == {desired}
     assert [updated for _, _, updated, _ in seen] == sorted(updated for _, _, updated, _ in seen)
@@ -133,7 +133,7 @@ def test_a_pod_of_a_higher_index_that_scaling_in_has_left_is_no_surge(row: model
 def test_what_is_not_there_is_desired_all_the_same(row: models.Cluster) -> None:
     manifest = fleet.podcliqueset("chat", cliques=[fleet.clique("main", 3)], replicas=2)
     fleet.store_sets(row, [manifest])
-    assert figures() == PodFigures(desired=6, available=0, updated=0, behind=0, outdated=0, surge=0)
+    assert figures() == RowPodCounts(desired=6, available=0, updated=0, available_outdated=0, outdated=0, surge=0)
     fleet.store_parts(row, manifest)
     models.Clique.objects.filter(replica=0).update(replicas=5)
     assert figures().desired == 8

@@ -12,7 +12,7 @@ import pytest
 from django.http import HttpResponse
 from django.test import RequestFactory
 
-from rollouts.live.fragments import Fragment, Source, answer, newest
+from rollouts.live.fragments import Fragment, FragmentSource, fragment_response, render_since
 
 VIEWERS = 20
 SECONDS = 60  # only reached when something is broken
@@ -23,7 +23,7 @@ def ask() -> Callable[..., HttpResponse]:
     """Ask for a fragment."""
 
     def ask(key: object, render: Callable[[], str], **headers: str) -> HttpResponse:
-        return answer(RequestFactory().get("/", headers=headers), Fragment(key, render))
+        return fragment_response(RequestFactory().get("/", headers=headers), Fragment(key, render))
 
     return ask
 
@@ -96,7 +96,7 @@ def test_pages_that_wait_for_the_same_part_wait_together() -> None:
 
     async def wait() -> set[bytes]:
         asked = time.monotonic()
-        found = await asyncio.gather(*(newest(fragment, asked) for _ in range(10 * VIEWERS)))
+        found = await asyncio.gather(*(render_since(fragment, asked) for _ in range(10 * VIEWERS)))
         return {one.body for one in found}
 
     assert asyncio.run(wait()) == {b"rendering 1"}
@@ -108,7 +108,7 @@ def test_a_part_that_is_recent_enough_is_not_rendered_again() -> None:
     fragment = Fragment("recent", lambda: f"rendering {next(numbers)}")
 
     async def wait(since: float) -> bytes:
-        return (await newest(fragment, since)).body
+        return (await render_since(fragment, since)).body
 
     began = time.monotonic()
     assert asyncio.run(wait(began)) == b"rendering 1"
@@ -126,7 +126,7 @@ def test_a_page_that_is_left_takes_the_rendering_from_nobody() -> None:
 
     async def scene() -> bytes:
         asked = time.monotonic()
-        pages = [asyncio.create_task(newest(Fragment("left", render), asked)) for _ in range(2)]
+        pages = [asyncio.create_task(render_since(Fragment("left", render), asked)) for _ in range(2)]
         await asyncio.to_thread(began.wait, SECONDS)
         pages[0].cancel()
         is_let.set()
@@ -145,7 +145,7 @@ def test_what_cannot_be_rendered_fails_for_all_who_wait_and_is_tried_again_for_t
 
     async def wait() -> list[object]:
         asked = time.monotonic()
-        pages = (newest(Fragment("once", render), asked) for _ in range(VIEWERS))
+        pages = (render_since(Fragment("once", render), asked) for _ in range(VIEWERS))
         return list(await asyncio.gather(*pages, return_exceptions=True))
 
     assert {type(one) for one in asyncio.run(wait())} == {LookupError}
@@ -154,11 +154,11 @@ def test_what_cannot_be_rendered_fails_for_all_who_wait_and_is_tried_again_for_t
 
 def test_parts_that_are_made_of_the_same_look_at_it_once() -> None:
     numbers = count(1)
-    source = Source("a thing", lambda: next(numbers))
+    source = FragmentSource("a thing", lambda: next(numbers))
     parts = [Fragment(("part", name), lambda look: f"look {look}", source) for name in "abc"]
 
     async def wait(since: float) -> set[bytes]:
-        return {one.body for one in await asyncio.gather(*(newest(part, since) for part in parts))}
+        return {one.body for one in await asyncio.gather(*(render_since(part, since) for part in parts))}
 
     asked = time.monotonic()
     assert asyncio.run(wait(asked)) == {b"look 1"}
@@ -168,7 +168,7 @@ def test_parts_that_are_made_of_the_same_look_at_it_once() -> None:
 
 def test_parts_of_a_slow_thing_leave_a_thread_for_the_others() -> None:
     is_let = threading.Event()
-    source = Source("slow", lambda: None)
+    source = FragmentSource("slow", lambda: None)
 
     def render_slowly(_: None) -> str:
         assert is_let.wait(SECONDS)
@@ -177,8 +177,8 @@ def test_parts_of_a_slow_thing_leave_a_thread_for_the_others() -> None:
     async def scene() -> tuple[bytes, set[bytes]]:
         asked = time.monotonic()
         slow = [Fragment(("slow", number), render_slowly, source) for number in range(VIEWERS)]
-        waiting = [asyncio.create_task(newest(part, asked)) for part in slow]
-        quick = await asyncio.wait_for(newest(Fragment("quick", lambda: "soon"), asked), SECONDS)
+        waiting = [asyncio.create_task(render_since(part, asked)) for part in slow]
+        quick = await asyncio.wait_for(render_since(Fragment("quick", lambda: "soon"), asked), SECONDS)
         is_let.set()
         return quick.body, {(await one).body for one in waiting}
 
@@ -188,7 +188,7 @@ def test_parts_of_a_slow_thing_leave_a_thread_for_the_others() -> None:
 def test_of_parts_that_are_made_of_the_same_the_lowest_in_rank_goes_first() -> None:
     rendered: list[int] = []
     is_let = threading.Event()
-    source = Source("ranked", lambda: None)
+    source = FragmentSource("ranked", lambda: None)
 
     def part(rank: int) -> Fragment:
         def render(_: None) -> str:
@@ -196,11 +196,11 @@ def test_of_parts_that_are_made_of_the_same_the_lowest_in_rank_goes_first() -> N
             rendered.append(rank)
             return str(rank)
 
-        return Fragment(("ranked", rank), render, source, rank=rank)
+        return Fragment(("ranked", rank), render, source, priority=rank)
 
     async def scene() -> None:
         asked = time.monotonic()
-        waiting = [asyncio.create_task(newest(part(rank), asked)) for rank in (4, 3, 1, 2)]
+        waiting = [asyncio.create_task(render_since(part(rank), asked)) for rank in (4, 3, 1, 2)]
         for _ in waiting:
             await asyncio.sleep(0.01)
         is_let.set()
@@ -213,11 +213,11 @@ def test_of_parts_that_are_made_of_the_same_the_lowest_in_rank_goes_first() -> N
 
 def test_parts_that_are_made_of_the_same_rest_together() -> None:
     numbers = count(1)
-    source = Source("resting", lambda: next(numbers))
+    source = FragmentSource("resting", lambda: next(numbers))
     parts = [Fragment(("resting", name), lambda look: f"look {look}", source) for name in "ab"]
 
     async def scene() -> list[bytes]:
-        await newest(parts[0], time.monotonic())
-        return [one.body for one in await asyncio.gather(*(newest(part, time.monotonic()) for part in parts))]
+        await render_since(parts[0], time.monotonic())
+        return [one.body for one in await asyncio.gather(*(render_since(part, time.monotonic()) for part in parts))]
 
     assert asyncio.run(scene()) == [b"look 2", b"look 2"]

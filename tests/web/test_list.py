@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from rollouts import models
 from rollouts.selectors.paging import Window
-from rollouts.selectors.workload_rows import WorkloadLine, workload_lines
+from rollouts.selectors.workload_rows import WorkloadRow, workload_rows
 from rollouts.selectors.workloads import WorkloadFilters, workload_list
 from tests.api.read import fleet
 
@@ -33,9 +33,9 @@ def names_in(page: str) -> list[str]:
     return re.findall(r'<tr id="w-uid-([^"]+)"', page)
 
 
-def line_of(name: str) -> WorkloadLine:
+def line_of(name: str) -> WorkloadRow:
     """Return the line of one workload."""
-    (line,) = workload_lines(workload_list(WorkloadFilters(names=(name,)), Window()).page.items)
+    (line,) = workload_rows(workload_list(WorkloadFilters(names=(name,)), Window()).page.items)
     return line
 
 

@@ -8,26 +8,26 @@ import pytest
 from django.utils import timezone
 
 from rollouts import models
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.cluster import Obj
 from rollouts.models import Pod
-from rollouts.selectors.pod_grid import Cell, Picture, Standing, draw, draw_nodes, measure
+from rollouts.selectors.pod_grid import Cell, PodGrid, ReplicaState, build_grid, build_node_grids, compute_progress
 from rollouts.selectors.revisions import revision_list
-from rollouts.selectors.tree import tree_in
-from rollouts.selectors.workload_snapshot import look_at
+from rollouts.selectors.tree import snapshot_tree
+from rollouts.selectors.workload_snapshot import read_snapshot
 from tests.api.read import fleet
 
 pytestmark = pytest.mark.django_db
 
 
-def picture_of(name: str) -> Picture:
+def picture_of(name: str) -> PodGrid:
     """Draw a workload as the mirror has it."""
-    place = Place(fleet.CLUSTER, fleet.NAMESPACE, name)
-    look = look_at(place)
-    return draw(tree_in(place, look), look.workload)
+    place = WorkloadRef(fleet.CLUSTER, fleet.NAMESPACE, name)
+    look = read_snapshot(place)
+    return build_grid(snapshot_tree(place, look), look.workload)
 
 
-def cells_in(picture: Picture) -> Iterator[Cell]:
+def cells_in(picture: PodGrid) -> Iterator[Cell]:
     """Return all cells of a picture."""
     for replica in picture.replicas:
         for part in replica.cliques:
@@ -60,7 +60,7 @@ def test_every_pod_is_one_cell(row: models.Cluster) -> None:
 def test_a_cell_says_its_template_what_it_does_and_where(row: models.Cluster) -> None:
     fleet.store_parts(row, chat())
     first = picture_of("chat").replicas[0].cliques[0].cells[0]
-    assert first.marks == "current ready"
+    assert first.css_classes == "current ready"
     assert first.label.startswith("web 0, current template ")
     assert first.label.endswith(", ready on node-0000")
 
@@ -68,7 +68,7 @@ def test_a_cell_says_its_template_what_it_does_and_where(row: models.Cluster) ->
 def test_leaders_are_marked(row: models.Cluster) -> None:
     fleet.store_parts(row, chat())
     (group,) = picture_of("chat").replicas[0].groups
-    assert [["lead" in cell.marks for cell in box.cells] for box in group.boxes] == [[True, False, False]] * 2
+    assert [["lead" in cell.css_classes for cell in box.cells] for box in group.boxes] == [[True, False, False]] * 2
 
 
 def test_a_template_of_the_revision_before_is_previous_and_one_before_that_is_older(row: models.Cluster) -> None:
@@ -87,11 +87,11 @@ def test_a_template_of_the_revision_before_is_previous_and_one_before_that_is_ol
             template=template,
             created=timezone.now(),
         )
-    place = Place(fleet.CLUSTER, fleet.NAMESPACE, "chat")
+    place = WorkloadRef(fleet.CLUSTER, fleet.NAMESPACE, "chat")
     by_number = {one.number: one.cliques[0].template_hash for one in revision_list(place)}
     change_pod(row, "chat-0-web-00000", template_hash=by_number[1])
     change_pod(row, "chat-0-web-00001", template_hash=by_number[2])
-    ages = [cell.marks.split()[0] for cell in picture_of("chat").replicas[0].cliques[0].cells]
+    ages = [cell.css_classes.split()[0] for cell in picture_of("chat").replicas[0].cliques[0].cells]
     assert ages == ["older", "previous", "current"]
 
 
@@ -111,7 +111,7 @@ def test_what_a_pod_is_doing_is_one_word(row: models.Cluster, fields: dict[str, 
     fleet.store_parts(row, chat())
     change_pod(row, "chat-0-web-00001", **fields)
     cell = next(cell for cell in cells_in(picture_of("chat")) if cell.pod == "chat-0-web-00001")
-    assert cell.marks == f"current {doing}"
+    assert cell.css_classes == f"current {doing}"
     assert doing in cell.label
 
 
@@ -119,7 +119,7 @@ def test_a_pod_that_is_wanted_and_not_there_leaves_an_empty_place(row: models.Cl
     fleet.store_parts(row, chat())
     Pod.objects.filter(name__in=("chat-0-web-00001", "chat-0-decode-1-worker-00000")).delete()
     replica = picture_of("chat").replicas[0]
-    assert [cell.pod or cell.marks for cell in replica.cliques[0].cells] == [
+    assert [cell.pod or cell.css_classes for cell in replica.cliques[0].cells] == [
         "chat-0-web-00000",
         "missing",
         "chat-0-web-00002",
@@ -137,11 +137,11 @@ def test_a_pod_that_leaves_keeps_its_place_until_another_has_it(row: models.Clus
 def test_a_replica_of_which_every_pod_leaves_is_leaving_and_not_starting(row: models.Cluster) -> None:
     fleet.store_parts(row, chat())
     Pod.objects.exclude(name="chat-0-web-00001").update(leaving=True)
-    assert picture_of("chat").replicas[0].standing is Standing.STARTING
+    assert picture_of("chat").replicas[0].state is ReplicaState.STARTING
     Pod.objects.update(leaving=True)
-    assert picture_of("chat").replicas[0].standing is Standing.LEAVING
+    assert picture_of("chat").replicas[0].state is ReplicaState.LEAVING
     Pod.objects.all().delete()
-    assert picture_of("chat").replicas[0].standing is Standing.STARTING
+    assert picture_of("chat").replicas[0].state is ReplicaState.STARTING
 
 
 def test_a_group_replica_that_is_gone_is_an_empty_box_of_its_size(row: models.Cluster) -> None:
@@ -150,15 +150,15 @@ def test_a_group_replica_that_is_gone_is_an_empty_box_of_its_size(row: models.Cl
     models.Clique.objects.filter(name__startswith="chat-0-decode-1-").delete()
     (group,) = picture_of("chat").replicas[0].groups
     assert [(box.index, box.is_available) for box in group.boxes] == [(0, True), (1, False)]
-    assert Counter(cell.marks for cell in group.boxes[1].cells) == {"missing lead": 1, "missing": 2}
+    assert Counter(cell.css_classes for cell in group.boxes[1].cells) == {"missing lead": 1, "missing": 2}
 
 
 def test_a_replica_of_which_nothing_is_there_is_still_shown(row: models.Cluster) -> None:
     fleet.store_sets(row, [chat(replicas=2)])
     replicas = picture_of("chat").replicas
-    assert [(one.index, one.standing, one.wanted) for one in replicas] == [
-        (0, Standing.ABSENT, 9),
-        (1, Standing.ABSENT, 9),
+    assert [(one.index, one.state, one.wanted) for one in replicas] == [
+        (0, ReplicaState.ABSENT, 9),
+        (1, ReplicaState.ABSENT, 9),
     ]
 
 
@@ -167,7 +167,12 @@ def test_surge_is_marked_and_counted_apart(row: models.Cluster) -> None:
         row, fleet.podcliqueset("chat", cliques=[fleet.clique("web", 3)], replicas=2), outdated=[0], surge=True
     )
     picture = picture_of("chat")
-    assert [("surge" in cell.marks) for cell in picture.replicas[0].cliques[0].cells] == [False, False, False, True]
+    assert [("surge" in cell.css_classes) for cell in picture.replicas[0].cliques[0].cells] == [
+        False,
+        False,
+        False,
+        True,
+    ]
     assert (picture.surge, picture.outdated) == (1, 4)
 
 
@@ -182,8 +187,8 @@ def test_many_replicas_become_tiles(row: models.Cluster) -> None:
 def test_by_node_every_pod_is_where_it_runs_and_those_without_a_node_come_first(row: models.Cluster) -> None:
     fleet.store_parts(row, chat())
     change_pod(row, "chat-0-decode-1-worker-00001", node="", ready=False)
-    place = Place(fleet.CLUSTER, fleet.NAMESPACE, "chat")
-    nodes = draw_nodes(tree_in(place, look_at(place)))
+    place = WorkloadRef(fleet.CLUSTER, fleet.NAMESPACE, "chat")
+    nodes = build_node_grids(snapshot_tree(place, read_snapshot(place)))
     assert [(one.name, one.ready, len(one.cells)) for one in nodes] == [
         ("", 0, 1),
         ("node-0000", 5, 5),
@@ -195,8 +200,8 @@ def test_by_node_every_pod_is_where_it_runs_and_those_without_a_node_come_first(
 
 def test_meters_count_units_of_each_component(row: models.Cluster) -> None:
     fleet.store_parts(row, chat(replicas=2), outdated=[1])
-    place = Place(fleet.CLUSTER, fleet.NAMESPACE, "chat")
-    meters = {one.name or "replicas": one for one in measure(tree_in(place, look_at(place)))}
+    place = WorkloadRef(fleet.CLUSTER, fleet.NAMESPACE, "chat")
+    meters = {one.name or "replicas": one for one in compute_progress(snapshot_tree(place, read_snapshot(place)))}
     told = {name: (one.unit, one.updated, one.outdated, one.wanted) for name, one in meters.items()}
     assert told == {
         "replicas": ("replicas", 1, 1, 2),

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from rollouts.selectors.rollouts import TimelineEntry
-from rollouts.web.timeline_entries import fold
+from rollouts.web.timeline_entries import group_entries
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -15,21 +15,26 @@ def entry(number: int, reason: str, *, ago: float = 0, rollout: int = 1) -> Time
 
 
 def test_steps_of_one_kind_that_came_at_once_are_one() -> None:
-    first, second = fold([entry(3, "PodsCreated"), entry(2, "PodsCreated", ago=1), entry(1, "ReplicaCreated", ago=1)])
-    assert (first.newest.id, [one.id for one in first.others]) == (3, [2])
-    assert (second.newest.id, second.others) == (1, ())
+    first, second = group_entries(
+        [entry(3, "PodsCreated"), entry(2, "PodsCreated", ago=1), entry(1, "ReplicaCreated", ago=1)]
+    )
+    assert (first.newest_entry.id, [one.id for one in first.other_entries]) == (3, [2])
+    assert (second.newest_entry.id, second.other_entries) == (1, ())
 
 
 def test_what_came_later_or_in_another_rollout_stands_by_itself() -> None:
-    assert len(fold([entry(2, "PodsCreated"), entry(1, "PodsCreated", ago=60)])) == 2
-    assert len(fold([entry(2, "PodsCreated", rollout=2), entry(1, "PodsCreated")])) == 2
+    assert len(group_entries([entry(2, "PodsCreated"), entry(1, "PodsCreated", ago=60)])) == 2
+    assert len(group_entries([entry(2, "PodsCreated", rollout=2), entry(1, "PodsCreated")])) == 2
 
 
 def test_nothing_is_left_out() -> None:
     entries = [entry(number, "PodsCreated" if number % 3 else "Outdated", ago=number / 2) for number in range(50)]
-    folded = fold(entries)
-    assert [one for steps in folded for one in (steps.newest, *steps.others)] == entries
+    folded = group_entries(entries)
+    assert [one for steps in folded for one in (steps.newest_entry, *steps.other_entries)] == entries
 
 
 def test_what_is_stuck_is_marked() -> None:
-    assert [one.is_problem for one in fold([entry(2, "UpdateStuck"), entry(1, "PodsCreated")])] == [True, False]
+    assert [one.is_problem for one in group_entries([entry(2, "UpdateStuck"), entry(1, "PodsCreated")])] == [
+        True,
+        False,
+    ]

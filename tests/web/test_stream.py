@@ -24,18 +24,18 @@ from django.urls import reverse
 from redis import Redis
 
 from rollouts import models
-from rollouts.accounts.commands import Command, Place
-from rollouts.accounts.errors import NotThere
+from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.accounts.errors import NotFound
 from rollouts.live import change_feed
 from rollouts.live.change_feed import Change
-from rollouts.live.fragments import Fragment, newest
-from rollouts.live.sse import PARTS
-from rollouts.live.stream import Page, parse_shown
-from rollouts.live.subscriptions import _CHANNELS, Part
+from rollouts.live.fragments import Fragment, render_since
+from rollouts.live.sse import MAX_PARTS_PER_ACCOUNT
+from rollouts.live.stream import PageSubscriber, parse_shown_part
+from rollouts.live.subscriptions import _CHANNELS_OF_LOOP, LivePart
 from rollouts.models import AuditEntry, User
 from rollouts.selectors.events import EventList
 from rollouts.selectors.workloads import WorkloadPage, workload_list
-from rollouts.services.audit import Caller, Via, record
+from rollouts.services.audit import Caller, Source, record
 from tests.api.read import fleet
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -112,9 +112,9 @@ def watch(client: Client, *shown: str, then: Callable[[Stream], Awaitable[None]]
     return stream
 
 
-def read_part(text: str) -> Part:
+def read_part(text: str) -> LivePart:
     """Read what a page says of a part it shows."""
-    shown = parse_shown(text)
+    shown = parse_shown_part(text)
     assert shown is not None
     return shown[0]
 
@@ -220,19 +220,19 @@ def test_a_change_is_rendered_once_for_those_who_were_told_at_once_however_late_
 
 
 def test_a_part_is_followed_once_for_all_who_have_it_open_and_for_nobody_not_at_all(redis: Redis) -> None:
-    part = Part("/", (), 0.0, Fragment(("followed once", object()), lambda: "one"))
+    part = LivePart("/", (), 0.0, Fragment(("followed once", object()), lambda: "one"))
 
     async def scene() -> None:
         channels = []
         with contextlib.ExitStack() as pages:
             for _ in range(3):
-                page = Page({part: ""})
-                pages.enter_context(page.followed())
+                page = PageSubscriber({part: ""})
+                pages.enter_context(page.subscribed())
                 brought, current = await page.wait(SECONDS) or ()
                 assert (b"one" in brought.plain, b"current" in current.plain) == (True, True)
-                channels.append([*_CHANNELS[asyncio.get_running_loop()].values()])
+                channels.append([*_CHANNELS_OF_LOOP[asyncio.get_running_loop()].values()])
         assert channels == [channels[0]] * 3, "the same one"
-        assert not _CHANNELS[asyncio.get_running_loop()]
+        assert not _CHANNELS_OF_LOOP[asyncio.get_running_loop()]
 
     asyncio.run(scene())
 
@@ -240,7 +240,7 @@ def test_a_part_is_followed_once_for_all_who_have_it_open_and_for_nobody_not_at_
 def test_what_changes_with_time_is_brought_though_nothing_is_told(
     viewer: Client, row: models.Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rollouts.live.stream._LEAST_EVERY", 1)
+    monkeypatch.setattr("rollouts.live.stream._MIN_POLL_SECONDS", 1)
 
     async def then(stream: Stream) -> None:
         await stream.wait_for("current")
@@ -262,7 +262,7 @@ def test_what_changes_with_time_is_brought_though_nothing_is_told(
     ],
 )
 def test_nobody_has_the_server_or_a_cluster_looked_at_all_the_time(src: str, words: str, seconds: float) -> None:
-    assert read_part(f"- {src} {words}").every == seconds
+    assert read_part(f"- {src} {words}").poll_seconds == seconds
 
 
 def test_an_account_has_so_many_streams_at_once_and_can_open_another_when_one_is_closed(
@@ -292,12 +292,12 @@ def test_an_account_has_so_many_different_parts_open_at_once_over_all_its_stream
 
     pages = [parts(first, 16) for first in range(10, 10 + 6 * 16, 16)]
     first, *others = [Stream(open_stream(viewer, *shown)) for shown in pages]
-    for shown in (*pages, parts(600, PARTS - 6 * 16)):
+    for shown in (*pages, parts(600, MAX_PARTS_PER_ACCOUNT - 6 * 16)):
         assert open_stream(viewer, *shown).status_code == 200  # as many as may be; those of other pages count once
         gc.collect()
-    refused = open_stream(viewer, *parts(600, PARTS - 6 * 16 + 1))
+    refused = open_stream(viewer, *parts(600, MAX_PARTS_PER_ACCOUNT - 6 * 16 + 1))
     assert (refused.status_code, refused["Retry-After"]) == (429, "30")
-    assert f"{PARTS} different live parts".encode() in refused.content
+    assert f"{MAX_PARTS_PER_ACCOUNT} different live parts".encode() in refused.content
     other = Client()
     account = User.objects.create_user("olga")
     account.groups.add(Group.objects.get(name="viewer"))
@@ -368,7 +368,7 @@ def test_a_cluster_may_be_called_almost_anything() -> None:
     name = "größe 100%"
     part = read_part(f"- {reverse('workload-part', args=[name, 'default', 'chat', 'head'])} workload")
     assert part.fragment is not None
-    assert Place(name, "default", "chat") in part.fragment.key  # type: ignore[operator]
+    assert WorkloadRef(name, "default", "chat") in part.fragment.key  # type: ignore[operator]
 
 
 def test_what_failed_before_the_question_is_no_answer_to_it() -> None:
@@ -380,19 +380,19 @@ def test_what_failed_before_the_question_is_no_answer_to_it() -> None:
         began.set()
         assert go_on.wait(SECONDS)
         if not found:
-            raise NotThere("Not yet.")
+            raise NotFound("Not yet.")
         return "here"
 
     async def ask() -> None:
         nonlocal is_there
         fragment = Fragment(("a test of what failed before", object()), render)
-        first = asyncio.create_task(newest(fragment, time.monotonic()))
+        first = asyncio.create_task(render_since(fragment, time.monotonic()))
         await asyncio.to_thread(began.wait, SECONDS)
         is_there = True
-        later = asyncio.create_task(newest(fragment, time.monotonic()))
+        later = asyncio.create_task(render_since(fragment, time.monotonic()))
         await asyncio.sleep(0)
         go_on.set()
-        with pytest.raises(NotThere):
+        with pytest.raises(NotFound):
             await first
         assert (await later).body == b"here"
 
@@ -426,7 +426,7 @@ def test_a_part_that_takes_long_holds_up_no_other_and_comes_when_it_is_there(
     fleet.store_fleet(row, 1)
     is_answering = threading.Event()
 
-    def wait_for_the_cluster(place: Place, most: int) -> EventList:
+    def wait_for_the_cluster(place: WorkloadRef, most: int) -> EventList:
         assert is_answering.wait(SECONDS)
         return EventList((), 0, is_partial=False, problem="Here at last.")
 
@@ -471,7 +471,7 @@ def test_a_page_that_has_its_cluster_part_yet_to_come_is_brought_it_also_when_ot
     fleet.store_fleet(row, 1)
     answers = threading.Semaphore(1)
 
-    def wait_for_the_cluster(place: Place, most: int) -> EventList:
+    def wait_for_the_cluster(place: WorkloadRef, most: int) -> EventList:
         assert answers.acquire(timeout=SECONDS)
         return EventList((), 0, is_partial=False, problem="Always the same.")
 
@@ -494,7 +494,7 @@ def test_a_part_that_is_slow_and_changes_all_the_time_is_brought_nevertheless(
 ) -> None:
     numbers = count(1)
 
-    def render_slowly(place: Place, most: int) -> EventList:
+    def render_slowly(place: WorkloadRef, most: int) -> EventList:
         time.sleep(1.5)  # longer than parts wait for each other
         return EventList((), 0, is_partial=False, problem=f"Look {next(numbers)}.")
 
@@ -536,11 +536,11 @@ async def _change_all_the_time(redis: Redis) -> None:
 def test_a_command_that_is_put_on_record_is_brought_to_the_audit(
     viewer: Client, row: models.Cluster, redis: Redis
 ) -> None:
-    caller = Caller(None, "ana", None, "request-1", Via.API)
+    caller = Caller(None, "ana", None, "request-1", Source.API)
 
     async def then(stream: Stream) -> None:
         await stream.wait_for("current")
-        await in_thread(lambda: record(caller, Command.SCALE_WORKLOAD, Place(), AuditEntry.Result.DONE))
+        await in_thread(lambda: record(caller, Command.SCALE_WORKLOAD, WorkloadRef(), AuditEntry.Result.DONE))
         assert "<b>ana</b>" in (await stream.wait_for("fragment")).data["html"]
 
     watch(viewer, "- /live/audit/ audit", then=then)

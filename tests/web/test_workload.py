@@ -20,7 +20,7 @@ from rollouts.accounts.commands import Command
 from rollouts.cluster import Obj
 from rollouts.engine.model.actions import Wait
 from rollouts.models import AuditEntry, User
-from rollouts.selectors.activity import note_waits
+from rollouts.selectors.activity import summarize_waits
 from tests.api.read import fleet
 
 pytestmark = pytest.mark.django_db
@@ -286,7 +286,7 @@ SPENT = Wait("BudgetExhausted", "w-0-a", ("w-0-a-x",), "1 pod waits.", ("RaiseMa
 
 
 def test_a_cause_has_one_card_and_what_follows_from_it_has_none() -> None:
-    cause, *others = note_waits([SPENT, HELD, CRASH])
+    cause, *others = summarize_waits([SPENT, HELD, CRASH])
     assert (cause.code, cause.is_problem) == ("CrashLoopBackOff", True)
     assert [(code, component) for code, _, component in cause.remedies] == [("LookAtPods", "w-1-a"), ("ScaleIn", "w")]
     assert [(one.code, one.is_calm, one.remedies) for one in others] == [
@@ -301,12 +301,12 @@ def test_a_cause_in_several_components_has_one_card_whose_buttons_name_none() ->
         Wait("SurgeUnschedulable", f"w-{n}-a", (f"w-{n}-a-x",), f"No node {n}.", helps, is_problem=True)
         for n in range(4)
     ]
-    (card,) = note_waits(waits)
+    (card,) = summarize_waits(waits)
     assert [(code, component) for code, _, component in card.remedies] == [(code, "") for code in helps]
-    assert (card.sentences, card.untold) == (("No node 0.", "No node 1.", "No node 2."), 1)
+    assert (card.sentences, card.omitted) == (("No node 0.", "No node 1.", "No node 2."), 1)
     # What helps one of them only is offered for that one.
     others = [replace(one, remedies=("AddCapacity",)) for one in waits[1:]]
-    (card,) = note_waits([waits[0], *others])
+    (card,) = summarize_waits([waits[0], *others])
     assert [(code, component) for code, _, component in card.remedies] == [
         ("AddCapacity", ""),
         ("SetMaxSurgeToZero", "w-0-a"),
@@ -314,7 +314,7 @@ def test_a_cause_in_several_components_has_one_card_whose_buttons_name_none() ->
 
 
 def test_what_follows_from_something_that_is_not_told_keeps_its_card() -> None:
-    held, spent = note_waits([SPENT, HELD])
+    held, spent = summarize_waits([SPENT, HELD])
     assert (held.is_problem, [code for code, _, _ in held.remedies]) == (True, ["LookAtPods", "ScaleIn"])
     assert spent.is_calm
 

@@ -1,8 +1,8 @@
 """A PodCliqueSet manifest with everything put in that was left out.
 
-First of all that looks at a manifest: `schema`, `validation` and `parsing` meet the defaults in place. Takes any value at
-all and never complains; what is not of the right type is left for `schema` to find. The invariant: nothing written is
-changed, the given manifest least of all, and doing it twice is doing it once.
+First of all that looks at a manifest: `schema`, `validation` and `parsing` meet the defaults in place. Takes any value
+at all and never complains; what is not of the right type is left for `schema` to find. The invariant: nothing written
+is changed, the given manifest least of all, and doing it twice is doing it once.
 
 The first half of these values the definitions in `deploy/crds` put in as well; the others depend on other fields
 (docs/resources.md). Inside `podSpec` nothing is put in: it would look like a change of the template.
@@ -10,11 +10,11 @@ The first half of these values the definitions in `deploy/crds` put in as well; 
 
 from typing import Any, Final
 
-from rollouts.engine.manifest.schema import is_whole
-from rollouts.engine.model.workload import Startup, Strategy
+from rollouts.engine.manifest.schema import is_integer
+from rollouts.engine.model.workload import StartupType, Strategy
 
 _TEMPLATE_DEFAULTS: Final[dict[str, Any]] = {
-    "cliqueStartupType": str(Startup.ANY_ORDER),
+    "cliqueStartupType": str(StartupType.ANY_ORDER),
     "terminationDelay": "4h",
     "headlessServiceConfig": {},
 }
@@ -28,16 +28,16 @@ def with_defaults(manifest: object) -> object:
         return manifest
     filled = dict(manifest)
     if isinstance(manifest.get("metadata"), dict):
-        filled["metadata"] = _put(manifest["metadata"], {"namespace": "default"}, empty="")
+        filled["metadata"] = _set_defaults(manifest["metadata"], {"namespace": "default"}, empty="")
     if isinstance(manifest.get("spec"), dict):
         filled["spec"] = _fill_spec(manifest["spec"])
     return filled
 
 
-def cliques_without_minimum(manifest: object) -> frozenset[str]:
+def list_cliques_without_min_available(manifest: object) -> frozenset[str]:
     """Return the names of the cliques of a manifest, as it was before the defaults, that leave minAvailable out."""
     spec = manifest.get("spec") if isinstance(manifest, dict) else None
-    cliques = _objects(spec.get("template"), "cliques") if isinstance(spec, dict) else []
+    cliques = _list_objects(spec.get("template"), "cliques") if isinstance(spec, dict) else []
     return frozenset(
         clique["name"]
         for clique in cliques
@@ -48,24 +48,29 @@ def cliques_without_minimum(manifest: object) -> frozenset[str]:
 
 
 def _fill_spec(spec: Obj) -> Obj:
-    filled = _put(spec, {"replicas": 0, "updateStrategy": {}})
+    filled = _set_defaults(spec, {"replicas": 0, "updateStrategy": {}})
     if isinstance(spec.get("template"), dict):
         filled["template"] = _fill_template(spec["template"])
     if isinstance(filled["updateStrategy"], dict):
-        filled["updateStrategy"] = _put(filled["updateStrategy"], {"type": str(_strategy_left_out(spec))})
+        filled["updateStrategy"] = _set_defaults(filled["updateStrategy"], {"type": str(_default_strategy_type(spec))})
     return filled
 
 
-def _strategy_left_out(spec: Obj) -> Strategy:
-    components = [*_objects(spec.get("template"), "cliques"), *_objects(spec.get("template"), "podCliqueScalingGroups")]
+def _default_strategy_type(spec: Obj) -> Strategy:
+    components = [
+        *_list_objects(spec.get("template"), "cliques"),
+        *_list_objects(spec.get("template"), "podCliqueScalingGroups"),
+    ]
     has_budgets = any(component.get("updateStrategy") is not None for component in components)
     return Strategy.ROLLING_UPDATE if has_budgets else Strategy.ROLLING_RECREATE
 
 
 def _fill_template(template: Obj) -> Obj:
-    filled = _put(template, _TEMPLATE_DEFAULTS)
+    filled = _set_defaults(template, _TEMPLATE_DEFAULTS)
     if isinstance(filled["headlessServiceConfig"], dict):
-        filled["headlessServiceConfig"] = _put(filled["headlessServiceConfig"], {"publishNotReadyAddresses": True})
+        filled["headlessServiceConfig"] = _set_defaults(
+            filled["headlessServiceConfig"], {"publishNotReadyAddresses": True}
+        )
     for name, fill in (("cliques", _fill_clique), ("podCliqueScalingGroups", _fill_group)):
         if isinstance(template.get(name), list):
             filled[name] = [fill(entry) if isinstance(entry, dict) else entry for entry in template[name]]
@@ -75,33 +80,33 @@ def _fill_template(template: Obj) -> Obj:
 def _fill_clique(clique: Obj) -> Obj:
     if not isinstance(clique.get("spec"), dict):
         return clique
-    spec = _put(clique["spec"], {"replicas": 1})
-    if _is_count(spec["replicas"]):
-        spec = _put(spec, {"minAvailable": spec["replicas"]})
+    spec = _set_defaults(clique["spec"], {"replicas": 1})
+    if _is_positive_integer(spec["replicas"]):
+        spec = _set_defaults(spec, {"minAvailable": spec["replicas"]})
     return {**clique, "spec": _fill_scaling(spec, "autoScalingConfig")}
 
 
 def _fill_group(group: Obj) -> Obj:
-    return _fill_scaling(_put(group, {"replicas": 1, "minAvailable": 1}), "scaleConfig")
+    return _fill_scaling(_set_defaults(group, {"replicas": 1, "minAvailable": 1}), "scaleConfig")
 
 
 def _fill_scaling(component: Obj, name: str) -> Obj:
     scaling = component.get(name)
-    if isinstance(scaling, dict) and _is_count(component["replicas"]):
-        return {**component, name: _put(scaling, {"minReplicas": component["replicas"]})}
+    if isinstance(scaling, dict) and _is_positive_integer(component["replicas"]):
+        return {**component, name: _set_defaults(scaling, {"minReplicas": component["replicas"]})}
     return component
 
 
-def _put(obj: Obj, defaults: Obj, *, empty: object = None) -> Obj:
+def _set_defaults(obj: Obj, defaults: Obj, *, empty: object = None) -> Obj:
     """Return the object with each default where it has nothing, or only what counts as empty."""
     return {**obj, **{name: value for name, value in defaults.items() if obj.get(name) in (None, empty)}}
 
 
-def _objects(parent: object, name: str) -> list[Obj]:
+def _list_objects(parent: object, name: str) -> list[Obj]:
     entries = parent.get(name) if isinstance(parent, dict) else None
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
-def _is_count(value: object) -> bool:
+def _is_positive_integer(value: object) -> bool:
     # A default made of a number that is wrong would be found wrong once more.
-    return is_whole(value) and value >= 1
+    return is_integer(value) and value >= 1

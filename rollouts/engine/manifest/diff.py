@@ -25,7 +25,7 @@ class Absent(Enum):
 
 ABSENT: Final = Absent.ABSENT
 
-Way = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 """How to get to a value: names of fields and indices of entries."""
 
 
@@ -33,30 +33,30 @@ Way = tuple[str | int, ...]
 class Difference:
     """A place at which two values are not the same."""
 
-    way: Way
+    path: FieldPath
     before: Any  # ABSENT where there was nothing
     after: Any  # ABSENT where there is nothing any more
 
     @property
     def field(self) -> str:
         """The place as Kubernetes writes it."""
-        return render_field(self.way)
+        return render_field_path(self.path)
 
 
 def find_differences(before: Any, after: Any) -> list[Difference]:
     """Return all that differs, in the order of the fields."""
-    return list(_differences(before, after, ()))
+    return list(_iter_differences(before, after, ()))
 
 
 def make_json_patch(differences: Iterable[Difference]) -> list[dict[str, Any]]:
     """Return the operations that turn what was before into what is after."""
-    return [_operation(difference) for difference in differences]
+    return [_make_operation(difference) for difference in differences]
 
 
-def render_field(way: Way) -> str:
+def render_field_path(way: FieldPath) -> str:
     """Return a way as text.
 
-    >>> render_field(("spec", "cliques", 1, "annotations", "example.com/owner"))
+    >>> render_field_path(("spec", "cliques", 1, "annotations", "example.com/owner"))
     'spec.cliques[1].annotations[example.com/owner]'
     """
     text = ""
@@ -68,13 +68,13 @@ def render_field(way: Way) -> str:
     return text
 
 
-def _differences(before: Any, after: Any, way: Way) -> Iterator[Difference]:
+def _iter_differences(before: Any, after: Any, way: FieldPath) -> Iterator[Difference]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in (*before, *(name for name in after if name not in before)):
-            yield from _differences(before.get(name, ABSENT), after.get(name, ABSENT), (*way, name))
+            yield from _iter_differences(before.get(name, ABSENT), after.get(name, ABSENT), (*way, name))
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (former, present) in enumerate(zip(before, after, strict=True)):
-            yield from _differences(former, present, (*way, index))
+            yield from _iter_differences(former, present, (*way, index))
     elif not _is_same(before, after):
         yield Difference(way, before, after)
 
@@ -84,8 +84,8 @@ def _is_same(before: Any, after: Any) -> bool:
     return before == after and isinstance(before, bool) == isinstance(after, bool)
 
 
-def _operation(difference: Difference) -> dict[str, Any]:
-    path = "".join(f"/{_escape(str(part))}" for part in difference.way)
+def _make_operation(difference: Difference) -> dict[str, Any]:
+    path = "".join(f"/{_escape(str(part))}" for part in difference.path)
     if difference.after is ABSENT:
         return {"op": "remove", "path": path}
     return {"op": "add" if difference.before is ABSENT else "replace", "path": path, "value": difference.after}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.findings import Finding, FindingCode
 
 Obj = dict[str, Any]
 
@@ -24,21 +24,23 @@ _CLIQUES: Final = "cliques"
 _GROUPS: Final = "podCliqueScalingGroups"
 _BUDGET: Final = ("maxUnavailable", "maxSurge")
 # What the pods of a clique are made of; everything else about a clique is no part of a revision.
-_OF_PODS: Final = ("labels", "annotations")
-_LONGEST_IMAGE: Final = 1024
+_POD_METADATA_FIELDS: Final = ("labels", "annotations")
+_MAX_IMAGE_LENGTH: Final = 1024
 _IMAGE: Final = re.compile(r"[!-~]+")
-_NO_SUCH_CLIQUE: Final = Finding("clique", Code.UNKNOWN_CLIQUE, "the set has no clique of that name; correct the name")
+_NO_SUCH_CLIQUE: Final = Finding(
+    "clique", FindingCode.UNKNOWN_CLIQUE, "the set has no clique of that name; correct the name"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Unfit:
+class InvalidEdit:
     """An edit that cannot be made, and why; the fields are those of what was asked for."""
 
     findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class ImageEdit:
     """Another image for a container."""
 
     clique: str
@@ -46,34 +48,34 @@ class Image:
     container: str = ""  # empty: the only one there is
 
 
-def keep(manifest: Obj) -> Obj:
+def keep_manifest(manifest: Obj) -> Obj:
     """Change nothing: what is considered is no edit of the set."""
     return manifest
 
 
-def set_images(manifest: Obj, images: Sequence[Image]) -> Obj | Unfit:
+def set_images(manifest: Obj, images: Sequence[ImageEdit]) -> Obj | InvalidEdit:
     """Give containers of cliques other images."""
     cliques, found = dict(enumerate(_entries(manifest, _CLIQUES))), []
     for index, asked in enumerate(images):
         place = next((at for at, clique in cliques.items() if clique.get("name") == asked.clique), None)
-        changed = _NO_SUCH_CLIQUE if place is None else _put_image(cliques[place], asked)
+        changed = _NO_SUCH_CLIQUE if place is None else _set_image(cliques[place], asked)
         if isinstance(changed, Finding):
             found.append(replace(changed, field=f"images[{index}].{changed.field}"))
         elif place is not None:
             cliques[place] = changed
-    return Unfit(tuple(found)) if found else _with_template(manifest, {_CLIQUES: list(cliques.values())})
+    return InvalidEdit(tuple(found)) if found else _with_template(manifest, {_CLIQUES: list(cliques.values())})
 
 
-def scale(manifest: Obj, replicas: Any, component: str = "") -> Obj | Unfit:
+def scale(manifest: Obj, replicas: Any, component: str = "") -> Obj | InvalidEdit:
     """Set how many replicas there are of the set, or in its template of a clique or a scaling group."""
     if not component:
         return {**manifest, "spec": {**_dict(manifest.get("spec")), "replicas": replicas}}
     if _kind_of(manifest, component) is None:
-        return Unfit((_unknown_component("component"),))
+        return InvalidEdit((_unknown_component("component"),))
     return _with_components(manifest, {component}, lambda kind, entry: _scaled(kind, entry, replicas))
 
 
-def edit_strategy(manifest: Obj, changes: Mapping[str, Any]) -> Obj | Unfit:
+def edit_strategy(manifest: Obj, changes: Mapping[str, Any]) -> Obj | InvalidEdit:
     """Change parts of the update strategy; what is not named stays, null takes something out.
 
     The parts are `type`, `maxUnavailable` and `maxSurge` of the set, and `components`: by the name of a clique or
@@ -82,7 +84,7 @@ def edit_strategy(manifest: Obj, changes: Mapping[str, Any]) -> Obj | Unfit:
     components: Mapping[str, Any] = changes.get("components") or {}
     unknown = [name for name in components if _kind_of(manifest, name) is None]
     if unknown:
-        return Unfit(tuple(_unknown_component(f"components.{name}") for name in unknown))
+        return InvalidEdit(tuple(_unknown_component(f"components.{name}") for name in unknown))
     spec = _dict(manifest.get("spec"))
     strategy = _set_strategy(_dict(spec.get("updateStrategy")), changes)
     changed = {**manifest, "spec": _put_or_drop(spec, "updateStrategy", strategy)}
@@ -91,17 +93,17 @@ def edit_strategy(manifest: Obj, changes: Mapping[str, Any]) -> Obj | Unfit:
     )
 
 
-def restart(manifest: Obj, at: str, components: Sequence[str] = ()) -> Obj | Unfit:
+def restart(manifest: Obj, at: str, components: Sequence[str] = ()) -> Obj | InvalidEdit:
     """Have all pods replaced, or those of some cliques and scaling groups, as the strategy says."""
     unknown = [index for index, name in enumerate(components) if _kind_of(manifest, name) is None]
     if unknown:
-        return Unfit(tuple(_unknown_component(f"components[{index}]") for index in unknown))
+        return InvalidEdit(tuple(_unknown_component(f"components[{index}]") for index in unknown))
     named = _members(manifest, components) if components else {_name(one) for one in _entries(manifest, _CLIQUES)}
     cliques = [_restarted(one, at) if _name(one) in named else one for one in _entries(manifest, _CLIQUES)]
     return _with_template(manifest, {_CLIQUES: cliques})
 
 
-def roll_back(manifest: Obj, template: Mapping[str, Any]) -> Obj | Unfit:
+def roll_back(manifest: Obj, template: Mapping[str, Any]) -> Obj | InvalidEdit:
     """Make the pods again what they were under an earlier template of the set.
 
     Pod specs, labels, annotations and the priority class come from there, so that the generation hash is that of the
@@ -111,25 +113,25 @@ def roll_back(manifest: Obj, template: Mapping[str, Any]) -> Obj | Unfit:
     names = {_name(clique) for clique in _entries(manifest, _CLIQUES)}
     if names != former.keys():
         sentence = "that revision has other cliques than the set has now, so it cannot be gone back to"
-        return Unfit((Finding("revision", Code.IMMUTABLE, sentence),))
-    cliques = [_with_pods_of(clique, former[_name(clique)]) for clique in _entries(manifest, _CLIQUES)]
+        return InvalidEdit((Finding("revision", FindingCode.IMMUTABLE, sentence),))
+    cliques = [_with_former_pods(clique, former[_name(clique)]) for clique in _entries(manifest, _CLIQUES)]
     changed = _with_template(manifest, {_CLIQUES: cliques})
     spec = changed["spec"]
-    return {**changed, "spec": {**spec, "template": _take_over(spec["template"], template, ("priorityClassName",))}}
+    return {**changed, "spec": {**spec, "template": _copy_fields(spec["template"], template, ("priorityClassName",))}}
 
 
 # ---- images
 
 
-def _put_image(clique: Obj, asked: Image) -> Obj | Finding:
-    if not _IMAGE.fullmatch(asked.image) or len(asked.image) > _LONGEST_IMAGE:
-        sentence = f"image must be a reference of at most {_LONGEST_IMAGE} characters, without spaces"
-        return Finding("image", Code.INVALID_IMAGE, sentence)
+def _set_image(clique: Obj, asked: ImageEdit) -> Obj | Finding:
+    if not _IMAGE.fullmatch(asked.image) or len(asked.image) > _MAX_IMAGE_LENGTH:
+        sentence = f"image must be a reference of at most {_MAX_IMAGE_LENGTH} characters, without spaces"
+        return Finding("image", FindingCode.INVALID_IMAGE, sentence)
     pod = _dict(_dict(clique.get("spec")).get("podSpec"))
     containers = [*_list(pod.get("containers"))]
     if not asked.container and len(containers) != 1:
         sentence = f"{asked.clique} has several containers; name one of {', '.join(map(_name, containers))}"
-        return Finding("container", Code.FIELD_MISSING, sentence)
+        return Finding("container", FindingCode.FIELD_MISSING, sentence)
     wanted = asked.container or _name(containers[0])
     for kind in ("containers", "initContainers"):
         entries = _list(pod.get(kind))
@@ -137,7 +139,7 @@ def _put_image(clique: Obj, asked: Image) -> Obj | Finding:
             changed = [{**entry, "image": asked.image} if _name(entry) == wanted else entry for entry in entries]
             return {**clique, "spec": {**clique["spec"], "podSpec": {**pod, kind: changed}}}
     sentence = f"{asked.clique} has no such container; it has {', '.join(map(_name, containers))}"
-    return Finding("container", Code.UNKNOWN_CONTAINER, sentence)
+    return Finding("container", FindingCode.UNKNOWN_CONTAINER, sentence)
 
 
 # ---- numbers
@@ -188,12 +190,12 @@ def _restarted(clique: Obj, at: str) -> Obj:
     return {**clique, "annotations": {**_dict(clique.get("annotations")), RESTARTED_AT: at}}
 
 
-def _with_pods_of(clique: Obj, former: Mapping[str, Any]) -> Obj:
+def _with_former_pods(clique: Obj, former: Mapping[str, Any]) -> Obj:
     spec = {**_dict(clique.get("spec")), "podSpec": _dict(former.get("spec")).get("podSpec")}
-    return _take_over({**clique, "spec": spec}, former, _OF_PODS)
+    return _copy_fields({**clique, "spec": spec}, former, _POD_METADATA_FIELDS)
 
 
-def _take_over(owner: Obj, former: Mapping[str, Any], names: Iterable[str]) -> Obj:
+def _copy_fields(owner: Obj, former: Mapping[str, Any], names: Iterable[str]) -> Obj:
     """Return the object with some fields as they are in another, or without them where they are not."""
     taken = {name: former.get(name) for name in names}
     rest = {name: value for name, value in owner.items() if taken.get(name, value) is not None}
@@ -249,4 +251,4 @@ def _list(value: Any, of: type = dict) -> list[Any]:
 
 def _unknown_component(field: str) -> Finding:
     sentence = "the set has no clique and no scaling group of that name; correct the name"
-    return Finding(field, Code.UNKNOWN_COMPONENT, sentence)
+    return Finding(field, FindingCode.UNKNOWN_COMPONENT, sentence)

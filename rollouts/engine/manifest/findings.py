@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Self
 
 
-class Code(StrEnum):
+class FindingCode(StrEnum):
     """Which rule a finding is about; pages, API and logs show the same word."""
 
     # One value by itself
@@ -97,12 +97,12 @@ class Finding:
     """One thing that is wrong or odd."""
 
     field: str  # as Kubernetes writes it: spec.template.cliques[1].updateStrategy.maxSurge; empty: the whole manifest
-    code: Code
+    code: FindingCode
     message: str  # one sentence, with the way out
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ValidationReport:
     """All that was found about a manifest at once."""
 
     errors: tuple[Finding, ...]  # any of these, and it is refused
@@ -111,7 +111,7 @@ class Report:
     @classmethod
     def of(cls, errors: Iterable[Finding], warnings: Iterable[Finding] = ()) -> Self:
         """Collect findings, each once, by their fields: those of cliques[2] before those of cliques[10]."""
-        return cls(_in_order(errors), _in_order(warnings))
+        return cls(_sort_findings(errors), _sort_findings(warnings))
 
     @property
     def is_accepted(self) -> bool:
@@ -119,12 +119,12 @@ class Report:
         return not self.errors
 
 
-def _in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def _sort_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(
-        sorted(set(findings), key=lambda finding: (_with_numbers(finding.field), finding.code, finding.message))
+        sorted(set(findings), key=lambda finding: (_natural_sort_key(finding.field), finding.code, finding.message))
     )
 
 
-def _with_numbers(path: str) -> list[str | int]:
+def _natural_sort_key(path: str) -> list[str | int]:
     # Texts and numbers take turns, so that two paths never compare a text with a number.
     return [int(part) if index % 2 else part for index, part in enumerate(re.split("([0-9]+)", path))]

@@ -12,34 +12,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rollouts.engine.manifest.defaults import cliques_without_minimum, with_defaults
-from rollouts.engine.manifest.findings import Finding, Report
-from rollouts.engine.manifest.references import look_at_references
-from rollouts.engine.manifest.schema import read_set
+from rollouts.engine.manifest.defaults import list_cliques_without_min_available, with_defaults
+from rollouts.engine.manifest.findings import Finding, ValidationReport
+from rollouts.engine.manifest.references import check_references
+from rollouts.engine.manifest.schema import parse_set
 from rollouts.engine.manifest.set_manifest import SetManifest
 from rollouts.engine.model.durations import parse_duration, render_duration
-from rollouts.engine.model.workload import BudgetSpec, CliqueTemplate, GroupTemplate, Startup, Strategy, Workload
+from rollouts.engine.model.workload import BudgetSpec, CliqueTemplate, GroupTemplate, StartupType, Strategy, Workload
 
 Obj = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class ParseFailure:
     """A manifest that no workload can be made of, and why."""
 
     findings: tuple[Finding, ...]
 
 
-def parse_workload(manifest: object) -> Workload | Unreadable:
+def parse_workload(manifest: object) -> Workload | ParseFailure:
     """Return the workload that a manifest describes, or what is in the way.
 
     The workload shares the inner parts of the manifest (pod specs, labels): do not change it afterwards.
     """
-    usable, found = read_set(with_defaults(manifest))
-    found += look_at_references(SetManifest(usable))
+    usable, found = parse_set(with_defaults(manifest))
+    found += check_references(SetManifest(usable))
     if found:
-        return Unreadable(Report.of(found).errors)
-    return _workload(usable, cliques_without_minimum(manifest))
+        return ParseFailure(ValidationReport.of(found).errors)
+    return _workload(usable, list_cliques_without_min_available(manifest))
 
 
 def render_manifest(workload: Workload) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _workload(manifest: Obj, without_minimum: frozenset[str]) -> Workload:
         budget=_budget(strategy.get("rollingUpdate")) or BudgetSpec(),
         cliques=tuple(_clique(clique, members, without_minimum) for clique in template["cliques"]),
         groups=groups,
-        startup=Startup(template["cliqueStartupType"]),
+        startup_type=StartupType(template["cliqueStartupType"]),
         priority_class=template.get("priorityClassName") or "",
         termination_delay=parse_duration(template["terminationDelay"]) or 0.0,
         publish_not_ready_addresses=template["headlessServiceConfig"]["publishNotReadyAddresses"],
@@ -96,7 +96,7 @@ def _clique(clique: Obj, members: set[str], without_minimum: frozenset[str]) -> 
         auto_scaling=spec.get("autoScalingConfig"),
         # Refused at admission for the member of a group; what got past it must not be acted on.
         budget=None if clique["name"] in members else _budget(clique.get("updateStrategy")),
-        has_minimum=clique["name"] not in without_minimum,
+        has_explicit_min_available=clique["name"] not in without_minimum,
     )
 
 
@@ -133,7 +133,7 @@ def _render_template(workload: Workload, former: Obj) -> dict[str, Any]:
     groups = _by_name(former.get("podCliqueScalingGroups"))
     return _overlay(
         former,
-        cliqueStartupType=str(workload.startup),
+        cliqueStartupType=str(workload.startup_type),
         priorityClassName=workload.priority_class,
         terminationDelay=delay,
         headlessServiceConfig=headless,

@@ -9,83 +9,85 @@ from collections.abc import Iterator
 from itertools import permutations
 from typing import Final
 
-from rollouts.engine.manifest.findings import Code, Finding
-from rollouts.engine.manifest.set_manifest import Place, SetManifest
-from rollouts.engine.model.workload import Startup
+from rollouts.engine.manifest.findings import Finding, FindingCode
+from rollouts.engine.manifest.set_manifest import FieldValue, SetManifest
+from rollouts.engine.model.workload import StartupType
 
 # As many pods as the largest cluster that Kubernetes is made for.
-MOST_PODS: Final = 150_000
+MAX_PODS: Final = 150_000
 
 _INDEX: Final = "(0|[1-9][0-9]*)"
 
 
-def look_at_references(pcs: SetManifest) -> Iterator[Finding]:
+def check_references(pcs: SetManifest) -> Iterator[Finding]:
     """Yield what is wrong with names that refer to one another, and with the number of pods."""
-    yield from _members_are_known(pcs)
-    yield from _members_are_in_one_group(pcs)
-    yield from _predecessors_are_known(pcs)
-    yield from _names_differ(pcs)
-    yield from _pods_can_be_counted(pcs)
+    yield from _check_members_exist(pcs)
+    yield from _check_members_in_one_group(pcs)
+    yield from _check_predecessors_exist(pcs)
+    yield from _check_name_collisions(pcs)
+    yield from _check_pod_count(pcs)
 
 
-def _members_are_known(pcs: SetManifest) -> Iterator[Finding]:
+def _check_members_exist(pcs: SetManifest) -> Iterator[Finding]:
     for group in pcs.groups:
         for member in group["cliqueNames"]:
             if pcs.clique_names is not None and member.value not in pcs.clique_names:
-                yield member.found(
-                    Code.UNKNOWN_CLIQUE,
+                yield member.make_finding(
+                    FindingCode.UNKNOWN_CLIQUE,
                     "cliqueNames may only name cliques of this set; correct the name, or add the clique",
                 )
 
 
-def _members_are_in_one_group(pcs: SetManifest) -> Iterator[Finding]:
-    seen: dict[str, Place] = {}
+def _check_members_in_one_group(pcs: SetManifest) -> Iterator[Finding]:
+    seen: dict[str, FieldValue] = {}
     for group in pcs.groups:
         for member in group["cliqueNames"]:
             first = seen.setdefault(member.value, group)
             if first != group:
                 sentence = "a clique may be in one scaling group only; remove it from cliqueNames of the others"
-                yield member.found(Code.CLIQUE_IN_TWO_GROUPS, sentence)
-        yield from _no_name_twice(group["cliqueNames"])
+                yield member.make_finding(FindingCode.CLIQUE_IN_TWO_GROUPS, sentence)
+        yield from _check_no_duplicates(group["cliqueNames"])
 
 
-def _predecessors_are_known(pcs: SetManifest) -> Iterator[Finding]:
-    is_explicit = pcs.template["cliqueStartupType"].value == Startup.EXPLICIT
+def _check_predecessors_exist(pcs: SetManifest) -> Iterator[Finding]:
+    is_explicit = pcs.template["cliqueStartupType"].value == StartupType.EXPLICIT
     for clique in pcs.cliques:
-        yield from _no_name_twice(clique["spec"]["startsAfter"])
+        yield from _check_no_duplicates(clique["spec"]["startsAfter"])
         for name in clique["spec"]["startsAfter"]:
             if is_explicit and pcs.clique_names is not None and name.value not in pcs.clique_names:
                 sentence = "startsAfter may only name cliques of this set; correct the name, or add the clique"
-                yield name.found(Code.UNKNOWN_CLIQUE, sentence)
+                yield name.make_finding(FindingCode.UNKNOWN_CLIQUE, sentence)
 
 
-def _no_name_twice(names: Place) -> Iterator[Finding]:
+def _check_no_duplicates(names: FieldValue) -> Iterator[Finding]:
     seen = set()
     for name in names:
         if name.value in seen:
             field = names.path.rpartition(".")[2]
-            yield name.found(Code.DUPLICATE_NAME, f"{field} names a clique twice; remove the second mention")
+            yield name.make_finding(
+                FindingCode.DUPLICATE_NAME, f"{field} names a clique twice; remove the second mention"
+            )
         seen.add(name.value)
 
 
-def _names_differ(pcs: SetManifest) -> Iterator[Finding]:
+def _check_name_collisions(pcs: SetManifest) -> Iterator[Finding]:
     """No two PodCliques may get one name, however far groups are scaled.
 
     In a set `chat`, a clique `decode-0-leader` in no group would be `chat-0-decode-0-leader`, and so would the clique
     `leader` in replica 0 of the group `decode`.
     """
-    members = _group_of_each_member(pcs)
+    members = _map_members_to_groups(pcs)
     for clique in pcs.standalone:
         for member, group in members.items():
             if re.fullmatch(f"{group}-{_INDEX}-{member}", clique["name"].value):
-                yield _collision(clique["name"], group, member)
+                yield _make_collision_finding(clique["name"], group, member)
     places = {clique["name"].value: clique["name"] for clique in pcs.cliques}
     for (member, group), (other_member, other_group) in permutations(members.items(), 2):
-        if _meet(group, member, other_group, other_member):
-            yield _collision(places[other_member], group, member)
+        if _names_collide(group, member, other_group, other_member):
+            yield _make_collision_finding(places[other_member], group, member)
 
 
-def _group_of_each_member(pcs: SetManifest) -> dict[str, str]:
+def _map_members_to_groups(pcs: SetManifest) -> dict[str, str]:
     """Return the group of each clique that is in one; names that are wrong or unknown are left out."""
     return {
         member.value: group["name"].value
@@ -95,7 +97,7 @@ def _group_of_each_member(pcs: SetManifest) -> dict[str, str]:
     }
 
 
-def _meet(group: str, clique: str, other: str, others_clique: str) -> bool:
+def _names_collide(group: str, clique: str, other: str, others_clique: str) -> bool:
     """Return whether `<group>-<n>-<clique>` and `<other>-<m>-<others clique>` can be one name, by a longer other group.
 
     The group `a` with the clique `1-b`, and the group `a-0` with the clique `b`: a-0-1-b both.
@@ -108,15 +110,15 @@ def _meet(group: str, clique: str, other: str, others_clique: str) -> bool:
     return re.fullmatch(f"{start}{_INDEX}-{others_clique}", clique) is not None
 
 
-def _collision(place: Place, group: str, member: str) -> Finding:
-    return place.found(
-        Code.NAME_COLLISION,
+def _make_collision_finding(place: FieldValue, group: str, member: str) -> Finding:
+    return place.make_finding(
+        FindingCode.NAME_COLLISION,
         f"PodCliques of this clique could get the same name as those of {member} in the scaling group {group}; rename"
         " one of them",
     )
 
 
-def _pods_can_be_counted(pcs: SetManifest) -> Iterator[Finding]:
+def _check_pod_count(pcs: SetManifest) -> Iterator[Finding]:
     sizes = {clique["name"].value: clique["spec"]["replicas"].value or 0 for clique in pcs.cliques}
     alone = sum(clique["spec"]["replicas"].value or 0 for clique in pcs.standalone)
     grouped = sum(
@@ -125,9 +127,9 @@ def _pods_can_be_counted(pcs: SetManifest) -> Iterator[Finding]:
     )
     replicas = pcs.spec["replicas"]
     pods = (replicas.value or 0) * (alone + grouped)
-    if pods > MOST_PODS:
-        yield replicas.found(
-            Code.TOO_MANY_PODS,
-            f"this asks for {pods} pods, and the largest clusters hold {MOST_PODS}; lower replicas of the set, of its"
+    if pods > MAX_PODS:
+        yield replicas.make_finding(
+            FindingCode.TOO_MANY_PODS,
+            f"this asks for {pods} pods, and the largest clusters hold {MAX_PODS}; lower replicas of the set, of its"
             " cliques or of its scaling groups",
         )

@@ -12,369 +12,389 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeGuard
 
-from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.model.budget import parse_percentage
 from rollouts.engine.model.durations import parse_duration
-from rollouts.engine.model.workload import Startup, Strategy
+from rollouts.engine.model.workload import StartupType, Strategy
 
-MOST_INT32: Final = 2**31 - 1
-MOST_LABEL_CHARACTERS: Final = 63
+MAX_INT32: Final = 2**31 - 1
+MAX_LABEL_LENGTH: Final = 63
 # The deepest field of a pod's spec lies about 20 levels down; what is far beyond is not a manifest but an attack on
 # whoever walks through it.
-DEEPEST: Final = 64
+MAX_DEPTH: Final = 64
 # Whole numbers have 64 bits for the API server.
-_LEAST_NOT_STORED: Final = 2**64
+_INTEGER_LIMIT: Final = 2**64
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _DOMAIN: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FieldError:
     """Why a value cannot be used. In the sentence, {field} stands for the name of the field."""
 
-    code: Code
-    sentence: str
+    code: FindingCode
+    message: str
 
-    def at(self, path: str) -> Finding:
+    def to_finding(self, path: str) -> Finding:
         """Return the finding of this fault somewhere."""
-        return Finding(path, self.code, self.sentence.replace("{field}", leaf(path) or "the manifest"))
+        return Finding(path, self.code, self.message.replace("{field}", last_field(path) or "the manifest"))
 
 
-class Kind:
+class FieldType:
     """What a field may hold."""
 
     __slots__ = ()
 
-    def fault(self, value: object) -> Fault | None:
+    def find_error(self, value: object) -> FieldError | None:
         """Return why a value that is not null cannot be used at all, if so."""
         raise NotImplementedError
 
-    def read(self, value: Any, path: str, found: list[Finding]) -> Any:
+    def parse(self, value: Any, path: str, found: list[Finding]) -> Any:
         """Return the usable part of a value without fault; note what is wrong with its other parts."""
         return value
 
 
 @dataclass(frozen=True, slots=True)
-class Whole(Kind):
+class IntegerType(FieldType):
     """A whole number."""
 
-    at_least: int
-    at_most: int = MOST_INT32
+    minimum: int
+    maximum: int = MAX_INT32
 
-    def fault(self, value: object) -> Fault | None:
+    def find_error(self, value: object) -> FieldError | None:
         """Return what keeps it from being such a number."""
-        if not is_whole(value):
-            return Fault(Code.WRONG_TYPE, "{field} must be a whole number")
-        if value < self.at_least:
-            return Fault(Code.OUT_OF_RANGE, f"{{field}} must be {self.at_least} or more; raise it")
-        if value > self.at_most:
-            return Fault(Code.OUT_OF_RANGE, f"{{field}} may be at most {self.at_most}; lower it")
+        if not is_integer(value):
+            return FieldError(FindingCode.WRONG_TYPE, "{field} must be a whole number")
+        if value < self.minimum:
+            return FieldError(FindingCode.OUT_OF_RANGE, f"{{field}} must be {self.minimum} or more; raise it")
+        if value > self.maximum:
+            return FieldError(FindingCode.OUT_OF_RANGE, f"{{field}} may be at most {self.maximum}; lower it")
         return None
 
 
-class Flag(Kind):
+class BooleanType(FieldType):
     """True or false."""
 
     __slots__ = ()
 
-    def fault(self, value: object) -> Fault | None:
+    def find_error(self, value: object) -> FieldError | None:
         """Return what keeps it from being a flag."""
-        return None if isinstance(value, bool) else Fault(Code.WRONG_TYPE, "{field} must be true or false")
+        return None if isinstance(value, bool) else FieldError(FindingCode.WRONG_TYPE, "{field} must be true or false")
 
 
 @dataclass(frozen=True, slots=True)
-class Text(Kind):
+class StringType(FieldType):
     """A text; if there are choices, one of them."""
 
-    at_most: int | None = None
+    max_length: int | None = None
     choices: tuple[str, ...] = ()
-    may_be_empty: bool = True
+    allow_empty: bool = True
 
-    def fault(self, value: object) -> Fault | None:
+    def find_error(self, value: object) -> FieldError | None:
         """Return what keeps it from being such a text."""
         if not isinstance(value, str):
-            return Fault(Code.WRONG_TYPE, "{field} must be a text")
-        if not value and not self.may_be_empty:
-            return Fault(Code.FIELD_MISSING, "{field} may not be empty; write one")
+            return FieldError(FindingCode.WRONG_TYPE, "{field} must be a text")
+        if not value and not self.allow_empty:
+            return FieldError(FindingCode.FIELD_MISSING, "{field} may not be empty; write one")
         if self.choices and value not in self.choices:
-            return Fault(Code.UNKNOWN_VALUE, f"{{field}} must be one of {', '.join(filter(None, self.choices))}")
-        if self.at_most is not None and len(value) > self.at_most:
-            return Fault(Code.TOO_LONG, f"{{field}} may have at most {self.at_most} characters; shorten it")
+            return FieldError(
+                FindingCode.UNKNOWN_VALUE, f"{{field}} must be one of {', '.join(filter(None, self.choices))}"
+            )
+        if self.max_length is not None and len(value) > self.max_length:
+            return FieldError(
+                FindingCode.TOO_LONG, f"{{field}} may have at most {self.max_length} characters; shorten it"
+            )
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern(Kind):
+class PatternType(FieldType):
     """A text of a certain form."""
 
-    form: re.Pattern[str]
-    otherwise: Fault
-    at_most: int = MOST_LABEL_CHARACTERS
+    pattern: re.Pattern[str]
+    error: FieldError
+    max_length: int = MAX_LABEL_LENGTH
 
-    def fault(self, value: object) -> Fault | None:
+    def find_error(self, value: object) -> FieldError | None:
         """Return the fault of any other text."""
-        is_so = isinstance(value, str) and len(value) <= self.at_most and self.form.fullmatch(value)
-        return None if is_so else self.otherwise
+        is_so = isinstance(value, str) and len(value) <= self.max_length and self.pattern.fullmatch(value)
+        return None if is_so else self.error
 
 
-class Duration(Kind):
+class DurationType(FieldType):
     """A time longer than 0."""
 
     __slots__ = ()
 
-    def fault(self, value: object) -> Fault | None:
+    def find_error(self, value: object) -> FieldError | None:
         """Return what keeps it from being a time."""
         if isinstance(value, str) and parse_duration(value) is not None:
             return None
         sentence = "{field} must be a time longer than 0, written like 30m, 4h or 1h30m"
-        return Fault(Code.INVALID_DURATION, sentence)
+        return FieldError(FindingCode.INVALID_DURATION, sentence)
 
 
 @dataclass(frozen=True, slots=True)
-class IntOrPercent(Kind):
+class IntOrPercentType(FieldType):
     """A number of units or a percentage of them."""
 
-    most_percent: int
-    otherwise: Fault
+    max_percent: int
+    error: FieldError
 
-    def fault(self, value: object) -> Fault | None:
+    def find_error(self, value: object) -> FieldError | None:
         """Return the fault of anything else."""
         if isinstance(value, str):
             percent = parse_percentage(value)
-            return None if percent is not None and percent <= self.most_percent else self.otherwise
-        return None if is_whole(value) and 0 <= value <= MOST_INT32 else self.otherwise
+            return None if percent is not None and percent <= self.max_percent else self.error
+        return None if is_integer(value) and 0 <= value <= MAX_INT32 else self.error
 
 
-class Texts(Kind):
+class StringMapType(FieldType):
     """An object of texts by name, such as labels."""
 
     __slots__ = ()
 
-    def fault(self, value: object) -> Fault | None:
+    def find_error(self, value: object) -> FieldError | None:
         """Return what keeps it from being one."""
         if not isinstance(value, dict):
-            return Fault(Code.WRONG_TYPE, "{field} must be an object of names and texts")
+            return FieldError(FindingCode.WRONG_TYPE, "{field} must be an object of names and texts")
         if not all(isinstance(member, str) for member in value.values()):
-            return Fault(Code.WRONG_TYPE, "{field} may hold texts only; put numbers, true and false in quotes")
+            return FieldError(
+                FindingCode.WRONG_TYPE, "{field} may hold texts only; put numbers, true and false in quotes"
+            )
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class ListOf(Kind):
+class ListType(FieldType):
     """A list; its entries may need a name of their own."""
 
-    entry: Kind
-    at_least: int = 0
-    at_most: int | None = None
+    entry: FieldType
+    min_items: int = 0
+    max_items: int | None = None
     key: str | None = None
 
-    def fault(self, value: object) -> Fault | None:
+    def find_error(self, value: object) -> FieldError | None:
         """Return what keeps it from being such a list, its entries aside."""
         if not isinstance(value, list):
-            return Fault(Code.WRONG_TYPE, "{field} must be a list")
-        if len(value) < self.at_least:
-            return Fault(Code.TOO_FEW, "{field} needs at least one entry; add one")
-        if self.at_most is not None and len(value) > self.at_most:
-            return Fault(Code.TOO_MANY, f"{{field}} may have at most {self.at_most} entries; remove some")
+            return FieldError(FindingCode.WRONG_TYPE, "{field} must be a list")
+        if len(value) < self.min_items:
+            return FieldError(FindingCode.TOO_FEW, "{field} needs at least one entry; add one")
+        if self.max_items is not None and len(value) > self.max_items:
+            return FieldError(FindingCode.TOO_MANY, f"{{field}} may have at most {self.max_items} entries; remove some")
         return None
 
-    def read(self, value: Any, path: str, found: list[Finding]) -> list[Any]:
+    def parse(self, value: Any, path: str, found: list[Finding]) -> list[Any]:
         """Return the list with None for each entry that cannot be used, so that the others keep their index."""
-        entries = [_read(self.entry, entry, f"{path}[{index}]", found) for index, entry in enumerate(value)]
+        entries = [_parse_field(self.entry, entry, f"{path}[{index}]", found) for index, entry in enumerate(value)]
         seen = set()
         for index, entry in enumerate(entries):
             name = entry.get(self.key) if self.key and entry else None
             if name is not None and name in seen:
-                sentence = f"each of {leaf(path)} needs a {self.key} of its own; change one of the two"
-                found.append(Finding(f"{path}[{index}].{self.key}", Code.DUPLICATE_NAME, sentence))
+                sentence = f"each of {last_field(path)} needs a {self.key} of its own; change one of the two"
+                found.append(Finding(f"{path}[{index}].{self.key}", FindingCode.DUPLICATE_NAME, sentence))
             seen.add(name)
         return entries
 
 
 @dataclass(frozen=True, slots=True)
-class Object(Kind):
+class ObjectType(FieldType):
     """An object with known fields among others."""
 
-    fields: Mapping[str, Kind] = field(default_factory=dict)
+    fields: Mapping[str, FieldType] = field(default_factory=dict)
     required: tuple[str, ...] = ()
 
-    def fault(self, value: object) -> Fault | None:
+    def find_error(self, value: object) -> FieldError | None:
         """Return what keeps it from being an object, its fields aside."""
-        return None if isinstance(value, dict) else Fault(Code.WRONG_TYPE, "{field} must be an object")
+        return None if isinstance(value, dict) else FieldError(FindingCode.WRONG_TYPE, "{field} must be an object")
 
-    def read(self, value: Any, path: str, found: list[Finding]) -> dict[str, Any]:
+    def parse(self, value: Any, path: str, found: list[Finding]) -> dict[str, Any]:
         """Return the object with None for each known field that cannot be used."""
         # A known field with nothing behind its name counts as left out, as it does for the API server.
         usable = {name: member for name, member in value.items() if member is not None or name not in self.fields}
         for name, kind in self.fields.items():
             if name in usable or name in self.required:
-                usable[name] = _read(kind, value.get(name), _join(path, name), found)
+                usable[name] = _parse_field(kind, value.get(name), _join_path(path, name), found)
         return usable
 
 
-def read_set(manifest: object) -> tuple[dict[str, Any], list[Finding]]:
+def parse_set(manifest: object) -> tuple[dict[str, Any], list[Finding]]:
     """Return the usable part of a PodCliqueSet with its defaults in place, and what is wrong with the rest."""
     # Nobody reads the status here, and it may be as long as the workload is large.
     without_status = {**manifest, "status": None} if isinstance(manifest, dict) else manifest
-    found = _look_for_what_is_no_json(without_status)
+    found = _find_non_json(without_status)
     if found:
         return {}, found
-    return _read(SET, manifest, "", found) or {}, found
+    return _parse_field(SET_FIELDS, manifest, "", found) or {}, found
 
 
-def is_whole(value: object) -> TypeGuard[int]:
+def is_integer(value: object) -> TypeGuard[int]:
     """Return whether a value is a whole number; true and false are none, though Python counts them in."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_label(text: str) -> bool:
+def is_dns_label(text: str) -> bool:
     """Return whether a text is a label in the sense of DNS, which names of pods are made of."""
-    return len(text) <= MOST_LABEL_CHARACTERS and _LABEL.fullmatch(text) is not None
+    return len(text) <= MAX_LABEL_LENGTH and _LABEL.fullmatch(text) is not None
 
 
-def leaf(path: str) -> str:
+def last_field(path: str) -> str:
     """Return the last field of a path."""
     return path.rpartition(".")[2]
 
 
-def _read(kind: Kind, value: object, path: str, found: list[Finding]) -> Any:
-    fault = Fault(Code.FIELD_MISSING, "{field} is missing; add it") if value is None else kind.fault(value)
+def _parse_field(kind: FieldType, value: object, path: str, found: list[Finding]) -> Any:
+    fault = (
+        FieldError(FindingCode.FIELD_MISSING, "{field} is missing; add it") if value is None else kind.find_error(value)
+    )
     if fault is None:
-        return kind.read(value, path, found)
-    found.append(fault.at(path))
+        return kind.parse(value, path, found)
+    found.append(fault.to_finding(path))
     return None
 
 
-def _join(path: str, name: str) -> str:
+def _join_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _look_for_what_is_no_json(manifest: object) -> list[Finding]:
+def _find_non_json(manifest: object) -> list[Finding]:
     """Return a finding for what JSON cannot say or nobody can walk through; without recursion, for that very reason."""
     waiting: list[tuple[object, str, int]] = [(manifest, "", 0)]
     while waiting:
         value, path, depth = waiting.pop()
-        if depth > DEEPEST:
-            return [Finding("", Code.TOO_DEEP, f"the manifest nests deeper than {DEEPEST} levels; flatten it")]
+        if depth > MAX_DEPTH:
+            return [Finding("", FindingCode.TOO_DEEP, f"the manifest nests deeper than {MAX_DEPTH} levels; flatten it")]
         if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-            waiting += [(member, _join(path, name), depth + 1) for name, member in value.items()]
+            waiting += [(member, _join_path(path, name), depth + 1) for name, member in value.items()]
         elif isinstance(value, list):
             waiting += [(entry, f"{path}[{index}]", depth + 1) for index, entry in enumerate(value)]
-        elif fault := _fault_of_scalar(value):
-            return [fault.at(path)]
+        elif fault := _find_scalar_error(value):
+            return [fault.to_finding(path)]
     return []
 
 
-def _fault_of_scalar(value: object) -> Fault | None:
+def _find_scalar_error(value: object) -> FieldError | None:
     if value is None or isinstance(value, str):
         return None
     if isinstance(value, int):
-        is_stored = abs(value) < _LEAST_NOT_STORED
-        return None if is_stored else Fault(Code.OUT_OF_RANGE, "{field} is too large a number to be stored; lower it")
+        is_stored = abs(value) < _INTEGER_LIMIT
+        return (
+            None
+            if is_stored
+            else FieldError(FindingCode.OUT_OF_RANGE, "{field} is too large a number to be stored; lower it")
+        )
     if isinstance(value, float) and math.isfinite(value):
         return None
-    return Fault(Code.WRONG_TYPE, "{field} is not a JSON value; write a text, a number, a list or an object")
+    return FieldError(
+        FindingCode.WRONG_TYPE, "{field} is not a JSON value; write a text, a number, a list or an object"
+    )
 
 
-ANY_OBJECT: Final = Object()
-_COUNT: Final = Whole(at_least=1)
-_NAME: Final = Pattern(
+ANY_OBJECT: Final = ObjectType()
+_POSITIVE_INTEGER: Final = IntegerType(minimum=1)
+_NAME: Final = PatternType(
     _LABEL,
-    Fault(
-        Code.INVALID_NAME,
+    FieldError(
+        FindingCode.INVALID_NAME,
         "{field} becomes part of pod names, so use only lower-case letters, digits and hyphens, with a letter or digit"
         " at both ends",
     ),
 )
-_SET_NAME: Final = Pattern(
+_SET_NAME: Final = PatternType(
     _LABEL,
-    Fault(
-        Code.INVALID_NAME,
+    FieldError(
+        FindingCode.INVALID_NAME,
         "the name of the set becomes part of pod and service names, so use only lower-case letters, digits and hyphens",
     ),
 )
-_TOPOLOGY_DOMAIN: Final = Pattern(
+_TOPOLOGY_DOMAIN: Final = PatternType(
     _DOMAIN,
-    Fault(
-        Code.INVALID_DOMAIN,
+    FieldError(
+        FindingCode.INVALID_DOMAIN,
         "{field} must be a topology domain such as rack: lower-case letters, digits and hyphens, a letter first",
     ),
 )
-BUDGET: Final = {
-    "maxUnavailable": IntOrPercent(
+BUDGET_FIELDS: Final = {
+    "maxUnavailable": IntOrPercentType(
         100,
-        Fault(Code.INVALID_BUDGET, '{field} must be a whole number, 0 or more, or a percentage from "0%" to "100%"'),
+        FieldError(
+            FindingCode.INVALID_BUDGET, '{field} must be a whole number, 0 or more, or a percentage from "0%" to "100%"'
+        ),
     ),
-    "maxSurge": IntOrPercent(
-        9999, Fault(Code.INVALID_BUDGET, '{field} must be a whole number, 0 or more, or a percentage such as "25%"')
+    "maxSurge": IntOrPercentType(
+        9999,
+        FieldError(
+            FindingCode.INVALID_BUDGET, '{field} must be a whole number, 0 or more, or a percentage such as "25%"'
+        ),
     ),
 }
-_COMPONENT_STRATEGY: Final = Object(BUDGET)
-_CLIQUE_NAMES: Final = ListOf(Text(at_most=63), at_most=64)
-_TOPOLOGY: Final = Object(
+_COMPONENT_STRATEGY: Final = ObjectType(BUDGET_FIELDS)
+_CLIQUE_NAMES: Final = ListType(StringType(max_length=63), max_items=64)
+_TOPOLOGY: Final = ObjectType(
     {
-        "topologyName": Text(at_most=253),
-        "pack": Object({"required": _TOPOLOGY_DOMAIN, "preferred": _TOPOLOGY_DOMAIN}),
+        "topologyName": StringType(max_length=253),
+        "pack": ObjectType({"required": _TOPOLOGY_DOMAIN, "preferred": _TOPOLOGY_DOMAIN}),
         "packDomain": _TOPOLOGY_DOMAIN,
     }
 )
-_SHARING: Final = ListOf(
-    Object(
+_SHARING: Final = ListType(
+    ObjectType(
         {
-            "name": Text(at_most=253),
-            "namespace": Text(at_most=63),
-            "scope": Text(choices=("AllReplicas", "PerReplica")),
-            "filter": Object({"childCliqueNames": _CLIQUE_NAMES, "childScalingGroupNames": _CLIQUE_NAMES}),
+            "name": StringType(max_length=253),
+            "namespace": StringType(max_length=63),
+            "scope": StringType(choices=("AllReplicas", "PerReplica")),
+            "filter": ObjectType({"childCliqueNames": _CLIQUE_NAMES, "childScalingGroupNames": _CLIQUE_NAMES}),
         },
         required=("name", "scope"),
     ),
-    at_most=32,
+    max_items=32,
 )
-_SCALING: Final = Object(
-    {"minReplicas": _COUNT, "maxReplicas": _COUNT, "metrics": ListOf(ANY_OBJECT)}, required=("maxReplicas",)
+_SCALING: Final = ObjectType(
+    {"minReplicas": _POSITIVE_INTEGER, "maxReplicas": _POSITIVE_INTEGER, "metrics": ListType(ANY_OBJECT)},
+    required=("maxReplicas",),
 )
-_NAMED: Final = Object({"name": Text(may_be_empty=False)}, required=("name",))
-_CONTAINER: Final = Object(
+_NAMED: Final = ObjectType({"name": StringType(allow_empty=False)}, required=("name",))
+_CONTAINER: Final = ObjectType(
     {
-        "name": Text(may_be_empty=False),
-        "image": Text(),
-        "env": ListOf(_NAMED, key="name"),
-        "volumeMounts": ListOf(
-            Object({"mountPath": Text(may_be_empty=False)}, required=("mountPath",)), key="mountPath"
+        "name": StringType(allow_empty=False),
+        "image": StringType(),
+        "env": ListType(_NAMED, key="name"),
+        "volumeMounts": ListType(
+            ObjectType({"mountPath": StringType(allow_empty=False)}, required=("mountPath",)), key="mountPath"
         ),
     },
     required=("name",),
 )
-_POD: Final = Object(
+_POD: Final = ObjectType(
     {
-        "containers": ListOf(_CONTAINER, at_least=1, key="name"),
-        "initContainers": ListOf(_CONTAINER, key="name"),
-        "volumes": ListOf(_NAMED, key="name"),
-        "resourceClaims": ListOf(_NAMED, key="name"),
-        "schedulingGates": ListOf(_NAMED, key="name"),
-        "schedulerName": Text(at_most=253),
-        "nodeName": Text(at_most=253),
-        "priorityClassName": Text(),
-        "restartPolicy": Text(choices=("Always", "OnFailure", "Never", "")),
-        "terminationGracePeriodSeconds": Whole(at_least=0, at_most=2**63 - 1),
-        "topologySpreadConstraints": ListOf(ANY_OBJECT),
+        "containers": ListType(_CONTAINER, min_items=1, key="name"),
+        "initContainers": ListType(_CONTAINER, key="name"),
+        "volumes": ListType(_NAMED, key="name"),
+        "resourceClaims": ListType(_NAMED, key="name"),
+        "schedulingGates": ListType(_NAMED, key="name"),
+        "schedulerName": StringType(max_length=253),
+        "nodeName": StringType(max_length=253),
+        "priorityClassName": StringType(),
+        "restartPolicy": StringType(choices=("Always", "OnFailure", "Never", "")),
+        "terminationGracePeriodSeconds": IntegerType(minimum=0, maximum=2**63 - 1),
+        "topologySpreadConstraints": ListType(ANY_OBJECT),
     },
     required=("containers",),
 )
-_CLIQUE: Final = Object(
+_CLIQUE: Final = ObjectType(
     {
         "name": _NAME,
-        "labels": Texts(),
-        "annotations": Texts(),
+        "labels": StringMapType(),
+        "annotations": StringMapType(),
         "updateStrategy": _COMPONENT_STRATEGY,
         "topologyConstraint": _TOPOLOGY,
         "resourceSharing": _SHARING,
-        "spec": Object(
+        "spec": ObjectType(
             {
-                "roleName": Text(at_most=253),
-                "replicas": _COUNT,
-                "minAvailable": _COUNT,
+                "roleName": StringType(max_length=253),
+                "replicas": _POSITIVE_INTEGER,
+                "minAvailable": _POSITIVE_INTEGER,
                 "startsAfter": _CLIQUE_NAMES,
                 "autoScalingConfig": _SCALING,
                 "podSpec": _POD,
@@ -384,13 +404,13 @@ _CLIQUE: Final = Object(
     },
     required=("name", "spec"),
 )
-_GROUP: Final = Object(
+_GROUP: Final = ObjectType(
     {
         "name": _NAME,
-        "cliqueNames": ListOf(Text(at_most=63), at_least=1, at_most=64),
-        "annotations": Texts(),
-        "replicas": _COUNT,
-        "minAvailable": _COUNT,
+        "cliqueNames": ListType(StringType(max_length=63), min_items=1, max_items=64),
+        "annotations": StringMapType(),
+        "replicas": _POSITIVE_INTEGER,
+        "minAvailable": _POSITIVE_INTEGER,
         "updateStrategy": _COMPONENT_STRATEGY,
         "scaleConfig": _SCALING,
         "resourceSharing": _SHARING,
@@ -398,48 +418,53 @@ _GROUP: Final = Object(
     },
     required=("name", "cliqueNames"),
 )
-_TEMPLATE: Final = Object(
+_TEMPLATE: Final = ObjectType(
     {
-        "cliques": ListOf(_CLIQUE, at_least=1, at_most=64, key="name"),
-        "cliqueStartupType": Text(choices=tuple(Startup)),
-        "priorityClassName": Text(),
-        "headlessServiceConfig": Object({"publishNotReadyAddresses": Flag()}),
+        "cliques": ListType(_CLIQUE, min_items=1, max_items=64, key="name"),
+        "cliqueStartupType": StringType(choices=tuple(StartupType)),
+        "priorityClassName": StringType(),
+        "headlessServiceConfig": ObjectType({"publishNotReadyAddresses": BooleanType()}),
         "topologyConstraint": _TOPOLOGY,
-        "terminationDelay": Duration(),
-        "resourceClaimTemplates": ListOf(
-            Object(
-                {"name": Text(at_most=253, may_be_empty=False), "templateSpec": ANY_OBJECT},
+        "terminationDelay": DurationType(),
+        "resourceClaimTemplates": ListType(
+            ObjectType(
+                {"name": StringType(max_length=253, allow_empty=False), "templateSpec": ANY_OBJECT},
                 required=("name", "templateSpec"),
             ),
-            at_most=64,
+            max_items=64,
         ),
         "resourceSharing": _SHARING,
-        "podCliqueScalingGroups": ListOf(_GROUP, at_most=64, key="name"),
+        "podCliqueScalingGroups": ListType(_GROUP, max_items=64, key="name"),
     },
     required=("cliques",),
 )
-_SPEC: Final = Object(
+_SPEC: Final = ObjectType(
     {
-        "replicas": Whole(at_least=0),
-        "updateStrategy": Object(
+        "replicas": IntegerType(minimum=0),
+        "updateStrategy": ObjectType(
             {
-                "type": Text(choices=tuple(Strategy)),
-                "rollingUpdate": Object({**BUDGET, "partition": Whole(at_least=0)}),
+                "type": StringType(choices=tuple(Strategy)),
+                "rollingUpdate": ObjectType({**BUDGET_FIELDS, "partition": IntegerType(minimum=0)}),
             }
         ),
-        "paused": Flag(),
-        "progressDeadlineSeconds": Whole(at_least=1),
-        "revisionHistoryLimit": Whole(at_least=0),
+        "paused": BooleanType(),
+        "progressDeadlineSeconds": IntegerType(minimum=1),
+        "revisionHistoryLimit": IntegerType(minimum=0),
         "template": _TEMPLATE,
     },
     required=("template",),
 )
-SET: Final = Object(
+SET_FIELDS: Final = ObjectType(
     {
-        "apiVersion": Text(choices=("grove.io/v1alpha1",)),
-        "kind": Text(choices=("PodCliqueSet",)),
-        "metadata": Object(
-            {"name": _SET_NAME, "namespace": Text(), "uid": Text(), "generation": Whole(at_least=0, at_most=2**63 - 1)},
+        "apiVersion": StringType(choices=("grove.io/v1alpha1",)),
+        "kind": StringType(choices=("PodCliqueSet",)),
+        "metadata": ObjectType(
+            {
+                "name": _SET_NAME,
+                "namespace": StringType(),
+                "uid": StringType(),
+                "generation": IntegerType(minimum=0, maximum=2**63 - 1),
+            },
             required=("name",),
         ),
         "spec": _SPEC,

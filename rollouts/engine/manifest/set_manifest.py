@@ -10,37 +10,37 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.model.values import value
 
 
 @value
-class Place:
+class FieldValue:
     """A value and where it stands; what is not there is a place too, with the value None."""
 
     value: Any
     path: str
-    is_wrong: bool = False  # something is written here, or around it, that cannot be used
+    is_invalid: bool = False  # something is written here, or around it, that cannot be used
 
     @property
     def is_absent(self) -> bool:
         """Whether nothing is written here."""
-        return self.value is None and not self.is_wrong
+        return self.value is None and not self.is_invalid
 
-    def __getitem__(self, name: str) -> "Place":
+    def __getitem__(self, name: str) -> "FieldValue":
         """Return the place of a field."""
         fields = self.value if isinstance(self.value, Mapping) else {}
         written = fields.get(name)
-        is_wrong = self.is_wrong or (name in fields and written is None)
-        return Place(written, f"{self.path}.{name}" if self.path else name, is_wrong)
+        is_wrong = self.is_invalid or (name in fields and written is None)
+        return FieldValue(written, f"{self.path}.{name}" if self.path else name, is_wrong)
 
-    def __iter__(self) -> Iterator["Place"]:
+    def __iter__(self) -> Iterator["FieldValue"]:
         """Go through the usable entries of a list."""
         for index, entry in enumerate(self.value if isinstance(self.value, list) else ()):
             if entry is not None:
-                yield Place(entry, f"{self.path}[{index}]")
+                yield FieldValue(entry, f"{self.path}[{index}]")
 
-    def found(self, code: Code, message: str) -> Finding:
+    def make_finding(self, code: FindingCode, message: str) -> Finding:
         """Return a finding about this place."""
         return Finding(self.path, code, message)
 
@@ -50,25 +50,25 @@ class SetManifest:
     """The parts of a PodCliqueSet that rules speak of."""
 
     usable: Mapping[str, Any]
-    without_minimum: frozenset[str] = frozenset()  # the cliques that leave minAvailable out, by name
+    without_min_available: frozenset[str] = frozenset()  # the cliques that leave minAvailable out, by name
 
     @cached_property
-    def root(self) -> Place:
+    def root(self) -> FieldValue:
         """The whole of it."""
-        return Place(self.usable, "")
+        return FieldValue(self.usable, "")
 
     @cached_property
-    def spec(self) -> Place:
+    def spec(self) -> FieldValue:
         """What is wanted."""
         return self.root["spec"]
 
     @cached_property
-    def strategy(self) -> Place:
+    def strategy(self) -> FieldValue:
         """How the set is updated."""
         return self.spec["updateStrategy"]
 
     @cached_property
-    def template(self) -> Place:
+    def template(self) -> FieldValue:
         """What each replica consists of."""
         return self.spec["template"]
 
@@ -79,39 +79,39 @@ class SetManifest:
         return name
 
     @cached_property
-    def cliques(self) -> tuple[Place, ...]:
+    def cliques(self) -> tuple[FieldValue, ...]:
         """The cliques that are objects at all."""
         return tuple(self.template["cliques"])
 
     @cached_property
-    def groups(self) -> tuple[Place, ...]:
+    def groups(self) -> tuple[FieldValue, ...]:
         """The scaling groups that are objects at all."""
         return tuple(self.template["podCliqueScalingGroups"])
 
     @cached_property
     def clique_names(self) -> frozenset[str] | None:
         """The names of all cliques; None where one of them cannot be told."""
-        return _names(self.template["cliques"])
+        return _collect_names(self.template["cliques"])
 
     @cached_property
     def group_names(self) -> frozenset[str] | None:
         """The names of all scaling groups; None where one of them cannot be told."""
-        return _names(self.template["podCliqueScalingGroups"])
+        return _collect_names(self.template["podCliqueScalingGroups"])
 
     @cached_property
-    def members(self) -> frozenset[str]:
+    def member_names(self) -> frozenset[str]:
         """The names of cliques that are in a scaling group."""
         return frozenset(name.value for group in self.groups for name in group["cliqueNames"])
 
     @cached_property
-    def standalone(self) -> tuple[Place, ...]:
+    def standalone(self) -> tuple[FieldValue, ...]:
         """The cliques with a name that are in no scaling group."""
         named = (clique for clique in self.cliques if clique["name"].value is not None)
-        return tuple(clique for clique in named if clique["name"].value not in self.members)
+        return tuple(clique for clique in named if clique["name"].value not in self.member_names)
 
 
-def _names(entries: Place) -> frozenset[str] | None:
-    if entries.is_wrong:
+def _collect_names(entries: FieldValue) -> frozenset[str] | None:
+    if entries.is_invalid:
         return None
     written = entries.value or []
     names = [entry["name"].value for entry in entries if entry["name"].value is not None]

@@ -40,8 +40,9 @@ class Patch:
     uid: str
     resource_version: str  # empty: whatever it is by now
     patch: Mapping[str, Any]
-    # Fields of the patch, as paths like `parsing.podSpec`, that take the place of what is there and do not merge with it.
-    whole: tuple[str, ...] = ()
+    # Fields of the patch, as paths like `parsing.podSpec`, that take the place of what is there and do not merge with
+    # it.
+    replaced_fields: tuple[str, ...] = ()
 
 
 @value
@@ -76,7 +77,7 @@ Action = Create | Patch | Delete | RemoveGate | WriteStatus
 
 
 @value
-class Moment:
+class TimelineEvent:
     """An entry of the timeline: something that this pass decided."""
 
     reason: str  # CamelCase: UpdateStarted, ReplicaSelected, UnitDeleted, ...
@@ -105,9 +106,9 @@ class Plan:
     """One pass: what to do now, and what to say."""
 
     actions: tuple[Action, ...]
-    moments: tuple[Moment, ...]
+    timeline_events: tuple[TimelineEvent, ...]
     waits: tuple[Wait, ...]
     # Objects that carry our labels and contradict the tree; reported, never touched: name and why.
     strangers: tuple[tuple[str, str], ...]
     # When to look again though nothing happens, seconds since the epoch; None: when something changes.
-    look_again_at: float | None
+    requeue_at: float | None

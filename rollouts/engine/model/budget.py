@@ -15,7 +15,7 @@ DEFAULT_MAX_UNAVAILABLE: Final = 1
 DEFAULT_MAX_SURGE: Final = 0
 
 # Digits; Python reads no number of thousands of them, and one such text must not stop those who read many.
-_LONGEST_NUMBER: Final = 20
+_MAX_DIGITS: Final = 20
 _PERCENTAGE: Final = re.compile(r"(0|[1-9][0-9]{0,3})%")
 
 
@@ -47,7 +47,7 @@ def parse_budget(value: IntOrPercent | None) -> IntOrPercent | None:
     >>> parse_budget("2"), parse_budget("25%"), parse_budget(3), parse_budget(None)
     (2, '25%', 3, None)
     """
-    if isinstance(value, str) and value.isdecimal() and len(value) <= _LONGEST_NUMBER:
+    if isinstance(value, str) and value.isdecimal() and len(value) <= _MAX_DIGITS:
         return int(value)
     return value
 
@@ -90,14 +90,14 @@ def resolve_max_surge(spec: IntOrPercent | None, replicas: int) -> int:
     return spec if isinstance(spec, int) else -(-replicas * _percent(spec) // 100)
 
 
-def is_zero(spec: BudgetSpec, replicas: int) -> bool:
+def resolves_to_zero(spec: BudgetSpec, replicas: int) -> bool:
     """Return whether nothing may be missing and nothing extra, so that nothing could ever be replaced.
 
     10 % of 3 are 0.3, rounded down 0:
 
-    >>> is_zero(BudgetSpec("10%", 0), 3)
+    >>> resolves_to_zero(BudgetSpec("10%", 0), 3)
     True
-    >>> is_zero(BudgetSpec("10%", "10%"), 3)
+    >>> resolves_to_zero(BudgetSpec("10%", "10%"), 3)
     False
     """
     return not resolve_max_unavailable(spec.max_unavailable, replicas) and not resolve_max_surge(
@@ -120,7 +120,7 @@ def resolve_budget(spec: BudgetSpec | None, replicas: int) -> Budget:
     Budget(max_unavailable=1, max_surge=0)
     """
     spec = spec or BudgetSpec()
-    if is_zero(spec, replicas):
+    if resolves_to_zero(spec, replicas):
         return Budget(max_unavailable=1, max_surge=0)
     return Budget(
         max_unavailable=resolve_max_unavailable(spec.max_unavailable, replicas),

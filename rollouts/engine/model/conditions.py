@@ -1,6 +1,6 @@
 """Conditions: what is true of an object, since when, and why, as the API writes them.
 
-`errors` puts them into the status of the three kinds; `termination` reads since when they hold. A condition keeps its
+`status` puts them into the status of the three kinds; `termination` reads since when they hold. A condition keeps its
 time until its status changes; conditions of others stay where they are.
 """
 
@@ -17,10 +17,10 @@ SCALED_BELOW: Final = "ScaledBelowMinAvailable"
 
 # Of PodGangs: ours. All others are what a gang scheduler reports.
 INITIALIZED: Final = "Initialized"
-ALL_CREATED: Final = "All its pods have been created."
+ALL_CREATED_MESSAGE: Final = "All its pods have been created."
 # How the message of Initialized ends: who reports the phase. So a phase that another wrote is told from our own.
-PHASE_OF_SCHEDULER: Final = "A scheduler reports the phase."
-_PHASE_OF_CONTROLLER: Final = "The controller reports the phase "
+SCHEDULER_PHASE_MESSAGE: Final = "A scheduler reports the phase."
+_CONTROLLER_PHASE_MESSAGE: Final = "The controller reports the phase "
 
 # Of PodCliqueSets, our own
 AVAILABLE: Final = "Available"
@@ -31,13 +31,13 @@ NOTHING_IN_THE_WAY: Final = "NothingInTheWay"
 """Why an update is not stuck, where nothing is waited for."""
 
 # The definitions take 32,768 characters, and a status with a longer one is refused whole; nobody reads so much.
-LONGEST_MESSAGE: Final = 4096
+MAX_MESSAGE_LENGTH: Final = 4096
 # Of a list that must be complete.
-LONGEST_LIST: Final = 32_768
+MAX_LIST_MESSAGE_LENGTH: Final = 32_768
 
 Condition = dict[str, Any]
 
-_NONE: Final[Mapping[str, Any]] = {}
+_NO_CONDITION: Final[Mapping[str, Any]] = {}
 
 
 def find_condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
@@ -46,15 +46,15 @@ def find_condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
         if condition.get("type") == kind:
             found: Mapping[str, Any] = condition
             return found
-    return _NONE
+    return _NO_CONDITION
 
 
-def render_phase(phase: str) -> str:
+def render_phase_message(phase: str) -> str:
     """Return how the message of Initialized says that the controller reports this phase."""
-    return f"{_PHASE_OF_CONTROLLER}{phase}."
+    return f"{_CONTROLLER_PHASE_MESSAGE}{phase}."
 
 
-def is_phase_of_scheduler(status: Mapping[str, Any]) -> bool:
+def is_phase_reported_by_scheduler(status: Mapping[str, Any]) -> bool:
     """Whether a gang scheduler reports how far a PodGang is: by a condition, a score, or another phase than we wrote.
 
     Once it has, it stays so: two writers would take turns for ever.
@@ -64,12 +64,12 @@ def is_phase_of_scheduler(status: Mapping[str, Any]) -> bool:
     if "placementScore" in status or any(one.get("type") != INITIALIZED for one in status.get("conditions") or ()):
         return True
     message = find_condition(status, INITIALIZED).get("message") or ""
-    if message.endswith(PHASE_OF_SCHEDULER):
+    if message.endswith(SCHEDULER_PHASE_MESSAGE):
         return True
-    return _PHASE_OF_CONTROLLER in message and not message.endswith(render_phase(status["phase"]))
+    return _CONTROLLER_PHASE_MESSAGE in message and not message.endswith(render_phase_message(status["phase"]))
 
 
-def put_conditions(
+def merge_conditions(
     former: Sequence[Mapping[str, Any]], wanted: Sequence[Condition], dropped: Sequence[str] = ()
 ) -> list[Mapping[str, Any]]:
     """Return the conditions with those that are wanted in place; each brings the time at which it would change."""
@@ -78,13 +78,13 @@ def put_conditions(
     for condition in former:
         kind = condition.get("type")
         if kind in new:
-            kept.append(_keep_time(condition, new.pop(kind)))
+            kept.append(_keep_transition_time(condition, new.pop(kind)))
         elif kind not in dropped:
             kept.append(condition)
     return [*kept, *new.values()]
 
 
-def _keep_time(former: Mapping[str, Any], wanted: Condition) -> Mapping[str, Any]:
+def _keep_transition_time(former: Mapping[str, Any], wanted: Condition) -> Mapping[str, Any]:
     """Return the condition that is wanted, since when its status holds; the former one if nothing changes."""
     if former.get("status") != wanted["status"] or "lastTransitionTime" not in former:
         return wanted
@@ -93,9 +93,9 @@ def _keep_time(former: Mapping[str, Any], wanted: Condition) -> Mapping[str, Any
     return {**wanted, "lastTransitionTime": former["lastTransitionTime"]}
 
 
-def condition(
-    kind: str, status: str, reason: str, message: str, since: str, *, longest: int = LONGEST_MESSAGE
+def make_condition(
+    kind: str, status: str, reason: str, message: str, since: str, *, longest: int = MAX_MESSAGE_LENGTH
 ) -> Condition:
     """Return a condition that holds since then; of a message that is longer than this the beginning."""
-    told = message if len(message) <= longest else f"{message[: longest - 1]}…"
-    return {"type": kind, "status": status, "reason": reason, "message": told, "lastTransitionTime": since}
+    shortened = message if len(message) <= longest else f"{message[: longest - 1]}…"
+    return {"type": kind, "status": status, "reason": reason, "message": shortened, "lastTransitionTime": since}

@@ -10,12 +10,12 @@ from enum import StrEnum
 from typing import Final
 
 # A container that was started again so often ends again and again.
-RESTARTS_OF_A_LOOP: Final = 2
+CRASH_LOOP_RESTARTS: Final = 2
 # A pod that was restarted so often and is Ready for so many seconds has come out of it.
-STEADY_AFTER: Final = 60.0
+STABLE_AFTER: Final = 60.0
 
 
-class Fault(StrEnum):
+class ContainerFault(StrEnum):
     """What a container fails with; what explains most comes first."""
 
     IMAGE = "ImagePullBackOff"
@@ -24,15 +24,15 @@ class Fault(StrEnum):
     CRASH = "CrashLoopBackOff"
 
 
-SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
-    Fault.IMAGE: ("cannot pull its image", "cannot pull their image"),
-    Fault.CONFIG: ("cannot create its container", "cannot create their containers"),
-    Fault.MEMORY: ("runs out of memory and is killed", "run out of memory and are killed"),
-    Fault.CRASH: ("crashes again and again", "crash again and again"),
+FAULT_SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
+    ContainerFault.IMAGE: ("cannot pull its image", "cannot pull their image"),
+    ContainerFault.CONFIG: ("cannot create its container", "cannot create their containers"),
+    ContainerFault.MEMORY: ("runs out of memory and is killed", "run out of memory and are killed"),
+    ContainerFault.CRASH: ("crashes again and again", "crash again and again"),
 }
 """What is the matter with one pod, and with several."""
 
 
-def is_steady(restarts: int, ready_for: float | None) -> bool:
+def is_stable(restarts: int, ready_for: float | None) -> bool:
     """Whether a pod that is Ready is so for good, and not for a moment between two crashes; None: nobody knows."""
-    return restarts < RESTARTS_OF_A_LOOP or ready_for is None or ready_for >= STEADY_AFTER
+    return restarts < CRASH_LOOP_RESTARTS or ready_for is None or ready_for >= STABLE_AFTER

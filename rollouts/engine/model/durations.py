@@ -15,11 +15,11 @@ _UNITS: Final = {
     "us": 10**3,
     "ns": 1,
 }
-_PART: Final = re.compile(r"([0-9]+(?:[.][0-9]+)?)(ns|us|ms|s|m|h)")
-_WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+")
-_MOST_CHARACTERS: Final = 64
+_COMPONENT: Final = re.compile(r"([0-9]+(?:[.][0-9]+)?)(ns|us|ms|s|m|h)")
+_DURATION: Final = re.compile(rf"(?:{_COMPONENT.pattern})+")
+_MAX_LENGTH: Final = 64
 # The API server counts nanoseconds in 64 bits, about 292 years.
-_MOST_NANOSECONDS: Final = 2**63 - 1
+_MAX_NANOSECONDS: Final = 2**63 - 1
 
 
 def parse_duration(text: str) -> float | None:
@@ -30,10 +30,10 @@ def parse_duration(text: str) -> float | None:
     >>> [parse_duration(text) for text in ("0s", "-1h", "1d", "90", "", "1 h")]
     [None, None, None, None, None, None]
     """
-    if len(text) > _MOST_CHARACTERS or not _WHOLE.fullmatch(text):
+    if len(text) > _MAX_LENGTH or not _DURATION.fullmatch(text):
         return None
-    nanoseconds = sum(int(Fraction(number) * _UNITS[unit]) for number, unit in _PART.findall(text))
-    return nanoseconds / 10**9 if 0 < nanoseconds <= _MOST_NANOSECONDS else None
+    nanoseconds = sum(int(Fraction(number) * _UNITS[unit]) for number, unit in _COMPONENT.findall(text))
+    return nanoseconds / 10**9 if 0 < nanoseconds <= _MAX_NANOSECONDS else None
 
 
 def render_duration(seconds: float) -> str:

@@ -31,11 +31,11 @@ from rollouts.engine.model.workload import CliqueTemplate, Workload
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _LENGTH: Final = 10
 # Of the pod's spec itself; deeper down the same names may be somebody's keys.
-_EMPTY_TEXT_IS_NOTHING: Final = frozenset(
+_EMPTY_STRING_IS_ABSENT: Final = frozenset(
     {"nodeName", "priorityClassName", "restartPolicy", "schedulerName", "serviceAccountName"}
 )
 # Anywhere in the spec: no map with keys of somebody's own holds objects.
-_EMPTY_OBJECT_IS_NOTHING: Final = frozenset(
+_EMPTY_OBJECT_IS_ABSENT: Final = frozenset(
     {
         *("affinity", "nodeAffinity", "podAffinity", "podAntiAffinity", "nodeSelector", "securityContext"),
         *("limits", "overhead", "requests", "resources"),
@@ -57,9 +57,9 @@ def compute_generation_hash(workload: Workload) -> str:
     return _short_hash({clique.name: _template(clique, workload.priority_class) for clique in workload.cliques})
 
 
-def compute_name_suffix(*told: Any) -> str:
+def compute_name_suffix(*parts: Any) -> str:
     """Return the end of a pod's name: five letters that follow from what is told."""
-    return _short_hash(told)[:5]
+    return _short_hash(parts)[:5]
 
 
 def compute_settings_hash(settings: Mapping[str, Any]) -> str:
@@ -74,14 +74,14 @@ def effective_pod_spec(clique: CliqueTemplate, priority_class: str) -> dict[str,
 
 def _template(clique: CliqueTemplate, priority_class: str) -> dict[str, Any]:
     spec = with_canonical_quantities(_canonical(effective_pod_spec(clique, priority_class)))
-    spec = {name: value for name, value in spec.items() if value != "" or name not in _EMPTY_TEXT_IS_NOTHING}
+    spec = {name: value for name, value in spec.items() if value != "" or name not in _EMPTY_STRING_IS_ABSENT}
     return {"labels": {**clique.labels}, "annotations": {**clique.annotations}, "spec": _POD_DEFAULTS | spec}
 
 
 def _canonical(value: Any) -> Any:
     if isinstance(value, Mapping):
         members = ((name, _canonical(member)) for name, member in value.items())
-        return {name: member for name, member in members if not _says_nothing(name, member)}
+        return {name: member for name, member in members if not _is_equivalent_to_absent(name, member)}
     if isinstance(value, list | tuple):
         return [_canonical(item) for item in value]
     if isinstance(value, float) and value.is_integer():
@@ -89,9 +89,9 @@ def _canonical(value: Any) -> Any:
     return value
 
 
-def _says_nothing(name: str, value: Any) -> bool:
+def _is_equivalent_to_absent(name: str, value: Any) -> bool:
     if value == {}:
-        return name in _EMPTY_OBJECT_IS_NOTHING
+        return name in _EMPTY_OBJECT_IS_ABSENT
     return value is None or value == []
 
 

@@ -27,7 +27,7 @@ GROUP_REPLICA_INDEX: Final = "grove.io/podcliquescalinggroup-replica-index"
 POD_INDEX: Final = "grove.io/podclique-pod-index"
 TEMPLATE_HASH: Final = "grove.io/pod-template-hash"
 
-GATE: Final = "grove.io/podgang-pending-creation"
+SCHEDULING_GATE: Final = "grove.io/podgang-pending-creation"
 
 
 def service_name(workload: str, replica: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rollouts.engine.model.values import value
 
-ENDED: Final = frozenset({"Failed", "Succeeded"})
+TERMINAL_PHASES: Final = frozenset({"Failed", "Succeeded"})
 """Phases of pods that will never serve again."""
 
 
@@ -46,7 +46,7 @@ class Pod:
     fault_detail: str = ""  # the image, the exit code: what stays the same while the fault lasts
 
     @property
-    def started(self) -> float:
+    def started_at(self) -> float:
         """When it began to become Ready: with its node, or else when it was created."""
         return self.created if self.scheduled_at is None else self.scheduled_at
 
@@ -58,7 +58,7 @@ class Pod:
     @property
     def scheduled(self) -> bool:
         """Whether it has a node and means to stay."""
-        return bool(self.node) and not self.leaving and self.phase not in ENDED
+        return bool(self.node) and not self.leaving and self.phase not in TERMINAL_PHASES
 
 
 @value
@@ -131,7 +131,7 @@ class Service:
 
 
 @value
-class Measured:
+class ReadyTime:
     """How long pods of a template usually took from their node to Ready."""
 
     clique: str  # name of the clique in the set's template
@@ -152,4 +152,4 @@ class Observed:
     services: tuple[Service, ...] = ()
     pods: tuple[Pod, ...] = ()
     # What was noted of templates while their pods were there, oldest first: an update may replace all pods at once.
-    measured: tuple[Measured, ...] = ()
+    ready_times: tuple[ReadyTime, ...] = ()

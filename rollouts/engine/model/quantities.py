@@ -12,25 +12,25 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-_ANY: Final = "*"
+_WILDCARD: Final = "*"
 """Each entry of a list, or each value of a map whose keys somebody chose."""
 
-_AMOUNTS: Final = {"requests": {_ANY: None}, "limits": {_ANY: None}}
+_RESOURCES: Final = {"requests": {_WILDCARD: None}, "limits": {_WILDCARD: None}}
 _FIELD_REFERENCE: Final = {"resourceFieldRef": {"divisor": None}}
-_DOWNWARD: Final = {"downwardAPI": {"items": {_ANY: _FIELD_REFERENCE}}}
-_CONTAINERS: Final = {_ANY: {"resources": _AMOUNTS, "env": {_ANY: {"valueFrom": _FIELD_REFERENCE}}}}
+_DOWNWARD: Final = {"downwardAPI": {"items": {_WILDCARD: _FIELD_REFERENCE}}}
+_CONTAINERS: Final = {_WILDCARD: {"resources": _RESOURCES, "env": {_WILDCARD: {"valueFrom": _FIELD_REFERENCE}}}}
 # Where Kubernetes has a quantity in a pod's spec. Elsewhere "1000m" is a text like any other.
-_PLACES: Final[Mapping[str, Any]] = {
+_QUANTITY_FIELDS: Final[Mapping[str, Any]] = {
     "containers": _CONTAINERS,
     "initContainers": _CONTAINERS,
     "ephemeralContainers": _CONTAINERS,
-    "resources": _AMOUNTS,
-    "overhead": {_ANY: None},
+    "resources": _RESOURCES,
+    "overhead": {_WILDCARD: None},
     "volumes": {
-        _ANY: {
+        _WILDCARD: {
             "emptyDir": {"sizeLimit": None},
-            "ephemeral": {"volumeClaimTemplate": {"spec": {"resources": _AMOUNTS}}},
-            "projected": {"sources": {_ANY: _DOWNWARD}},
+            "ephemeral": {"volumeClaimTemplate": {"spec": {"resources": _RESOURCES}}},
+            "projected": {"sources": {_WILDCARD: _DOWNWARD}},
             **_DOWNWARD,
         }
     },
@@ -44,7 +44,7 @@ _QUANTITY: Final = re.compile(
 _BINARY: Final = {suffix: 1024**power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 # Longer ones are no amounts that anybody means, and Python reads no number of thousands of digits.
-_LONGEST: Final = 100
+_MAX_LENGTH: Final = 100
 
 
 def with_canonical_quantities(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def with_canonical_quantities(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
     >>> with_canonical_quantities({"overhead": {"cpu": "1000m"}, "hostname": "1000m"})
     {'overhead': {'cpu': '1e0'}, 'hostname': '1000m'}
     """
-    spec: dict[str, Any] = _rewrite(pod_spec, _PLACES)
+    spec: dict[str, Any] = _canonicalize(pod_spec, _QUANTITY_FIELDS)
     return spec
 
 
@@ -83,7 +83,7 @@ def parse_quantity(value: str | float) -> tuple[int, int] | None:
     """
     # Of a number in a manifest counts what was written: for Python 0.1 is written "0.1".
     text = value if isinstance(value, str) else repr(value)
-    found = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
+    found = _QUANTITY.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     if found is None:
         return None
     part = found["part"] or ""
@@ -92,14 +92,16 @@ def parse_quantity(value: str | float) -> tuple[int, int] | None:
     return -number if found["sign"] == "-" else number, exponent
 
 
-def _rewrite(value: Any, places: Mapping[str, Any] | None) -> Any:
+def _canonicalize(value: Any, places: Mapping[str, Any] | None) -> Any:
     if places is None:
         return canonical_quantity(value)
     if isinstance(value, Mapping):
         return {
-            name: _rewrite(member, places.get(name, places.get(_ANY))) if name in places or _ANY in places else member
+            name: _canonicalize(member, places.get(name, places.get(_WILDCARD)))
+            if name in places or _WILDCARD in places
+            else member
             for name, member in value.items()
         }
-    if isinstance(value, list) and _ANY in places:
-        return [_rewrite(entry, places[_ANY]) for entry in value]
+    if isinstance(value, list) and _WILDCARD in places:
+        return [_canonicalize(entry, places[_WILDCARD]) for entry in value]
     return value

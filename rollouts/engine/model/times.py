@@ -1,6 +1,6 @@
 """Moments as the API writes them: seconds since the epoch to RFC 3339 in UTC, and back.
 
-`errors` writes them, `update` and `termination` compare with them. Whole seconds, as the API server keeps them.
+`status` writes them, `update` and `termination` compare with them. Whole seconds, as the API server keeps them.
 """
 
 from datetime import UTC, datetime

@@ -23,7 +23,7 @@ class Strategy(StrEnum):
     ON_DELETE = "OnDelete"
 
 
-class Startup(StrEnum):
+class StartupType(StrEnum):
     """In which order the cliques of a replica start."""
 
     ANY_ORDER = "CliqueStartupTypeAnyOrder"
@@ -58,7 +58,7 @@ class CliqueTemplate:
     budget: BudgetSpec | None
     # Whether minAvailable is written; left out it is replicas, and a PodClique keeps the one that it was made with.
     # Two templates that ask for the same pods are the same template, whichever of them writes its default out.
-    has_minimum: bool = field(default=True, compare=False)
+    has_explicit_min_available: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Workload:
     budget: BudgetSpec
     cliques: tuple[CliqueTemplate, ...]
     groups: tuple[GroupTemplate, ...]
-    startup: Startup
+    startup_type: StartupType
     priority_class: str
     termination_delay: float  # seconds
     publish_not_ready_addresses: bool

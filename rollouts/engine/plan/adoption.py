@@ -23,9 +23,9 @@ from typing import Any, Final
 from rollouts.engine.model import names
 from rollouts.engine.model.actions import Kind
 from rollouts.engine.model.hashing import compute_template_hash
-from rollouts.engine.model.observed import ENDED
+from rollouts.engine.model.observed import TERMINAL_PHASES
 from rollouts.engine.model.workload import Workload
-from rollouts.engine.tree.layout import Place, Shape, make_shape
+from rollouts.engine.tree.layout import Layout, PodCliquePosition, make_layout
 
 Manifest = dict[str, Any]
 
@@ -45,7 +45,7 @@ _ORDER: Final = (Kind.POD, Kind.CLIQUE, Kind.GROUP, Kind.GANG, Kind.SERVICE)
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class WorkloadObjects:
     """The objects that carry a workload's label, as the API has them."""
 
     groups: Sequence[Manifest] = ()
@@ -69,123 +69,131 @@ class Adoption:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftAlone:
+class SkippedObject:
     """An object that carries the workload's label and is not taken over."""
 
     kind: Kind
     name: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class AdoptionPlan:
     """How a workload is taken over, in the order in which it is done: its parts, its status, the set."""
 
-    parts: tuple[Adoption, ...]
+    adoptions: tuple[Adoption, ...]
     status: Mapping[str, Any] | None  # of the set; None: as it is
-    the_set: Adoption | None  # None: it needs no change
-    left: tuple[LeftAlone, ...]
+    set_adoption: Adoption | None  # None: it needs no change
+    skipped: tuple[SkippedObject, ...]
     pods: int  # that stay as they are
     outdated: tuple[str, ...]  # pods of another template: an update replaces them afterwards, whoever does it
 
 
 @dataclass(slots=True)
-class _Draft:
+class _AdoptionPlanBuilder:
     """A plan in the making."""
 
     at: str
     is_foreign: Callable[[Manifest], bool]
-    parts: list[Adoption] = field(default_factory=list)
-    left: list[LeftAlone] = field(default_factory=list)
+    adoptions: list[Adoption] = field(default_factory=list)
+    skipped: list[SkippedObject] = field(default_factory=list)
     pods: int = 0
     outdated: list[str] = field(default_factory=list)
 
 
 def plan_adoption(
-    workload: Workload, manifest: Manifest, parts: Parts, at: str, is_foreign: Callable[[Manifest], bool]
+    workload: Workload, manifest: Manifest, parts: WorkloadObjects, at: str, is_foreign: Callable[[Manifest], bool]
 ) -> AdoptionPlan:
     """Return how to take a workload over; `is_foreign` says whether somebody else wrote an object last."""
-    shape = make_shape(workload)
-    draft = _Draft(at, is_foreign)
+    layout = make_layout(workload)
+    builder = _AdoptionPlanBuilder(at, is_foreign)
     # What nothing controls was left behind by a set of this name: once it is taken over, a pass adopts it.
     owners = {"", workload.uid}
     owners.update([_uid(group) for group in parts.groups if _controller(group) in owners])
     pods = _group_by_owner(parts.pods)
     for clique in parts.cliques:
-        mine = pods.pop(_uid(clique), [])
-        place = shape.place(clique["metadata"]["name"])
+        own_pods = pods.pop(_uid(clique), [])
+        place = layout.find_position(clique["metadata"]["name"])
         if place is None or _controller(clique) not in owners:
-            why = "its name fits nowhere in the workload" if place is None else "another object controls it"
-            _leave(draft, Kind.CLIQUE, [clique], why)
-            _leave(draft, Kind.POD, mine, f"PodClique {clique['metadata']['name']} is left alone")
+            reason = "its name fits nowhere in the workload" if place is None else "another object controls it"
+            _skip(builder, Kind.CLIQUE, [clique], reason)
+            _skip(builder, Kind.POD, own_pods, f"PodClique {clique['metadata']['name']} is left alone")
         else:
-            is_current = _wants_current(shape, manifest, clique, place.clique)
-            _adopt_clique(draft, shape, place, clique, mine, is_current=is_current)
-    _leave(draft, Kind.POD, (pod for rest in pods.values() for pod in rest), "no PodClique of this workload owns it")
-    _adopt_owned(draft, Kind.GROUP, parts.groups, workload.uid, lambda _: {})
-    _adopt_owned(draft, Kind.GANG, parts.gangs, workload.uid, lambda gang: _label_gang(shape, gang))
-    _adopt_owned(draft, Kind.SERVICE, parts.services, workload.uid, lambda service: _label_gang(shape, service))
+            is_current = _wants_current(layout, manifest, clique, place.clique)
+            _adopt_clique(builder, layout, place, clique, own_pods, is_current=is_current)
+    _skip(builder, Kind.POD, (pod for rest in pods.values() for pod in rest), "no PodClique of this workload owns it")
+    _adopt_owned(builder, Kind.GROUP, parts.groups, workload.uid, lambda _: {})
+    _adopt_owned(builder, Kind.GANG, parts.gangs, workload.uid, lambda gang: _compute_gang_labels(layout, gang))
+    _adopt_owned(
+        builder, Kind.SERVICE, parts.services, workload.uid, lambda service: _compute_gang_labels(layout, service)
+    )
     status = manifest.get("status") or {}
-    is_ours = bool(draft.outdated) or status.get("currentGenerationHash") == shape.generation_hash
+    is_ours = bool(builder.outdated) or status.get("currentGenerationHash") == layout.generation_hash
     return AdoptionPlan(
-        tuple(sorted(draft.parts, key=lambda one: _ORDER.index(one.kind))),
-        None if is_ours else {**status, "currentGenerationHash": shape.generation_hash},
-        _make_adoption(draft, Kind.SET, manifest, {}),
-        tuple(draft.left),
-        draft.pods,
-        tuple(draft.outdated),
+        tuple(sorted(builder.adoptions, key=lambda one: _ORDER.index(one.kind))),
+        None if is_ours else {**status, "currentGenerationHash": layout.generation_hash},
+        _make_adoption(builder, Kind.SET, manifest, {}),
+        tuple(builder.skipped),
+        builder.pods,
+        tuple(builder.outdated),
     )
 
 
 def _adopt_clique(
-    draft: _Draft, shape: Shape, place: Place, clique: Manifest, pods: Sequence[Manifest], *, is_current: bool
+    builder: _AdoptionPlanBuilder,
+    layout: Layout,
+    place: PodCliquePosition,
+    clique: Manifest,
+    pods: Sequence[Manifest],
+    *,
+    is_current: bool,
 ) -> None:
     labels = {names.REPLICA_INDEX: str(place.replica)}
     if place.group:
-        group = names.group_name(shape.workload.name, place.replica, place.group)
+        group = names.group_name(layout.workload.name, place.replica, place.group)
         labels |= {names.GROUP: group, names.GROUP_REPLICA_INDEX: str(place.group_replica)}
-    ours = shape.hashes[place.clique]
+    ours = layout.hashes[place.clique]
     known = (ours, _labels(clique).get(names.TEMPLATE_HASH))
     for pod in pods:
-        _adopt_pod(draft, pod, ours, is_current=is_current and _labels(pod).get(names.TEMPLATE_HASH) in known)
-    _add(draft, Kind.CLIQUE, clique, labels | ({names.TEMPLATE_HASH: ours} if is_current else {}))
+        _adopt_pod(builder, pod, ours, is_current=is_current and _labels(pod).get(names.TEMPLATE_HASH) in known)
+    _add_adoption(builder, Kind.CLIQUE, clique, labels | ({names.TEMPLATE_HASH: ours} if is_current else {}))
 
 
-def _adopt_pod(draft: _Draft, pod: Manifest, template_hash: str, *, is_current: bool) -> None:
-    if _leaves(pod) or (pod.get("status") or {}).get("phase") in ENDED:
+def _adopt_pod(builder: _AdoptionPlanBuilder, pod: Manifest, template_hash: str, *, is_current: bool) -> None:
+    if _is_being_deleted(pod) or (pod.get("status") or {}).get("phase") in TERMINAL_PHASES:
         return
-    draft.pods += 1
+    builder.pods += 1
     if is_current:
-        adoption = _make_adoption(draft, Kind.POD, pod, {names.TEMPLATE_HASH: template_hash}, is_marked=False)
-        draft.parts += [adoption] if adoption else []
+        adoption = _make_adoption(builder, Kind.POD, pod, {names.TEMPLATE_HASH: template_hash}, is_marked=False)
+        builder.adoptions += [adoption] if adoption else []
     else:
-        draft.outdated.append(pod["metadata"]["name"])
+        builder.outdated.append(pod["metadata"]["name"])
 
 
-def _wants_current(shape: Shape, manifest: Manifest, clique: Manifest, template: str) -> bool:
+def _wants_current(layout: Layout, manifest: Manifest, clique: Manifest, template: str) -> bool:
     """Return whether the pods of a PodClique are to be of the current template.
 
     They are where a set of Grove's has come to rest; halfway through an update of Grove's only those whose PodClique
     has the current template already. A set with our hash is ours: there every PodClique is judged by itself.
     """
-    if _labels(clique).get(names.TEMPLATE_HASH) == shape.hashes[template]:
+    if _labels(clique).get(names.TEMPLATE_HASH) == layout.hashes[template]:
         return True
     status = manifest.get("status") or {}
     progress = status.get("updateProgress") or {}
-    is_theirs = status.get("currentGenerationHash") not in (None, shape.generation_hash)
+    is_theirs = status.get("currentGenerationHash") not in (None, layout.generation_hash)
     is_seen = status.get("observedGeneration") == manifest["metadata"].get("generation")
     if is_theirs and is_seen and (not progress or progress.get("updateEndedAt")):
         return True
-    wanted = shape.cliques[template]
+    wanted = layout.cliques[template]
     theirs = replace(wanted, pod_spec=(clique.get("spec") or {}).get("podSpec") or {})
-    priority_class = shape.workload.priority_class
+    priority_class = layout.workload.priority_class
     has_labels = wanted.labels.items() <= _labels(clique).items()
-    return has_labels and compute_template_hash(theirs, priority_class) == shape.hashes[template]
+    return has_labels and compute_template_hash(theirs, priority_class) == layout.hashes[template]
 
 
-def _label_gang(shape: Shape, obj: Manifest) -> dict[str, str] | None:
+def _compute_gang_labels(layout: Layout, obj: Manifest) -> dict[str, str] | None:
     """Return the labels that say where a gang or a service belongs, by its name; None: nowhere."""
-    workload = shape.workload
+    workload = layout.workload
     groups = "|".join(re.escape(group.name) for group in workload.groups) or "(?!)"
     index = "0|[1-9][0-9]*"
     found = re.fullmatch(f"{re.escape(workload.name)}-({index})(?:-(?:{groups})-(?:{index}))?", obj["metadata"]["name"])
@@ -197,7 +205,7 @@ def _label_gang(shape: Shape, obj: Manifest) -> dict[str, str] | None:
 
 
 def _adopt_owned(
-    draft: _Draft,
+    builder: _AdoptionPlanBuilder,
     kind: Kind,
     objects: Iterable[Manifest],
     owner: str,
@@ -206,25 +214,27 @@ def _adopt_owned(
     for obj in objects:
         labels = label(obj)
         if _controller(obj) not in {"", owner}:
-            _leave(draft, kind, [obj], "another object controls it")
+            _skip(builder, kind, [obj], "another object controls it")
         elif labels is None:
-            _leave(draft, kind, [obj], "its name fits nowhere in the workload")
+            _skip(builder, kind, [obj], "its name fits nowhere in the workload")
         else:
-            _add(draft, kind, obj, labels)
+            _add_adoption(builder, kind, obj, labels)
 
 
-def _add(draft: _Draft, kind: Kind, obj: Manifest, labels: Mapping[str, str]) -> None:
-    adoption = _make_adoption(draft, kind, obj, {} if _leaves(obj) else labels)
+def _add_adoption(builder: _AdoptionPlanBuilder, kind: Kind, obj: Manifest, labels: Mapping[str, str]) -> None:
+    adoption = _make_adoption(builder, kind, obj, {} if _is_being_deleted(obj) else labels)
     if adoption is not None:
-        draft.parts.append(adoption)
+        builder.adoptions.append(adoption)
 
 
-def _leave(draft: _Draft, kind: Kind, objects: Iterable[Manifest], why: str) -> None:
-    draft.left += [LeftAlone(kind, obj["metadata"]["name"], why) for obj in objects if not _leaves(obj)]
+def _skip(builder: _AdoptionPlanBuilder, kind: Kind, objects: Iterable[Manifest], why: str) -> None:
+    builder.skipped += [
+        SkippedObject(kind, obj["metadata"]["name"], why) for obj in objects if not _is_being_deleted(obj)
+    ]
 
 
 def _make_adoption(
-    draft: _Draft, kind: Kind, obj: Manifest, labels: Mapping[str, str], *, is_marked: bool = True
+    builder: _AdoptionPlanBuilder, kind: Kind, obj: Manifest, labels: Mapping[str, str], *, is_marked: bool = True
 ) -> Adoption | None:
     """Return the change that gives an object these labels and takes Grove's finalizers off; None: nothing to change."""
     metadata = obj["metadata"]
@@ -238,12 +248,12 @@ def _make_adoption(
         after["labels"] = differing
     if kept != finalizers:
         before["finalizers"], after["finalizers"] = finalizers, kept
-    if not after and not (is_marked and draft.is_foreign(obj)):
+    if not after and not (is_marked and builder.is_foreign(obj)):
         return None
     if is_marked:
         former = (metadata.get("annotations") or {}).get(TAKEN_OVER_AT)
         before["annotations"] = {} if former is None else {TAKEN_OVER_AT: former}
-        after["annotations"] = {TAKEN_OVER_AT: draft.at}
+        after["annotations"] = {TAKEN_OVER_AT: builder.at}
     identity = (metadata["name"], metadata["uid"], metadata["resourceVersion"])
     return Adoption(kind, *identity, patch={"metadata": after}, before={"metadata": before}, after={"metadata": after})
 
@@ -269,5 +279,5 @@ def _uid(obj: Manifest) -> str:
     return str(obj["metadata"]["uid"])
 
 
-def _leaves(obj: Manifest) -> bool:
+def _is_being_deleted(obj: Manifest) -> bool:
     return obj["metadata"].get("deletionTimestamp") is not None

@@ -15,7 +15,7 @@ from typing import Any, Final
 from rollouts.engine.model import names
 from rollouts.engine.model.hashing import compute_name_suffix, compute_settings_hash, effective_pod_spec
 from rollouts.engine.model.observed import Clique, Group
-from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, Startup, Workload
+from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, StartupType, Workload
 from rollouts.engine.tree.views import CliqueView, GroupView
 
 Manifest = dict[str, Any]
@@ -31,17 +31,17 @@ TEMPLATE_REPLICAS: Final = "grove.io/template-replicas"
 # are not. `autoScalingConfig=` of a PodClique and `settings=` of a scaling group are followed by a hash, so that a
 # change of what is not in the template hash is noticed.
 TEMPLATE_KEYS: Final = "grove.io/template-keys"
-_SCALING: Final = "autoScalingConfig="
-_SETTINGS: Final = "settings="
+_AUTO_SCALING_KEY: Final = "autoScalingConfig="
+_SETTINGS_KEY: Final = "settings="
 
 # What a template may carry under these names is not put on PodCliques: they say where a PodClique belongs.
-_OUR_LABELS: Final = frozenset(
+_RESERVED_LABELS: Final = frozenset(
     {
         *(names.MANAGED_BY, names.PART_OF, names.NAME, names.COMPONENT, names.CLIQUE, names.GANG, names.BASE_GANG),
         *(names.REPLICA_INDEX, names.GROUP, names.GROUP_REPLICA_INDEX, names.POD_INDEX, names.TEMPLATE_HASH),
     }
 )
-_OUR_ANNOTATIONS: Final = frozenset({TEMPLATE_REPLICAS, TEMPLATE_KEYS})
+_RESERVED_ANNOTATIONS: Final = frozenset({TEMPLATE_REPLICAS, TEMPLATE_KEYS})
 
 
 def default_labels(workload: str, component: str, name: str) -> dict[str, str]:
@@ -54,7 +54,7 @@ def default_labels(workload: str, component: str, name: str) -> dict[str, str]:
     }
 
 
-def owned_by(kind: str, name: str, uid: str, api: str = GROVE_API) -> list[Manifest]:
+def make_owner_references(kind: str, name: str, uid: str, api: str = GROVE_API) -> list[Manifest]:
     """Return the reference that makes an object go with its owner."""
     owner = {"apiVersion": api, "kind": kind, "name": name, "uid": uid}
     return [{**owner, "controller": True, "blockOwnerDeletion": True}]
@@ -72,7 +72,7 @@ def build_service(workload: Workload, replica: int) -> Manifest:
             workload,
             name,
             default_labels(workload.name, "pcs-headless-service", name) | index,
-            owned_by("PodCliqueSet", workload.name, workload.uid),
+            make_owner_references("PodCliqueSet", workload.name, workload.uid),
         ),
         "spec": {
             "clusterIP": "None",
@@ -86,8 +86,8 @@ def build_group(workload: Workload, template: GroupTemplate, replica: int) -> Ma
     """Return a scaling group of a replica."""
     name = names.group_name(workload.name, replica, template.name)
     labels = default_labels(workload.name, "pcs-podcliquescalinggroup", name) | {names.REPLICA_INDEX: str(replica)}
-    metadata = _metadata(workload, name, labels, owned_by("PodCliqueSet", workload.name, workload.uid))
-    metadata["annotations"] = {**_annotations_of_group(template), TEMPLATE_REPLICAS: str(template.replicas)}
+    metadata = _metadata(workload, name, labels, make_owner_references("PodCliqueSet", workload.name, workload.uid))
+    metadata["annotations"] = {**_group_annotations(template), TEMPLATE_REPLICAS: str(template.replicas)}
     return {
         "apiVersion": GROVE_API,
         "kind": "PodCliqueScalingGroup",
@@ -104,8 +104,8 @@ def build_clique(workload: Workload, view: CliqueView, replica: int) -> Manifest
     """Return a PodClique in no scaling group."""
     labels = clique_labels(workload, view, replica, component="pcs-podclique")
     labels[names.GANG] = names.base_gang_name(workload.name, replica)
-    owner = owned_by("PodCliqueSet", workload.name, workload.uid)
-    return _clique(workload, view, labels, owner, _predecessors(workload, view.template, replica))
+    owner = make_owner_references("PodCliqueSet", workload.name, workload.uid)
+    return _build_clique_manifest(workload, view, labels, owner, _predecessors(workload, view.template, replica))
 
 
 def build_member_clique(
@@ -114,64 +114,69 @@ def build_member_clique(
     """Return a PodClique of a replica of a scaling group."""
     labels = clique_labels(workload, view, replica, component="pcsg-podclique")
     labels |= member_labels(workload, group, replica, index)
-    owners = owned_by("PodCliqueScalingGroup", owner.name, owner.uid)
-    return _clique(workload, view, labels, owners, _predecessors(workload, view.template, replica, group, index))
+    owners = make_owner_references("PodCliqueScalingGroup", owner.name, owner.uid)
+    return _build_clique_manifest(
+        workload, view, labels, owners, _predecessors(workload, view.template, replica, group, index)
+    )
 
 
 def clique_labels(workload: Workload, view: CliqueView, replica: int, *, component: str) -> dict[str, str]:
     """Return the labels of a PodClique, without those of its gang and group."""
     return {
-        **_labels_of(view.template),
+        **_template_labels(view.template),
         **default_labels(workload.name, component, view.name),
         names.REPLICA_INDEX: str(replica),
         names.TEMPLATE_HASH: view.template_hash,
     }
 
 
-def _labels_of(template: CliqueTemplate) -> dict[str, str]:
-    return {name: value for name, value in template.labels.items() if name not in _OUR_LABELS}
+def _template_labels(template: CliqueTemplate) -> dict[str, str]:
+    return {name: value for name, value in template.labels.items() if name not in _RESERVED_LABELS}
 
 
-def _annotations_of(template: CliqueTemplate) -> dict[str, str]:
+def _clique_annotations(template: CliqueTemplate) -> dict[str, str]:
     """Return the annotations of a PodClique that it has from its template, and the note of what it has from there."""
-    told = {name: value for name, value in template.annotations.items() if name not in _OUR_ANNOTATIONS}
+    annotations = {name: value for name, value in template.annotations.items() if name not in _RESERVED_ANNOTATIONS}
     keys = [
-        *(f"labels.{name}" for name in sorted(_labels_of(template))),
-        *(f"annotations.{name}" for name in sorted(told)),
-        *scaling_note(template),
+        *(f"labels.{name}" for name in sorted(_template_labels(template))),
+        *(f"annotations.{name}" for name in sorted(annotations)),
+        *compute_scaling_keys(template),
     ]
-    return {**told, TEMPLATE_KEYS: ",".join(keys)} if keys else told
+    return {**annotations, TEMPLATE_KEYS: ",".join(keys)} if keys else annotations
 
 
-def scaling_note(template: CliqueTemplate) -> tuple[str, ...]:
+def compute_scaling_keys(template: CliqueTemplate) -> tuple[str, ...]:
     """Return what is noted on a PodClique of the autoscaling settings of its template; nothing if there are none."""
     if template.auto_scaling is None:
         return ()
-    return (f"{_SCALING}{compute_settings_hash(template.auto_scaling)}",)
+    return (f"{_AUTO_SCALING_KEY}{compute_settings_hash(template.auto_scaling)}",)
 
 
-def find_scaling_note(keys: tuple[str, ...]) -> tuple[str, ...]:
+def find_scaling_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
     """Return what is noted on a PodClique of autoscaling settings."""
-    return tuple([key for key in keys if key.startswith(_SCALING)]) if keys else ()
+    return tuple([key for key in keys if key.startswith(_AUTO_SCALING_KEY)]) if keys else ()
 
 
-def group_note(template: GroupTemplate) -> tuple[str, ...]:
+def compute_group_keys(template: GroupTemplate) -> tuple[str, ...]:
     """Return what is noted on a scaling group of its template; nothing where it has nothing but numbers from there."""
-    told = _annotations_of_template(template)
-    if not told:
+    annotations = _template_annotations(template)
+    if not annotations:
         return ()
-    return (*(f"annotations.{name}" for name in sorted(told)), f"{_SETTINGS}{compute_settings_hash(told)}")
+    return (
+        *(f"annotations.{name}" for name in sorted(annotations)),
+        f"{_SETTINGS_KEY}{compute_settings_hash(annotations)}",
+    )
 
 
-def _annotations_of_template(template: GroupTemplate) -> dict[str, str]:
-    return {name: value for name, value in template.annotations.items() if name not in _OUR_ANNOTATIONS}
+def _template_annotations(template: GroupTemplate) -> dict[str, str]:
+    return {name: value for name, value in template.annotations.items() if name not in _RESERVED_ANNOTATIONS}
 
 
-def _annotations_of_group(template: GroupTemplate) -> dict[str, str]:
+def _group_annotations(template: GroupTemplate) -> dict[str, str]:
     """Return the annotations that a scaling group has from its template, and the note of what it has from there."""
-    note = group_note(template)
-    told = _annotations_of_template(template)
-    return {**told, TEMPLATE_KEYS: ",".join(note)} if note else told
+    keys = compute_group_keys(template)
+    annotations = _template_annotations(template)
+    return {**annotations, TEMPLATE_KEYS: ",".join(keys)} if keys else annotations
 
 
 def member_labels(workload: Workload, group: GroupView, replica: int, index: int) -> dict[str, str]:
@@ -184,22 +189,22 @@ def member_labels(workload: Workload, group: GroupView, replica: int, index: int
     return labels | {names.GANG: gang, names.BASE_GANG: base}
 
 
-def patch_clique_template(workload: Workload, view: CliqueView, noted: tuple[str, ...]) -> Manifest:
+def patch_clique_template(workload: Workload, view: CliqueView, former_keys: tuple[str, ...]) -> Manifest:
     """Return the change that makes a PodClique promise its pods the current template.
 
     What it has from an older one, as `noted`, goes: null takes out, and what the current one has is put over it.
     """
-    gone: dict[str, dict[str, None]] = {"labels": {}, "annotations": {TEMPLATE_KEYS: None} if noted else {}}
-    for field, _, name in (key.partition(".") for key in noted):
-        if field in gone and name not in _OUR_LABELS and name not in _OUR_ANNOTATIONS:
-            gone[field][name] = None
+    removed: dict[str, dict[str, None]] = {"labels": {}, "annotations": {TEMPLATE_KEYS: None} if former_keys else {}}
+    for field, _, name in (key.partition(".") for key in former_keys):
+        if field in removed and name not in _RESERVED_LABELS and name not in _RESERVED_ANNOTATIONS:
+            removed[field][name] = None
     spec: Manifest = {"podSpec": effective_pod_spec(view.template, workload.priority_class)}
-    if find_scaling_note(noted) != scaling_note(view.template):
+    if find_scaling_keys(former_keys) != compute_scaling_keys(view.template):
         spec["autoScalingConfig"] = view.template.auto_scaling
     return {
         "metadata": {
-            "labels": {**gone["labels"], **_labels_of(view.template), names.TEMPLATE_HASH: view.template_hash},
-            "annotations": {**gone["annotations"], **_annotations_of(view.template)},
+            "labels": {**removed["labels"], **_template_labels(view.template), names.TEMPLATE_HASH: view.template_hash},
+            "annotations": {**removed["annotations"], **_clique_annotations(view.template)},
         },
         "spec": spec,
     }
@@ -207,27 +212,29 @@ def patch_clique_template(workload: Workload, view: CliqueView, noted: tuple[str
 
 def patch_auto_scaling(clique: Clique, template: CliqueTemplate) -> Manifest | None:
     """Return the change that gives a PodClique the autoscaling settings of its template; None while it has them."""
-    note = scaling_note(template)
-    former = find_scaling_note(clique.template_keys)
-    if former == note:
+    scaling_keys = compute_scaling_keys(template)
+    former = find_scaling_keys(clique.template_keys)
+    if former == scaling_keys:
         return None
-    keys = [*(key for key in clique.template_keys if key not in former), *note]
-    noted: Manifest = {"metadata": {"annotations": {TEMPLATE_KEYS: ",".join(keys) or None}}}
-    return {**noted, "spec": {"autoScalingConfig": template.auto_scaling}}
+    keys = [*(key for key in clique.template_keys if key not in former), *scaling_keys]
+    patch: Manifest = {"metadata": {"annotations": {TEMPLATE_KEYS: ",".join(keys) or None}}}
+    return {**patch, "spec": {"autoScalingConfig": template.auto_scaling}}
 
 
 def patch_group(group: Group, template: GroupTemplate) -> Manifest | None:
     """Return the change that brings a scaling group up to date with its template; None while it is."""
     change = patch_replicas(group, template.replicas)
-    note = group_note(template)
-    if group.template_keys == note:
+    keys = compute_group_keys(template)
+    if group.template_keys == keys:
         return change
-    known = (key.partition(".") for key in group.template_keys)
-    gone = {name: None for field, _, name in known if field == "annotations" and name not in _OUR_ANNOTATIONS}
-    noted = {TEMPLATE_KEYS: None, **gone, **_annotations_of_group(template)}
+    former_keys = (key.partition(".") for key in group.template_keys)
+    gone = {
+        name: None for field, _, name in former_keys if field == "annotations" and name not in _RESERVED_ANNOTATIONS
+    }
+    annotations = {TEMPLATE_KEYS: None, **gone, **_group_annotations(template)}
     if change is None:
-        return {"metadata": {"annotations": noted}}
-    return {**change, "metadata": {"annotations": {**noted, **change["metadata"]["annotations"]}}}
+        return {"metadata": {"annotations": annotations}}
+    return {**change, "metadata": {"annotations": {**annotations, **change["metadata"]["annotations"]}}}
 
 
 def patch_replicas(observed: Clique | Group, template_replicas: int) -> Manifest | None:
@@ -238,13 +245,13 @@ def patch_replicas(observed: Clique | Group, template_replicas: int) -> Manifest
     """
     if observed.template_replicas == template_replicas:
         return None
-    noted: Manifest = {"metadata": {"annotations": {TEMPLATE_REPLICAS: str(template_replicas)}}}
+    patch: Manifest = {"metadata": {"annotations": {TEMPLATE_REPLICAS: str(template_replicas)}}}
     if observed.template_replicas is None:
-        return noted
+        return patch
     spec = {"replicas": template_replicas}
     if isinstance(observed, Clique) and observed.min_available > template_replicas:
         spec["minAvailable"] = template_replicas
-    return {**noted, "spec": spec}
+    return {**patch, "spec": spec}
 
 
 def pod_name(view: CliqueView, clique: Clique, index: int) -> str:
@@ -271,7 +278,9 @@ def build_pod(
     }
     if group is not None:
         labels |= member_labels(workload, group[0], replica, group[1])
-    metadata = _metadata(workload, pod_name(view, owner, index), labels, owned_by("PodClique", view.name, owner.uid))
+    metadata = _metadata(
+        workload, pod_name(view, owner, index), labels, make_owner_references("PodClique", view.name, owner.uid)
+    )
     if view.template.annotations:
         metadata["annotations"] = dict(view.template.annotations)
     environment = _environment(workload, view, replica, group[0].template if group else None)
@@ -285,12 +294,12 @@ def _metadata(workload: Workload, name: str, labels: Mapping[str, str], owner: l
     return {"name": name, "namespace": workload.namespace, "labels": dict(labels), "ownerReferences": owner}
 
 
-def _clique(
+def _build_clique_manifest(
     workload: Workload, view: CliqueView, labels: Mapping[str, str], owner: list[Manifest], starts_after: list[str]
 ) -> Manifest:
     template = view.template
     metadata = _metadata(workload, view.name, labels, owner)
-    metadata["annotations"] = {**_annotations_of(template), TEMPLATE_REPLICAS: str(template.replicas)}
+    metadata["annotations"] = {**_clique_annotations(template), TEMPLATE_REPLICAS: str(template.replicas)}
     spec: Manifest = {
         "roleName": template.role_name,
         "replicas": template.replicas,
@@ -313,7 +322,7 @@ def _predecessors(
     """
     scaled = group is not None and index >= group.template.min_available
     found: list[str] = []
-    for name in _names_before(workload, template):
+    for name in _predecessor_names(workload, template):
         theirs = next((other for other in workload.groups if name in other.clique_names), None)
         if group is not None and scaled:
             if theirs is not None and theirs.name == group.template.name:
@@ -326,10 +335,10 @@ def _predecessors(
     return found
 
 
-def _names_before(workload: Workload, template: CliqueTemplate) -> Iterable[str]:
-    if workload.startup is Startup.EXPLICIT:
+def _predecessor_names(workload: Workload, template: CliqueTemplate) -> Iterable[str]:
+    if workload.startup_type is StartupType.EXPLICIT:
         return template.starts_after
-    if workload.startup is Startup.IN_ORDER:
+    if workload.startup_type is StartupType.IN_ORDER:
         order = [clique.name for clique in workload.cliques]
         return order[max(0, order.index(template.name) - 1) : order.index(template.name)]
     return ()
@@ -338,25 +347,25 @@ def _names_before(workload: Workload, template: CliqueTemplate) -> Iterable[str]
 def _environment(workload: Workload, view: CliqueView, replica: int, group: GroupTemplate | None) -> list[Manifest]:
     """Return what each container is told about its place."""
     service = names.service_name(workload.name, replica)
-    told = [
+    variables = [
         {"name": "GROVE_PCS_NAME", "value": workload.name},
         {"name": "GROVE_PCS_INDEX", "value": str(replica)},
         {"name": "GROVE_PCLQ_NAME", "value": view.name},
         {"name": "GROVE_HEADLESS_SERVICE", "value": f"{service}.{workload.namespace}.svc.cluster.local"},
-        _from_label("GROVE_PCLQ_POD_INDEX", names.POD_INDEX),
+        _make_label_variable("GROVE_PCLQ_POD_INDEX", names.POD_INDEX),
     ]
     if group is None:
-        return told
+        return variables
     pods = sum(clique.replicas for clique in workload.cliques if clique.name in group.clique_names)
     return [
-        *told,
-        _from_label("GROVE_PCSG_NAME", names.GROUP),
-        _from_label("GROVE_PCSG_INDEX", names.GROUP_REPLICA_INDEX),
+        *variables,
+        _make_label_variable("GROVE_PCSG_NAME", names.GROUP),
+        _make_label_variable("GROVE_PCSG_INDEX", names.GROUP_REPLICA_INDEX),
         {"name": "GROVE_PCSG_TEMPLATE_NUM_PODS", "value": str(pods)},
     ]
 
 
-def _from_label(name: str, label: str) -> Manifest:
+def _make_label_variable(name: str, label: str) -> Manifest:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
 
 
@@ -364,13 +373,13 @@ def _pod_spec(workload: Workload, template: CliqueTemplate, environment: list[Ma
     spec = effective_pod_spec(template, workload.priority_class)
     for field in ("containers", "initContainers"):
         if spec.get(field):
-            spec[field] = [_tell(container, environment) for container in spec[field]]
-    others = [gate for gate in spec.get("schedulingGates") or () if gate.get("name") != names.GATE]
-    spec["schedulingGates"] = [{"name": names.GATE}, *others]
+            spec[field] = [_with_environment(container, environment) for container in spec[field]]
+    others = [gate for gate in spec.get("schedulingGates") or () if gate.get("name") != names.SCHEDULING_GATE]
+    spec["schedulingGates"] = [{"name": names.SCHEDULING_GATE}, *others]
     return spec
 
 
-def _tell(container: Mapping[str, Any], environment: list[Manifest]) -> Manifest:
+def _with_environment(container: Mapping[str, Any], environment: list[Manifest]) -> Manifest:
     ours = {variable["name"] for variable in environment}
     theirs = [variable for variable in container.get("env") or () if variable["name"] not in ours]
     return {**container, "env": [*environment, *theirs]}

@@ -31,39 +31,39 @@ Remedies = tuple[Remedy, ...]
 
 
 @value
-class Surge:
+class SurgeState:
     """The surge beside the originals that a wait is about."""
 
-    holding: tuple[str, ...] = ()  # the names of those with pods on nodes
-    returns: bool = False  # while an original is outdated, surge that is deleted is created again
+    scheduled: tuple[str, ...] = ()  # the names of those with pods on nodes
+    is_recreated: bool = False  # while an original is outdated, surge that is deleted is created again
 
 
-NO_SURGE: Final = Surge()
+NO_SURGE_STATE: Final = SurgeState()
 
 
-def against_unschedulable(surge: Surge) -> Remedies:
+def choose_for_unschedulable(surge: SurgeState) -> Remedies:
     """Against an original without a node: more room, or that which its surge holds."""
-    return (Remedy.ADD_CAPACITY, *_without(surge)) if surge.holding else (Remedy.ADD_CAPACITY,)
+    return (Remedy.ADD_CAPACITY, *_choose_for_surge(surge)) if surge.scheduled else (Remedy.ADD_CAPACITY,)
 
 
-def against_unschedulable_surge(surge: Surge) -> Remedies:
+def choose_for_unschedulable_surge(surge: SurgeState) -> Remedies:
     """Against surge without a node: more room, or no surge."""
-    return (Remedy.ADD_CAPACITY, *_without(surge))
+    return (Remedy.ADD_CAPACITY, *_choose_for_surge(surge))
 
 
-def against_not_ready(*, is_updating: bool) -> Remedies:
+def choose_for_not_ready(*, is_updating: bool) -> Remedies:
     """Against pods that do not become Ready: look why, or the template that did."""
     return (Remedy.LOOK_AT_PODS, Remedy.ROLL_BACK) if is_updating else (Remedy.LOOK_AT_PODS,)
 
 
-def against_surge_not_ready(*, is_updating: bool) -> Remedies:
+def choose_for_surge_not_ready(*, is_updating: bool) -> Remedies:
     """Against surge that does not become Ready; deleted, it is tried again, perhaps on a better node."""
-    return (*against_not_ready(is_updating=is_updating), Remedy.SET_MAX_SURGE_TO_ZERO, Remedy.DELETE_SURGE)
+    return (*choose_for_not_ready(is_updating=is_updating), Remedy.SET_MAX_SURGE_TO_ZERO, Remedy.DELETE_SURGE)
 
 
-def against_spent_budget(budget: Budget, wanted: int, *, is_ours_to_set: bool) -> Remedies:
+def choose_for_exhausted_budget(budget: Budget, wanted: int, *, is_configurable: bool) -> Remedies:
     """Against a budget that is spent: a larger one, if the strategy looks at it."""
-    return (Remedy.RAISE_MAX_UNAVAILABLE,) if is_ours_to_set and budget.max_unavailable < wanted else ()
+    return (Remedy.RAISE_MAX_UNAVAILABLE,) if is_configurable and budget.max_unavailable < wanted else ()
 
 
 def can_scale_in(indices: tuple[int, ...], wanted: int) -> bool:
@@ -71,7 +71,7 @@ def can_scale_in(indices: tuple[int, ...], wanted: int) -> bool:
     return 0 < indices[0] == wanted - len(indices)
 
 
-def _without(surge: Surge) -> Remedies:
-    if surge.returns:
+def _choose_for_surge(surge: SurgeState) -> Remedies:
+    if surge.is_recreated:
         return (Remedy.SET_MAX_SURGE_TO_ZERO,)
     return (Remedy.SET_MAX_SURGE_TO_ZERO, Remedy.DELETE_SURGE)

@@ -12,21 +12,21 @@ from typing import Any
 from rollouts.engine.model import names
 from rollouts.engine.model.actions import Create, Delete, Kind, Patch, RemoveGate, WriteStatus
 from rollouts.engine.model.conditions import (
-    ALL_CREATED,
+    ALL_CREATED_MESSAGE,
     INITIALIZED,
-    PHASE_OF_SCHEDULER,
-    condition,
+    SCHEDULER_PHASE_MESSAGE,
     find_condition,
-    is_phase_of_scheduler,
-    put_conditions,
-    render_phase,
+    is_phase_reported_by_scheduler,
+    make_condition,
+    merge_conditions,
+    render_phase_message,
 )
 from rollouts.engine.model.observed import Gang
 from rollouts.engine.model.values import value
 from rollouts.engine.model.workload import Workload
-from rollouts.engine.plan.desired import SCHEDULER_API, default_labels, owned_by
-from rollouts.engine.tree.layout import Shape
-from rollouts.engine.tree.views import CliqueView, GroupView, Replica
+from rollouts.engine.plan.desired import SCHEDULER_API, default_labels, make_owner_references
+from rollouts.engine.tree.layout import Layout
+from rollouts.engine.tree.views import CliqueView, GroupView, ReplicaView
 
 GANG_NOT_NEEDED = "GangNotNeeded"
 
@@ -50,19 +50,19 @@ class WantedGang:
         return groups | {view.name: (view.needed, ()) for view in self.absent} if self.absent else groups
 
     @property
-    def is_filled(self) -> bool:
+    def has_minimum_pods(self) -> bool:
         """Whether each clique in it has as many pods as must be placed together, or all that its scale allows."""
-        return all(len(view.live) >= view.least for view in self.cliques)
+        return all(len(view.live) >= view.attainable_minimum for view in self.cliques)
 
     @property
-    def is_full(self) -> bool:
+    def has_all_pods(self) -> bool:
         """Whether each clique in it has all its pods."""
         return all(len(view.live) >= view.wanted for view in self.cliques)
 
     @property
     def is_scheduled(self) -> bool:
         """Whether the minimum of each clique in it is placed, or all that its scale allows."""
-        return all(view.scheduled >= view.least for view in self.cliques)
+        return all(view.scheduled >= view.attainable_minimum for view in self.cliques)
 
     @property
     def phase(self) -> str:
@@ -73,7 +73,7 @@ class WantedGang:
         return "Starting" if all(view.scheduled >= view.needed for view in views) else "Pending"
 
 
-def wanted_gangs(shape: Shape, replica: Replica) -> tuple[WantedGang, ...]:
+def compute_wanted_gangs(layout: Layout, replica: ReplicaView) -> tuple[WantedGang, ...]:
     """Return the gangs that a replica of the set should have, the base gang first."""
     base = [*replica.cliques]
     absent: list[CliqueView] = []
@@ -81,32 +81,32 @@ def wanted_gangs(shape: Shape, replica: Replica) -> tuple[WantedGang, ...]:
     for group in replica.groups:
         for index in range(group.wanted, group.needed):
             if index not in group.replicas:
-                absent.extend(shape.group_replica(group.name, group.template, index).cliques)
-        for index, cliques in _parts(shape, group):
+                absent.extend(layout.make_group_replica_view(group.name, group.template, index).cliques)
+        for index, cliques in _iter_group_replicas(layout, group):
             if index < group.template.min_available:
                 base.extend(cliques)
             else:
                 name = names.scaled_gang_name(group.name, index, group.template.min_available)
                 scaled.append(WantedGang(name, is_base=False, cliques=cliques))
-    name = names.base_gang_name(shape.workload.name, replica.index)
+    name = names.base_gang_name(layout.workload.name, replica.index)
     return (WantedGang(name, is_base=True, cliques=tuple(base), absent=tuple(absent)), *scaled)
 
 
-def _parts(shape: Shape, group: GroupView) -> Iterator[tuple[int, tuple[CliqueView, ...]]]:
+def _iter_group_replicas(layout: Layout, group: GroupView) -> Iterator[tuple[int, tuple[CliqueView, ...]]]:
     """Go through the replicas of a group that are wanted or exist."""
     for index in sorted({*range(group.wanted), *group.replicas}):
-        part = group.replicas.get(index) or shape.group_replica(group.name, group.template, index)
+        part = group.replicas.get(index) or layout.make_group_replica_view(group.name, group.template, index)
         yield index, part.cliques
 
 
 def plan_gangs(
-    workload: Workload, replica: Replica, wanted: tuple[WantedGang, ...]
+    workload: Workload, replica: ReplicaView, wanted: tuple[WantedGang, ...]
 ) -> Iterator[Create | Patch | Delete]:
     """Yield what makes the stored gangs of a replica those that should be."""
     for gang in wanted:
         stored = replica.find_gang(gang.name)
         if stored is None:
-            if gang.is_filled:
+            if gang.has_minimum_pods:
                 yield Create(Kind.GANG, build_gang(workload, replica.index, gang))
         elif not stored.leaving and (spec := _patch_spec(workload, stored, gang)):
             yield Patch(Kind.GANG, stored.name, stored.uid, stored.resource_version, {"spec": spec})
@@ -135,51 +135,51 @@ def _is_patch_due(stored: Gang, gang: WantedGang) -> bool:
     groups = gang.pod_groups
     if stored.pod_groups == groups:
         return False
-    return gang.is_full or any(
+    return gang.has_all_pods or any(
         name not in stored.pod_groups or not set(pods) <= set(stored.pod_groups[name][1])
         for name, (_, pods) in groups.items()
     )
 
 
 def plan_gang_statuses(
-    replica: Replica, wanted: tuple[WantedGang, ...], now: str, going: Set[str]
+    replica: ReplicaView, wanted: tuple[WantedGang, ...], now: str, going: Set[str]
 ) -> Iterator[WriteStatus]:
     """Yield the statuses of stored gangs that differ from what there is to say; none of those that are `going`."""
     for gang in wanted:
         stored = replica.find_gang(gang.name)
         if stored is not None and not stored.leaving and stored.uid not in going:
-            status = gang_status(stored, gang, now)
+            status = compute_gang_status(stored, gang, now)
             if status != stored.status:
                 yield WriteStatus(Kind.GANG, stored.name, stored.uid, status)
 
 
-def gang_status(stored: Gang, gang: WantedGang, now: str) -> dict[str, Any]:
+def compute_gang_status(stored: Gang, gang: WantedGang, now: str) -> dict[str, Any]:
     """Return the status of a gang: whether its pods were all created once, and how far it is.
 
     How far it is a gang scheduler says, where one reports anything (`conditions`).
     """
-    is_reported = is_phase_of_scheduler(stored.status)
-    phase = PHASE_OF_SCHEDULER if is_reported else render_phase(gang.phase)
-    is_created = find_condition(stored.status, INITIALIZED).get("status") == "True" or _is_listed_whole(stored, gang)
+    is_reported = is_phase_reported_by_scheduler(stored.status)
+    phase = SCHEDULER_PHASE_MESSAGE if is_reported else render_phase_message(gang.phase)
+    is_created = find_condition(stored.status, INITIALIZED).get("status") == "True" or _lists_all_pods(stored, gang)
     if is_created:
-        told = condition(INITIALIZED, "True", "PodGangPodsCreated", f"{ALL_CREATED} {phase}", now)
+        initialized = make_condition(INITIALIZED, "True", "PodGangPodsCreated", f"{ALL_CREATED_MESSAGE} {phase}", now)
     else:
         text = f"Pods are still to be created. {phase}"
-        told = condition(INITIALIZED, "False", "PodGangPodsCreationPending", text, now)
-    status = {**stored.status, "conditions": put_conditions(stored.status.get("conditions") or [], [told])}
+        initialized = make_condition(INITIALIZED, "False", "PodGangPodsCreationPending", text, now)
+    status = {**stored.status, "conditions": merge_conditions(stored.status.get("conditions") or [], [initialized])}
     if not is_reported:
         status["phase"] = gang.phase
     return status
 
 
-def _is_listed_whole(stored: Gang, gang: WantedGang) -> bool:
-    return gang.is_full and all(
+def _lists_all_pods(stored: Gang, gang: WantedGang) -> bool:
+    return gang.has_all_pods and all(
         view.name in stored.pod_groups and {pod.name for pod in view.live} <= set(stored.pod_groups[view.name][1])
         for view in gang.cliques
     )
 
 
-def plan_gates(replica: Replica, wanted: tuple[WantedGang, ...], going: Set[str]) -> Iterator[RemoveGate]:
+def plan_gate_removals(replica: ReplicaView, wanted: tuple[WantedGang, ...], going: Set[str]) -> Iterator[RemoveGate]:
     """Yield the gates that may open; `going` are the uids of what this pass deletes."""
     base = wanted[0]
     for gang in wanted:
@@ -211,7 +211,7 @@ def build_gang(workload: Workload, replica: int, gang: WantedGang) -> dict[str, 
             "name": gang.name,
             "namespace": workload.namespace,
             "labels": labels,
-            "ownerReferences": owned_by("PodCliqueSet", workload.name, workload.uid),
+            "ownerReferences": make_owner_references("PodCliqueSet", workload.name, workload.uid),
         },
         "spec": spec,
     }

@@ -1,7 +1,7 @@
 """What an update may do at each level of a workload: the strategy in force, resolved to numbers.
 
-Comes after `parsing` and `budget`; `timeline_entries` moves the units of a level by these numbers, and pages, API and the check of
-overrides show them. The invariant: what is shown here is what the roller is given.
+Comes after `parsing` and `budget`; `steps` moves the units of a level by these numbers, and pages, API and
+the check of overrides show them. The invariant: what is shown here is what the roller is given.
 """
 
 import re
@@ -15,7 +15,7 @@ from rollouts.engine.model.workload import BudgetSpec, CliqueTemplate, GroupTemp
 
 ONE_AT_A_TIME: Final = Budget(1, 0)
 
-_UNCHANGED: Final[Mapping[str, int]] = {}
+_NOT_SCALED: Final[Mapping[str, int]] = {}
 
 
 class LevelKind(StrEnum):
@@ -33,36 +33,36 @@ class Level:
     component: str  # the name of the clique or scaling group; empty: the set
     kind: LevelKind
     replicas: int  # in each replica of the set, for a component
-    written: BudgetSpec | None  # None: nothing is written
+    budget_spec: BudgetSpec | None  # None: nothing is written
     is_used: bool  # whether the strategy looks at what is written
     # None where an update does nothing by itself at this level: under OnDelete, and inside replicas replaced whole.
     budget: Budget | None
 
 
-def list_levels(workload: Workload, scaled: Mapping[str, int] = _UNCHANGED) -> tuple[Level, ...]:
+def list_levels(workload: Workload, scaled: Mapping[str, int] = _NOT_SCALED) -> tuple[Level, ...]:
     """Return the levels of a workload, the set first; `scaled` has replicas that differ from those of the template."""
-    return (_level_of_set(workload), *_levels_of_components(workload, scaled))
+    return (_make_set_level(workload), *_list_component_levels(workload, scaled))
 
 
-def budget_of_set(workload: Workload) -> Budget:
+def compute_set_budget(workload: Workload) -> Budget:
     """Return what an update may do to the replicas of the set; only ReplicaRecreate looks at what was written."""
     whole = workload.strategy is Strategy.REPLICA_RECREATE
     return resolve_budget(workload.budget, workload.replicas) if whole else ONE_AT_A_TIME
 
 
-def budget_of_component(workload: Workload, spec: BudgetSpec | None, wanted: int) -> Budget:
+def compute_component_budget(workload: Workload, spec: BudgetSpec | None, wanted: int) -> Budget:
     """Return what an update may do to a component; only RollingUpdate looks at what was written for it."""
     return resolve_budget(spec, wanted) if workload.strategy is Strategy.ROLLING_UPDATE else ONE_AT_A_TIME
 
 
-def _level_of_set(workload: Workload) -> Level:
+def _make_set_level(workload: Workload) -> Level:
     strategy = workload.strategy
     written = None if workload.budget == BudgetSpec() else workload.budget
-    budget = None if strategy is Strategy.ON_DELETE else budget_of_set(workload)
+    budget = None if strategy is Strategy.ON_DELETE else compute_set_budget(workload)
     return Level("", LevelKind.SET, workload.replicas, written, strategy is Strategy.REPLICA_RECREATE, budget)
 
 
-def _levels_of_components(workload: Workload, scaled: Mapping[str, int]) -> Iterator[Level]:
+def _list_component_levels(workload: Workload, scaled: Mapping[str, int]) -> Iterator[Level]:
     members = {name for group in workload.groups for name in group.clique_names}
     moves = workload.strategy in (Strategy.ROLLING_RECREATE, Strategy.ROLLING_UPDATE)
     is_used = workload.strategy is Strategy.ROLLING_UPDATE
@@ -73,17 +73,17 @@ def _levels_of_components(workload: Workload, scaled: Mapping[str, int]) -> Iter
     for component in components:
         kind = LevelKind.CLIQUE if isinstance(component, CliqueTemplate) else LevelKind.GROUP
         wanted = scaled.get(component.name, component.replicas)
-        budget = budget_of_component(workload, component.budget, wanted) if moves else None
+        budget = compute_component_budget(workload, component.budget, wanted) if moves else None
         yield Level(component.name, kind, wanted, component.budget, is_used, budget)
 
 
-def is_part_of(workload: str, waiting: str, component: str) -> bool:
+def is_part_of_component(workload: str, waiting: str, component: str) -> bool:
     """Whether who waits is a component, or one of its parts, by the name in the cluster or in the template.
 
     >>> names = ("decode", "my-0-decode", "my-0-decode-1", "prefill")
-    >>> [is_part_of("my", "my-0-decode-1-leader", name) for name in names]
+    >>> [is_part_of_component("my", "my-0-decode-1-leader", name) for name in names]
     [True, True, True, False]
-    >>> is_part_of("my", "my", "my"), is_part_of("my", "my-2-frontend", "my")
+    >>> is_part_of_component("my", "my", "my"), is_part_of_component("my", "my-2-frontend", "my")
     (True, False)
     """
     if waiting == component:

@@ -4,14 +4,14 @@
 start (`Behaviour.ready_seconds_of` takes `ReadyTimes.by_clique`). The caller measures once for each look at a workload
 and passes the result on; without any measurement `UNMEASURED` is the answer.
 
-What counts as measured and what is usual is decided here, for `diagnosis` and `pod_behaviour` alike, so that no page shows
-two usual times. The usual time is the mean of the middle half: one pod on a slow node does not change it, and stamps
-are whole seconds, so a median of short times would be off by up to one. A pod whose containers were restarted does not
-count: it may have become Ready more than once. Pods of the same template count if there are any; else those of the
-former template do, because a new image mostly starts like the one before.
+What counts as measured and what is usual is decided here, for `diagnosis` and `pod_behaviour` alike, so that no page
+shows two usual times. The usual time is the mean of the middle half: one pod on a slow node does not change it, and
+stamps are whole seconds, so a median of short times would be off by up to one. A pod whose containers were restarted
+does not count: it may have become Ready more than once. Pods of the same template count if there are any; else those of
+the former template do, because a new image mostly starts like the one before.
 
 An update may replace all pods of a clique at once. So the reconciler notes on the workload's row what was measured
-(`choose_noted`), before it deletes anything; that counts where no pod is left to measure.
+(`choose_recorded`), before it deletes anything; that counts where no pod is left to measure.
 """
 
 from collections import defaultdict
@@ -19,24 +19,24 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, replace
 from typing import Final
 
-from rollouts.engine.model.container_faults import RESTARTS_OF_A_LOOP, is_steady
-from rollouts.engine.model.observed import Clique, Measured, Observed, Pod
+from rollouts.engine.model.container_faults import CRASH_LOOP_RESTARTS, is_stable
+from rollouts.engine.model.observed import Clique, Observed, Pod, ReadyTime
 from rollouts.engine.model.values import value
 
 # A pod that seems to have taken longer was Ready before, and is Ready again after a failure: nothing was measured.
-LONGEST: Final = 3600.0
+MAX_SECONDS: Final = 3600.0
 # What took less than a second may look like none.
-SHORTEST: Final = 0.5
+MIN_SECONDS: Final = 0.5
 # Seconds that a pod is given where no pod like it has been measured.
 READY_WITHIN: Final = 600.0
 # Of each clique: the current one, the former, and one more.
-TEMPLATES_NOTED: Final = 3
+TEMPLATES_KEPT: Final = 3
 # A time that differs by less is not noted anew.
-_MUCH: Final = 0.1
+_SIGNIFICANT_CHANGE: Final = 0.1
 
 
 @value
-class Restarted:
+class RestartedPod:
     """A pod that is Ready, and was restarted so often that it may not be for long."""
 
     replica: int  # of the set
@@ -51,16 +51,16 @@ class ReadyTimes:
 
     by_clique: Mapping[str, float] = field(default_factory=dict)  # name of the clique in the template
     by_template: Mapping[tuple[str, str], float] = field(default_factory=dict)  # the same and a template hash
-    measured: tuple[Measured, ...] = ()  # of these, on pods that are there
-    restarted: tuple[Restarted, ...] = ()
+    measured: tuple[ReadyTime, ...] = ()  # of these, on pods that are there
+    restarted: tuple[RestartedPod, ...] = ()
 
     def find(self, clique: str, template_hash: str) -> float | None:
         """Return how long pods of this template usually take; None: nothing was measured."""
         return self.by_template.get((clique, template_hash), self.by_clique.get(clique))
 
-    def list_unsteady(self, now: float) -> list[Restarted]:
+    def list_unstable(self, now: float) -> list[RestartedPod]:
         """Return the pods that are Ready for a moment between two crashes."""
-        return [one for one in self.restarted if not is_steady(one.restarts, now - one.ready_since)]
+        return [one for one in self.restarted if not is_stable(one.restarts, now - one.ready_since)]
 
 
 UNMEASURED: Final = ReadyTimes()
@@ -68,7 +68,7 @@ UNMEASURED: Final = ReadyTimes()
 
 def measure_ready_times(observed: Observed) -> ReadyTimes:
     """Return how long the pods that are Ready took, by clique and template; else what was noted of them."""
-    found, noted = measure_pods(observed.pods, observed.cliques), observed.measured
+    found, noted = measure_pods(observed.pods, observed.cliques), observed.ready_times
     if not noted:
         return found
     return replace(
@@ -83,49 +83,51 @@ def measure_pods(pods: Iterable[Pod], cliques: Iterable[Clique]) -> ReadyTimes:
     clique_of = {clique.name: clique for clique in cliques}
     by_clique: dict[str, list[float]] = defaultdict(list)
     by_template: dict[tuple[str, str], list[float]] = defaultdict(list)
-    restarted: list[Restarted] = []
+    restarted: list[RestartedPod] = []
     for pod in pods:
         clique = clique_of.get(pod.clique)
         if clique is None or not pod.ready or pod.ready_since is None:
             continue
-        if pod.restarts >= RESTARTS_OF_A_LOOP:
-            restarted.append(Restarted(clique.replica, clique.name, pod.restarts, pod.ready_since))
-        seconds = measure_start(pod.started, pod.ready_since, pod.restarts)
+        if pod.restarts >= CRASH_LOOP_RESTARTS:
+            restarted.append(RestartedPod(clique.replica, clique.name, pod.restarts, pod.ready_since))
+        seconds = measure_start(pod.started_at, pod.ready_since, pod.restarts)
         if seconds is not None:
             by_clique[clique.template].append(seconds)
             by_template[clique.template, pod.template_hash].append(seconds)
-    measured = tuple(Measured(*key, compute_usual(times), len(times)) for key, times in sorted(by_template.items()))
+    measured = tuple(
+        ReadyTime(*key, compute_usual_seconds(times), len(times)) for key, times in sorted(by_template.items())
+    )
     return ReadyTimes(
-        by_clique={name: compute_usual(times) for name, times in by_clique.items()},
+        by_clique={name: compute_usual_seconds(times) for name, times in by_clique.items()},
         by_template={(one.clique, one.template_hash): one.seconds for one in measured},
         measured=measured,
         restarted=tuple(restarted),
     )
 
 
-def choose_noted(
-    noted: tuple[Measured, ...], measured: Iterable[Measured], cliques: Collection[str]
-) -> tuple[Measured, ...]:
+def choose_recorded(
+    noted: tuple[ReadyTime, ...], measured: Iterable[ReadyTime], cliques: Collection[str]
+) -> tuple[ReadyTime, ...]:
     """Return what to note of a workload with these cliques; the same as before unless a time is news."""
     kept = {(one.clique, one.template_hash): one for one in noted}
     for one in measured:
         key = one.clique, one.template_hash
         former = kept.get(key)
-        if former is None or _is_news(one, former):
+        if former is None or _is_significant(one, former):
             kept.pop(key, None)  # what was noted last is the last
             kept[key] = one
-    by_clique: dict[str, list[Measured]] = defaultdict(list)
+    by_clique: dict[str, list[ReadyTime]] = defaultdict(list)
     for one in kept.values():
         by_clique[one.clique].append(one)
-    last = {one for found in by_clique.values() for one in found[-TEMPLATES_NOTED:]}
+    last = {one for found in by_clique.values() for one in found[-TEMPLATES_KEPT:]}
     return tuple(one for one in kept.values() if one in last and one.clique in cliques)
 
 
-def _is_news(now: Measured, former: Measured) -> bool:
+def _is_significant(now: ReadyTime, former: ReadyTime) -> bool:
     """Whether a time is another one, or that of many more pods. Fewer pods tell less: others are being replaced."""
     if now.pods < former.pods:
         return False
-    return now.pods >= 2 * former.pods or abs(now.seconds - former.seconds) > _MUCH * former.seconds
+    return now.pods >= 2 * former.pods or abs(now.seconds - former.seconds) > _SIGNIFICANT_CHANGE * former.seconds
 
 
 def measure_start(started: float, ready_since: float | None, restarts: int) -> float | None:
@@ -133,20 +135,20 @@ def measure_start(started: float, ready_since: float | None, restarts: int) -> f
     if ready_since is None or restarts:
         return None
     seconds = ready_since - started
-    return seconds if 0.0 <= seconds <= LONGEST else None
+    return seconds if 0.0 <= seconds <= MAX_SECONDS else None
 
 
-def compute_usual(times: Iterable[float]) -> float:
+def compute_usual_seconds(times: Iterable[float]) -> float:
     """Return how long pods usually take that took so long."""
-    return max(SHORTEST, compute_mean(times))
+    return max(MIN_SECONDS, compute_interquartile_mean(times))
 
 
-def compute_mean(times: Iterable[float]) -> float:
+def compute_interquartile_mean(times: Iterable[float]) -> float:
     """Return the mean of the middle half.
 
-    >>> compute_mean([2, 3, 2, 3, 500])
+    >>> compute_interquartile_mean([2, 3, 2, 3, 500])
     2.6666666666666665
-    >>> compute_mean([2, 3, 500])
+    >>> compute_interquartile_mean([2, 3, 500])
     3.0
     """
     ordered = sorted(times)

@@ -65,7 +65,7 @@ class Removal:
 
 
 @value
-class Step:
+class RollerStep:
     """What to do next at one level."""
 
     delete: tuple[Removal, ...]
@@ -73,7 +73,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class IndexPolicy:
     """What differs between pods and replicas."""
 
     # A pod's index is free once its pod is leaving. A replica's is not before all of it is gone, so that two versions
@@ -83,36 +83,45 @@ class Level:
     indices_stay_contiguous: bool
 
 
-PODS = Level(index_is_free_when_leaving=True, indices_stay_contiguous=False)
-REPLICAS = Level(index_is_free_when_leaving=False, indices_stay_contiguous=True)
+POD_INDEX_POLICY = IndexPolicy(index_is_free_when_leaving=True, indices_stay_contiguous=False)
+REPLICA_INDEX_POLICY = IndexPolicy(index_is_free_when_leaving=False, indices_stay_contiguous=True)
 
 
 def choose_step(
-    units: Sequence[Unit], wanted: int, budget: Budget, level: Level, *, rolling: bool, freeing: bool = False
-) -> Step:
+    units: Sequence[Unit],
+    wanted: int,
+    budget: Budget,
+    index_policy: IndexPolicy,
+    *,
+    rolling: bool,
+    freeing: bool = False,
+) -> RollerStep:
     """Return the next step: of the update when `rolling`, else only towards the wanted number of units.
 
     One that is only `freeing` waits for its turn to roll, and meanwhile gives up what is outdated and serves nobody.
     """
     live = [unit for unit in units if not unit.leaving]
     if not rolling:
-        step = _settle(units, live, wanted, level)
-        return _free(step, live) if freeing else step
+        step = _scale_to_wanted(units, live, wanted, index_policy)
+        return _with_free_deletions(step, live) if freeing else step
     delete = _choose_deletions(live, wanted, budget)
     gone = {removal.unit.key for removal in delete}
     staying = [unit for unit in live if unit.key not in gone]
-    return Step(tuple(delete), tuple(_choose_indices(staying, _taken_indices(units, level), wanted, budget)))
-
-
-def _free(step: Step, live: Sequence[Unit]) -> Step:
-    """Return a step that also deletes what is outdated and not available; what takes its place comes later."""
-    going = {removal.unit.key for removal in step.delete}
-    return Step(
-        (*step.delete, *[removal for removal in _find_freed(live) if removal.unit.key not in going]), step.create
+    return RollerStep(
+        tuple(delete), tuple(_choose_indices(staying, _taken_indices(units, index_policy), wanted, budget))
     )
 
 
-def _find_freed(live: Sequence[Unit]) -> list[Removal]:
+def _with_free_deletions(step: RollerStep, live: Sequence[Unit]) -> RollerStep:
+    """Return a step that also deletes what is outdated and not available; what takes its place comes later."""
+    going = {removal.unit.key for removal in step.delete}
+    return RollerStep(
+        (*step.delete, *[removal for removal in _find_free_deletions(live) if removal.unit.key not in going]),
+        step.create,
+    )
+
+
+def _find_free_deletions(live: Sequence[Unit]) -> list[Removal]:
     """Return what is outdated and not available: it serves nobody, so it costs no budget."""
     return [Removal(unit, Reason.OUTDATED_UNAVAILABLE) for unit in live if unit.outdated and not unit.available]
 
@@ -128,7 +137,7 @@ def is_complete(live: int, available: int, outdated: int, wanted: int, highest: 
 
 def _choose_deletions(live: Sequence[Unit], wanted: int, budget: Budget) -> list[Removal]:
     """Free, then spend the budget: on surge nobody wants, then on the outdated in their order."""
-    freed = _find_freed(live)
+    freed = _find_free_deletions(live)
     rest = [unit for unit in live if unit.available or not unit.outdated]
     if _is_finished(rest, wanted) and not freed:
         extra = sorted((unit for unit in rest if unit.index >= wanted), key=lambda unit: -unit.index)
@@ -201,20 +210,20 @@ def count_surplus(staying: Iterable[Unit], wanted: int, budget: Budget) -> int:
     return max(0, surge - budget.max_surge)
 
 
-def _taken_indices(units: Sequence[Unit], level: Level) -> set[int]:
+def _taken_indices(units: Sequence[Unit], index_policy: IndexPolicy) -> set[int]:
     """The indices that cannot be created now; what this very step deletes holds its index until it leaves."""
-    return {unit.index for unit in units if not (unit.leaving and level.index_is_free_when_leaving)}
+    return {unit.index for unit in units if not (unit.leaving and index_policy.index_is_free_when_leaving)}
 
 
-def _settle(units: Sequence[Unit], live: Sequence[Unit], wanted: int, level: Level) -> Step:
+def _scale_to_wanted(units: Sequence[Unit], live: Sequence[Unit], wanted: int, index_policy: IndexPolicy) -> RollerStep:
     """Create what is missing and scale in what is too much; templates do not matter."""
-    if level.indices_stay_contiguous:
+    if index_policy.indices_stay_contiguous:
         extra = sorted((unit for unit in live if unit.index >= wanted), key=lambda unit: -unit.index)
         candidates: Iterable[int] = range(wanted)
     else:
         extra = sorted(live, key=lambda unit: unit.scale_in_order)[: max(0, len(live) - wanted)]
         candidates = count()
-    taken = _taken_indices(units, level)
+    taken = _taken_indices(units, index_policy)
     missing = max(0, wanted - len(live) + len(extra))
     create = islice((index for index in candidates if index not in taken), missing)
-    return Step(tuple(Removal(unit, Reason.SCALED_IN) for unit in extra), tuple(create))
+    return RollerStep(tuple(Removal(unit, Reason.SCALED_IN) for unit in extra), tuple(create))

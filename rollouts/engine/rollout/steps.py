@@ -1,7 +1,7 @@
 """What each component does next: the roller asked at every level of a replica, with what the strategy allows.
 
 Between `update`, which says whether and where an update is at work, and `planner`, which makes actions of the steps;
-`errors` and `diagnosis` read the same steps, so that what is told is what is done. Here is where the strategies differ
+`status` and `diagnosis` read the same steps, so that what is told is what is done. Here is where the strategies differ
 (DESIGN 6.5):
 
     RollingRecreate, RollingUpdate   components of the selected replica roll, with 1/0 or their own budgets
@@ -18,24 +18,24 @@ from typing import Final
 
 from rollouts.engine.model.budget import Budget
 from rollouts.engine.model.values import value
-from rollouts.engine.rollout.levels import ONE_AT_A_TIME, budget_of_component, budget_of_set
-from rollouts.engine.rollout.roller import Step, Unit
+from rollouts.engine.rollout.levels import ONE_AT_A_TIME, compute_component_budget, compute_set_budget
+from rollouts.engine.rollout.roller import RollerStep, Unit
 from rollouts.engine.rollout.units import NO_STEP, choose_pod_step, choose_replica_step, group_units, set_units
 from rollouts.engine.rollout.update import Update
-from rollouts.engine.tree.layout import Shape
-from rollouts.engine.tree.steady_state import find_busy
-from rollouts.engine.tree.views import CliqueView, GroupReplica, GroupView, Replica, Tree
+from rollouts.engine.tree.layout import Layout
+from rollouts.engine.tree.steady_state import find_replicas_to_plan
+from rollouts.engine.tree.views import CliqueView, GroupReplicaView, GroupView, ReplicaView, Tree
 
 _NONE: Final[Set[int]] = frozenset()
 
 
-class Mode(Enum):
+class ReplicaMode(Enum):
     """What is done inside a replica of the set."""
 
-    KEEP = "Keep"  # it gets what is missing, and loses what is too much
+    MAINTAIN = "Keep"  # it gets what is missing, and loses what is too much
     ROLL = "Roll"  # its components are updated
-    FREE = "Free"  # the same as KEEP, and what is outdated and serves nobody goes: its turn has not come
-    HOLD = "Hold"  # it is replaced whole: nothing new comes until then
+    DELETE_UNAVAILABLE = "Free"  # the same as KEEP, and what is outdated and serves nobody goes: its turn has not come
+    BLOCK_CREATES = "Hold"  # it is replaced whole: nothing new comes until then
 
 
 @value
@@ -45,9 +45,9 @@ class CliqueStep:
     view: CliqueView
     budget: Budget
     is_rolling: bool
-    is_held: bool  # outdated and to be replaced whole: no new pods until then
+    blocks_creates: bool  # outdated and to be replaced whole: no new pods until then
     units: Sequence[Unit]  # its pods, where anything moves
-    step: Step
+    step: RollerStep
 
 
 @value
@@ -58,15 +58,15 @@ class GroupStep:
     budget: Budget
     is_rolling: bool
     units: tuple[Unit, ...]
-    step: Step
-    parts: tuple[tuple[GroupReplica, tuple[CliqueStep, ...]], ...]  # those that stay or are created
+    step: RollerStep
+    replicas: tuple[tuple[GroupReplicaView, tuple[CliqueStep, ...]], ...]  # those that stay or are created
 
 
 @value
 class ReplicaStep:
     """What is next inside a replica of the set that stays or is created."""
 
-    replica: Replica
+    replica: ReplicaView
     is_at_work: bool  # an automatic update is replacing parts of it, or all of it
     cliques: tuple[CliqueStep, ...]
     groups: tuple[GroupStep, ...]
@@ -76,7 +76,7 @@ class ReplicaStep:
         """All its cliques, those of groups as well."""
         yield from self.cliques
         for group in self.groups:
-            for _, cliques in group.parts:
+            for _, cliques in group.replicas:
                 yield from cliques
 
 
@@ -87,139 +87,145 @@ class SetStep:
     budget: Budget
     is_rolling: bool
     units: tuple[Unit, ...]
-    step: Step
+    step: RollerStep
     replicas: tuple[ReplicaStep, ...]  # those that stay or are created, by index, and need anything
 
 
-def no_steps() -> SetStep:
+def make_idle_set_step() -> SetStep:
     """Return that nothing is next anywhere."""
     return SetStep(ONE_AT_A_TIME, is_rolling=False, units=(), step=NO_STEP, replicas=())
 
 
-def idle_step(replica: Replica, *, at_work: bool) -> ReplicaStep:
+def make_idle_replica_step(replica: ReplicaView, *, at_work: bool) -> ReplicaStep:
     """Return that nothing is next inside a replica of the set: it is leaving, or its update only begins."""
     return ReplicaStep(
         replica,
         at_work,
-        cliques=tuple([idle_clique(view) for view in replica.cliques]),
-        groups=tuple([_idle_group(view) for view in replica.groups]),
+        cliques=tuple([make_idle_clique_step(view) for view in replica.cliques]),
+        groups=tuple([_make_idle_group_step(view) for view in replica.groups]),
     )
 
 
-def _idle_group(view: GroupView) -> GroupStep:
-    return GroupStep(view, ONE_AT_A_TIME, is_rolling=False, units=(), step=NO_STEP, parts=())
+def _make_idle_group_step(view: GroupView) -> GroupStep:
+    return GroupStep(view, ONE_AT_A_TIME, is_rolling=False, units=(), step=NO_STEP, replicas=())
 
 
-def idle_clique(view: CliqueView) -> CliqueStep:
+def make_idle_clique_step(view: CliqueView) -> CliqueStep:
     """Return that nothing is next for the pods of a clique."""
-    return CliqueStep(view, ONE_AT_A_TIME, is_rolling=False, is_held=False, units=(), step=NO_STEP)
+    return CliqueStep(view, ONE_AT_A_TIME, is_rolling=False, blocks_creates=False, units=(), step=NO_STEP)
 
 
-def choose_steps(shape: Shape, tree: Tree, update: Update, unsteady: Set[int] = _NONE) -> SetStep:
+def choose_steps(layout: Layout, tree: Tree, update: Update, unsteady: Set[int] = _NONE) -> SetStep:
     """Return what is next at every level; of `unsteady` replicas something is to be said, whatever they look like."""
-    rolling = shape.replaces_whole and update.is_under_way
-    budget = budget_of_set(shape.workload)
-    units, step = _choose_set_step(shape, tree, budget, rolling=rolling)
-    staying = (find_busy(tree, update) | unsteady) & tree.replicas.keys()
+    rolling = layout.replaces_whole and update.is_under_way
+    budget = compute_set_budget(layout.workload)
+    units, step = _choose_set_step(layout, tree, budget, rolling=rolling)
+    staying = (find_replicas_to_plan(tree, update) | unsteady) & tree.replicas.keys()
     if units or step.create:  # else just the wanted ones are there, to stay
         staying = (staying - _find_leaving(units, step)).union(step.create)
-    replicas = [tree.replicas.get(index) or shape.replica(index) for index in sorted(staying)]
-    steps = tuple([_choose_replica_parts(shape, replica, update) for replica in replicas])
+    replicas = [tree.replicas.get(index) or layout.make_replica_view(index) for index in sorted(staying)]
+    steps = tuple([_choose_replica_step(layout, replica, update) for replica in replicas])
     return SetStep(budget, rolling, tuple(units), step, steps)
 
 
-def _choose_set_step(shape: Shape, tree: Tree, budget: Budget, *, rolling: bool) -> tuple[Sequence[Unit], Step]:
-    workload = shape.workload
-    if not rolling and _is_settled(shape, tree):
+def _choose_set_step(layout: Layout, tree: Tree, budget: Budget, *, rolling: bool) -> tuple[Sequence[Unit], RollerStep]:
+    workload = layout.workload
+    if not rolling and _needs_no_set_step(layout, tree):
         return (), NO_STEP
     units = set_units(tree.replicas.values(), whole=rolling, wanted=workload.replicas)
-    lingering = sum(replica.is_lingering for replica in tree.replicas.values())
+    lingering = sum(replica.awaits_garbage_collection for replica in tree.replicas.values())
     step = choose_replica_step(units, workload.replicas, budget, rolling=rolling, lingering=lingering)
     return units, step
 
 
-def _find_leaving(units: Iterable[Unit], step: Step) -> set[int]:
+def _find_leaving(units: Iterable[Unit], step: RollerStep) -> set[int]:
     """Return the indices of what is leaving, and of what this step deletes."""
     return {unit.index for unit in units if unit.leaving}.union([removal.unit.index for removal in step.delete])
 
 
-def _is_settled(shape: Shape, tree: Tree) -> bool:
+def _needs_no_set_step(layout: Layout, tree: Tree) -> bool:
     """Whether just the wanted replicas are there, all of them to stay."""
-    if shape.replaces_whole and tree.outdated:
+    if layout.replaces_whole and tree.outdated:
         return False
-    return not tree.frameless and tree.has_just(shape.workload.replicas)
+    return not tree.ownerless and tree.has_exactly(layout.workload.replicas)
 
 
-def _choose_replica_parts(shape: Shape, replica: Replica, update: Update) -> ReplicaStep:
-    whole = shape.replaces_whole
-    held = whole and (replica.is_outdated or replica.has_former_pods)
+def _choose_replica_step(layout: Layout, replica: ReplicaView, update: Update) -> ReplicaStep:
+    whole = layout.replaces_whole
+    held = whole and (replica.is_outdated or replica.has_pods_of_other_templates)
     mode = _choose_mode(replica, update, whole=whole, held=held)
-    at_work = mode is Mode.ROLL or (whole and update.is_under_way and replica.index in update.former.updating)
+    at_work = mode is ReplicaMode.ROLL or (whole and update.is_under_way and replica.index in update.former.updating)
     if whole and not held and any(view.is_label_outdated for view in replica.cliques):
-        return _relabel(shape, replica, at_work=at_work)
+        return _relabel(layout, replica, at_work=at_work)
     return ReplicaStep(
         replica,
         is_at_work=at_work,
-        cliques=tuple([_choose_clique(shape, view, mode) for view in replica.cliques]),
-        groups=tuple([_choose_group(shape, view, mode) for view in replica.groups]),
+        cliques=tuple([_choose_clique(layout, view, mode) for view in replica.cliques]),
+        groups=tuple([_choose_group(layout, view, mode) for view in replica.groups]),
     )
 
 
-def _choose_mode(replica: Replica, update: Update, *, whole: bool, held: bool) -> Mode:
+def _choose_mode(replica: ReplicaView, update: Update, *, whole: bool, held: bool) -> ReplicaMode:
     if held:
-        return Mode.HOLD
+        return ReplicaMode.BLOCK_CREATES
     if whole or not update.is_under_way:
-        return Mode.KEEP
-    return Mode.ROLL if update.is_rolling(replica.index) else Mode.FREE
+        return ReplicaMode.MAINTAIN
+    return ReplicaMode.ROLL if update.is_rolling(replica.index) else ReplicaMode.DELETE_UNAVAILABLE
 
 
-def _relabel(shape: Shape, replica: Replica, *, at_work: bool) -> ReplicaStep:
+def _relabel(layout: Layout, replica: ReplicaView, *, at_work: bool) -> ReplicaStep:
     """Let the PodCliques of an emptied replica promise the current template before anything moves in.
 
     Else a pass that is cut short could leave new pods under an old promise, which looks like two versions.
     """
     cliques = (
-        CliqueStep(view, ONE_AT_A_TIME, is_rolling=False, is_held=False, units=(), step=NO_STEP)
+        CliqueStep(view, ONE_AT_A_TIME, is_rolling=False, blocks_creates=False, units=(), step=NO_STEP)
         for view in replica.cliques
     )
-    groups = (_choose_group(shape, view, Mode.HOLD) for view in replica.groups)
+    groups = (_choose_group(layout, view, ReplicaMode.BLOCK_CREATES) for view in replica.groups)
     return ReplicaStep(replica, at_work, tuple(cliques), tuple(groups))
 
 
-def _choose_clique(shape: Shape, view: CliqueView, mode: Mode) -> CliqueStep:
+def _choose_clique(layout: Layout, view: CliqueView, mode: ReplicaMode) -> CliqueStep:
     # One that the new templates do not concern is left alone, and so are the indices that scaling in has left it.
-    if mode is Mode.ROLL and not (view.outdated or view.is_updating):
-        mode = Mode.KEEP
-    is_rolling = mode is Mode.ROLL
-    budget = budget_of_component(shape.workload, view.template.budget, view.wanted) if is_rolling else ONE_AT_A_TIME
-    return _keep_up(view, budget, mode)
+    if mode is ReplicaMode.ROLL and not (view.outdated or view.is_updating):
+        mode = ReplicaMode.MAINTAIN
+    is_rolling = mode is ReplicaMode.ROLL
+    budget = (
+        compute_component_budget(layout.workload, view.template.budget, view.wanted) if is_rolling else ONE_AT_A_TIME
+    )
+    return _make_clique_step(view, budget, mode)
 
 
-def _keep_up(view: CliqueView, budget: Budget, mode: Mode) -> CliqueStep:
-    is_rolling, is_held = mode is Mode.ROLL, mode is Mode.HOLD
+def _make_clique_step(view: CliqueView, budget: Budget, mode: ReplicaMode) -> CliqueStep:
+    is_rolling, is_held = mode is ReplicaMode.ROLL, mode is ReplicaMode.BLOCK_CREATES
     if not view.is_live:
         return CliqueStep(view, budget, is_rolling, is_held, (), NO_STEP)  # pods come after their PodClique
-    units, step = choose_pod_step(view, budget, rolling=is_rolling, freeing=mode is Mode.FREE)
-    return CliqueStep(view, budget, is_rolling, is_held, units, Step(step.delete, ()) if is_held else step)
+    units, step = choose_pod_step(view, budget, rolling=is_rolling, freeing=mode is ReplicaMode.DELETE_UNAVAILABLE)
+    return CliqueStep(view, budget, is_rolling, is_held, units, RollerStep(step.delete, ()) if is_held else step)
 
 
-def _choose_group(shape: Shape, view: GroupView, mode: Mode) -> GroupStep:
-    budget = budget_of_component(shape.workload, view.template.budget, view.wanted)
-    is_rolling = mode is Mode.ROLL
+def _choose_group(layout: Layout, view: GroupView, mode: ReplicaMode) -> GroupStep:
+    budget = compute_component_budget(layout.workload, view.template.budget, view.wanted)
+    is_rolling = mode is ReplicaMode.ROLL
     if not view.is_live:
         return GroupStep(view, budget, is_rolling, (), NO_STEP, ())  # PodCliques come after their scaling group
     units = group_units(view)
-    step = choose_replica_step(units, view.wanted, budget, rolling=is_rolling, freeing=mode is Mode.FREE)
-    if mode is Mode.HOLD:
-        step = Step(step.delete, ())
+    step = choose_replica_step(
+        units, view.wanted, budget, rolling=is_rolling, freeing=mode is ReplicaMode.DELETE_UNAVAILABLE
+    )
+    if mode is ReplicaMode.BLOCK_CREATES:
+        step = RollerStep(step.delete, ())
     staying = sorted((view.replicas.keys() - _find_leaving(units, step)).union(step.create))
-    parts = (view.replicas.get(index) or shape.group_replica(view.name, view.template, index) for index in staying)
-    steps = tuple((part, tuple(_part_steps(shape, part, mode))) for part in parts)
+    parts = (
+        view.replicas.get(index) or layout.make_group_replica_view(view.name, view.template, index) for index in staying
+    )
+    steps = tuple((part, tuple(_choose_member_steps(layout, part, mode))) for part in parts)
     return GroupStep(view, budget, is_rolling, tuple(units), step, steps)
 
 
-def _part_steps(shape: Shape, part: GroupReplica, mode: Mode) -> Iterator[CliqueStep]:
+def _choose_member_steps(layout: Layout, part: GroupReplicaView, mode: ReplicaMode) -> Iterator[CliqueStep]:
     """Keep up what is inside a replica of a group; one that is outdated is replaced whole, unless by hand."""
-    is_held = mode is Mode.HOLD or (not shape.is_on_delete and part.is_outdated)
+    is_held = mode is ReplicaMode.BLOCK_CREATES or (not layout.is_on_delete and part.is_outdated)
     for view in part.cliques:
-        yield _keep_up(view, ONE_AT_A_TIME, Mode.HOLD if is_held else Mode.KEEP)
+        yield _make_clique_step(view, ONE_AT_A_TIME, ReplicaMode.BLOCK_CREATES if is_held else ReplicaMode.MAINTAIN)

@@ -1,6 +1,6 @@
 """Gang termination: what has been below its minimum for too long is recreated (DESIGN 6.10).
 
-How long is read from the conditions that `errors` has written; `planner` carries the decision out, and `errors` then
+How long is read from the conditions that `status` has written; `planner` carries the decision out, and `status` then
 starts the clocks anew. The invariants: only what is below its minimum right now is terminated; never what was never
 scheduled, since it would only be put back in the queue it already waits in; never what an automatic update is at work
 in.
@@ -23,7 +23,7 @@ class Termination:
     """What is recreated now, and when to look again."""
 
     replicas: Mapping[int, str]  # of the set: index and the name of what is below its minimum
-    parts: Mapping[str, str]  # replicas of scaling groups: name and the PodClique that is below its minimum
+    group_replicas: Mapping[str, str]  # replicas of scaling groups: name and the PodClique that is below its minimum
     due_at: float | None  # when the next one is due
 
 
@@ -39,7 +39,7 @@ def decide_termination(workload: Workload, steps: SetStep, now: float) -> Termin
     parts: dict[str, str] = {}
     due = []
     for step in idle:
-        for name, since, part in _breaches(step):
+        for name, since, part in _list_breaches(step):
             at = since + workload.termination_delay
             if at > now:
                 due.append(at)
@@ -55,13 +55,13 @@ def is_breached(view: CliqueView) -> bool:
 
     To recreate what somebody scaled below its minimum would not help.
     """
-    least = view.least
+    least = view.attainable_minimum
     if view.scheduled < least:
         return True
-    return view.available < least and count_fine(view) < least
+    return view.available < least and count_healthy(view) < least
 
 
-def count_fine(view: CliqueView) -> int:
+def count_healthy(view: CliqueView) -> int:
     """How many of its pods are scheduled and serve, or are still on their way."""
     return sum(bool(pod.node) and (pod.ready or not pod.failing) for pod in view.live)
 
@@ -72,10 +72,10 @@ def is_group_breached(view: GroupView) -> bool:
     for index in range(view.wanted):
         part = view.replicas.get(index)
         fine += part is not None and (part.is_available or not any(map(is_breached, part.cliques)))
-    return fine < view.least
+    return fine < view.attainable_minimum
 
 
-def _breaches(step: ReplicaStep) -> Iterator[tuple[str, float, str | None]]:
+def _list_breaches(step: ReplicaStep) -> Iterator[tuple[str, float, str | None]]:
     """Yield what is below its minimum: its name, since when, and the group replica if it is enough to recreate that."""
     is_scheduled = step.replica.is_anything_scheduled
     for view in step.replica.cliques:
@@ -90,10 +90,10 @@ def _breaches(step: ReplicaStep) -> Iterator[tuple[str, float, str | None]]:
             if since is not None:
                 yield group.name, since, None
         else:
-            yield from _part_breaches(group)
+            yield from _list_group_replica_breaches(group)
 
 
-def _part_breaches(group: GroupView) -> Iterator[tuple[str, float, str | None]]:
+def _list_group_replica_breaches(group: GroupView) -> Iterator[tuple[str, float, str | None]]:
     for part in group.replicas.values():
         for view in part.cliques:
             since = _breached_since(view, is_scheduled=part.is_anything_scheduled)
@@ -106,7 +106,7 @@ def _breached_since(view: CliqueView, *, is_scheduled: bool) -> float | None:
 
     A pod with a node in what would be recreated says that it was, since a gang is scheduled whole: the only pod of the
     PodClique may be lost before any status says so. A condition with the time of the creation says how it began
-    (`errors`); a later one, that it was different before.
+    (`status`); a later one, that it was different before.
     """
     clique = view.clique
     if clique is None or clique.leaving or not is_breached(view):
@@ -115,7 +115,7 @@ def _breached_since(view: CliqueView, *, is_scheduled: bool) -> float | None:
     changed = parse_time(scheduled.get("lastTransitionTime"))
     has_changed = changed is not None and changed > clique.created
     was_scheduled = is_scheduled or scheduled.get("status") == "True" or has_changed
-    return _true_since(find_condition(clique.status, BREACHED)) if was_scheduled else None
+    return _breach_since(find_condition(clique.status, BREACHED)) if was_scheduled else None
 
 
 def _group_breached_since(group: Group, *, is_scheduled: bool) -> float | None:
@@ -125,12 +125,12 @@ def _group_breached_since(group: Group, *, is_scheduled: bool) -> float | None:
     """
     if find_condition(group.status, TERMINATING):
         return None
-    since = _true_since(find_condition(group.status, BREACHED))
+    since = _breach_since(find_condition(group.status, BREACHED))
     was_scheduled = is_scheduled or (since is not None and since > group.created)
     return since if was_scheduled else None
 
 
-def _true_since(condition: Mapping[str, Any]) -> float | None:
+def _breach_since(condition: Mapping[str, Any]) -> float | None:
     """Return since when a condition holds; that a scale made it hold is no breach of ours to mend."""
     is_breach = condition.get("status") == "True" and condition.get("reason") != SCALED_BELOW
     return parse_time(condition.get("lastTransitionTime")) if is_breach else None

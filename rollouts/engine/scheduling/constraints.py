@@ -2,7 +2,7 @@
 
 Reads nodeSelector, required node affinity and tolerations into hashable values and answers, for one node, why
 it is out of the question — in the words of the Kubernetes scheduler, because people search the web for them.
-`scheduler` asks this once for each node and distinct `Constraints`, for the forecast and for the sandbox alike; the
+`placement` asks this once for each node and distinct `Constraints`, for the forecast and for the sandbox alike; the
 sandbox's kubelets ask how long a pod stays under a taint. Preferred terms, pod (anti-)affinity and topology spread
 are not simulated: Grove's pods may not carry the last, and the first two only rank nodes.
 """
@@ -23,7 +23,7 @@ class Taint:
     effect: str
 
 
-class Labelled(Protocol):
+class NodeProperties(Protocol):
     """What is asked of a node to know whether a pod may run on it."""
 
     @property
@@ -104,7 +104,7 @@ def _mappings(value: Any) -> list[Obj]:
     return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list | tuple) else []
 
 
-def find_obstacle(constraints: Constraints, node: Labelled) -> str | None:
+def find_unmet_constraint(constraints: Constraints, node: NodeProperties) -> str | None:
     """Say why the node is out of the question, or None; the first reason counts, in the scheduler's own
     order.
     """
@@ -138,7 +138,7 @@ def list_unsimulated(pod_spec: Obj) -> tuple[str, ...]:
     return tuple(name for name, is_set in found.items() if is_set)
 
 
-def compute_stay(tolerations: tuple[Toleration, ...], taint: Taint) -> float | None:
+def compute_toleration_seconds(tolerations: tuple[Toleration, ...], taint: Taint) -> float | None:
     """Say how many seconds a running pod stays under a taint; None is for ever.
 
     Admission has given every pod five minutes for nodes that are not ready, so nothing is special about these here.
@@ -165,16 +165,16 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     return bool(toleration.key) and toleration.value == taint.value
 
 
-def _is_selected(constraints: Constraints, node: Labelled) -> bool:
+def _is_selected(constraints: Constraints, node: NodeProperties) -> bool:
     if any(node.labels.get(key) != value for key, value in constraints.selector):
         return False
     if constraints.terms is None:
         return True
     # An empty term selects nothing, and so does an empty list of terms.
-    return any(term and all(_holds(entry, node) for entry in term) for term in constraints.terms)
+    return any(term and all(_is_satisfied(entry, node) for entry in term) for term in constraints.terms)
 
 
-def _holds(requirement: Requirement, node: Labelled) -> bool:
+def _is_satisfied(requirement: Requirement, node: NodeProperties) -> bool:
     if requirement.on_field:
         actual = node.name if requirement.key == "metadata.name" else None
     else:

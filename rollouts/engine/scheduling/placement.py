@@ -31,10 +31,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from rollouts.engine.scheduling.constraints import ANYWHERE, Constraints, Labelled, find_obstacle
-from rollouts.engine.scheduling.resources import PODS, THOUSAND, Amounts
+from rollouts.engine.scheduling.constraints import ANYWHERE, Constraints, NodeProperties, find_unmet_constraint
+from rollouts.engine.scheduling.resources import MILLI_PER_UNIT, PODS, ResourceList
 
-Key = tuple[str, str]
+NamespacedName = tuple[str, str]
 """Namespace and name."""
 
 NO_NODES: Final = "no nodes available to schedule pods"
@@ -48,11 +48,11 @@ class Demand:
     constraints: Constraints = ANYWHERE
 
 
-NO_DEMAND: Final = Demand(((PODS, THOUSAND),))
+NO_DEMAND: Final = Demand(((PODS, MILLI_PER_UNIT),))
 """Of a pod that requests nothing: it is one of the pods of its node all the same."""
 
 
-class Machine(Labelled, Protocol):
+class SchedulableNode(NodeProperties, Protocol):
     """What is asked of a node to choose one."""
 
     @property
@@ -61,130 +61,140 @@ class Machine(Labelled, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingPod:
     """A pod without gates that has no node yet."""
 
-    pod: Key
+    pod: NamespacedName
     priority: int
     created: str  # RFC 3339, as stored: it sorts as it is
     demand: Demand
-    gang: Key | None = None  # the PodGang it belongs to, whether or not that exists yet
+    gang: NamespacedName | None = None  # the PodGang it belongs to, whether or not that exists yet
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PodGroupState:
     """One PodGroup of a gang."""
 
     name: str
     min_replicas: int
-    members: frozenset[Key]  # every pod it references
+    members: frozenset[NamespacedName]  # every pod it references
     scheduled: int  # members that have a node and are not leaving
 
 
 @dataclass(frozen=True, slots=True)
-class Gang:
+class GangState:
     """A PodGang and how far it is."""
 
-    key: Key
-    groups: tuple[Group, ...]
+    key: NamespacedName
+    groups: tuple[PodGroupState, ...]
 
     @property
-    def stands(self) -> bool:
+    def has_minimum(self) -> bool:
         """Say whether every group has its minimum scheduled."""
         return all(group.scheduled >= group.min_replicas for group in self.groups)
 
     @property
-    def has_begun(self) -> bool:
+    def has_scheduled_pods(self) -> bool:
         """Say whether some pod of the gang is scheduled."""
         return any(group.scheduled for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class NodeCapacity:
     """A node and what is free on it."""
 
-    node: Machine
-    free: Amounts
+    node: SchedulableNode
+    free: ResourceList
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
     """A pod and the node it goes to."""
 
-    pod: Key
+    pod: NamespacedName
     node: str
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class SchedulingDecision:
     """What one pass decided."""
 
     bindings: tuple[Binding, ...]  # in the order they were decided; the pods of a minimum stand together
-    refusals: Mapping[Key, str]  # why a pod stays without a node
-    unfinished: bool  # the limit was reached: pods in neither of the two are for the next pass
-    looked_at: int  # nodes examined, the measure of the work done
+    unplaced: Mapping[NamespacedName, str]  # why a pod stays without a node
+    is_cut_short: bool  # the limit was reached: pods in neither of the two are for the next pass
+    nodes_examined: int  # nodes examined, the measure of the work done
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
+class _PlacementUnit:
     """Pods that are placed together: a gang's minimum, or one pod."""
 
-    pods: tuple[Waiting, ...]  # never empty
-    gang: Gang | None
-    spare: bool  # beyond the minimum of its gang
+    pods: tuple[WaitingPod, ...]  # never empty
+    gang: GangState | None
+    is_beyond_minimum: bool  # beyond the minimum of its gang
 
-    def rank(self) -> tuple[int, int, str, Key]:
-        completes = not self.spare and self.gang is not None and self.gang.has_begun
-        turn = 0 if completes else 1 + self.spare
+    def rank(self) -> tuple[int, int, str, NamespacedName]:
+        completes = not self.is_beyond_minimum and self.gang is not None and self.gang.has_scheduled_pods
+        turn = 0 if completes else 1 + self.is_beyond_minimum
         return -max(pod.priority for pod in self.pods), turn, self.pods[0].created, self.pods[0].pod
 
 
 def schedule(
-    waiting: Iterable[Waiting], rooms: Iterable[Room], gangs: Mapping[Key, Gang], *, limit: int | None = None
-) -> Decision:
+    waiting: Iterable[WaitingPod],
+    rooms: Iterable[NodeCapacity],
+    gangs: Mapping[NamespacedName, GangState],
+    *,
+    limit: int | None = None,
+) -> SchedulingDecision:
     """Decide where the waiting pods go; about `limit` pods at most, but a minimum is never cut."""
-    return schedule_on(Board(rooms), waiting, gangs, limit=limit)
+    return schedule_on(CapacityTracker(rooms), waiting, gangs, limit=limit)
 
 
 def schedule_on(
-    board: "Board", waiting: Iterable[Waiting], gangs: Mapping[Key, Gang], *, limit: int | None = None
-) -> Decision:
+    board: "CapacityTracker",
+    waiting: Iterable[WaitingPod],
+    gangs: Mapping[NamespacedName, GangState],
+    *,
+    limit: int | None = None,
+) -> SchedulingDecision:
     """Decide the same on rooms that are kept from pass to pass, and take the room of the pods that are bound."""
     units, refusals = _form_units(waiting, gangs)
     bindings: list[Binding] = []
-    standing = {key for key, gang in gangs.items() if gang.stands}
-    for unit in sorted(units, key=_Unit.rank):
+    standing = {key for key, gang in gangs.items() if gang.has_minimum}
+    for unit in sorted(units, key=_PlacementUnit.rank):
         if limit is not None and len(bindings) >= limit:
-            return Decision(tuple(bindings), refusals, unfinished=True, looked_at=board.looked_at)
-        if unit.gang is not None and unit.spare and unit.gang.key not in standing:
+            return SchedulingDecision(tuple(bindings), refusals, is_cut_short=True, nodes_examined=board.nodes_examined)
+        if unit.gang is not None and unit.is_beyond_minimum and unit.gang.key not in standing:
             refusals[unit.pods[0].pod] = (
                 f"pod is beyond the minimum of PodGang {unit.gang.key[1]}, which is not placed yet"
             )
             continue
         placed = board.place_all([pod.demand for pod in unit.pods])
         if isinstance(placed, str):
-            refusals.update(_refuse(unit, placed))
+            refusals.update(_explain_unplaced(unit, placed))
             continue
         bindings.extend(Binding(pod.pod, node) for pod, node in zip(unit.pods, placed, strict=True))
         if unit.gang is not None:
             standing.add(unit.gang.key)
-    return Decision(tuple(bindings), refusals, unfinished=False, looked_at=board.looked_at)
+    return SchedulingDecision(tuple(bindings), refusals, is_cut_short=False, nodes_examined=board.nodes_examined)
 
 
-def _refuse(unit: _Unit, reason: str) -> dict[Key, str]:
+def _explain_unplaced(unit: _PlacementUnit, reason: str) -> dict[NamespacedName, str]:
     if unit.gang is not None and len(unit.pods) > 1:
         reason += f" PodGang {unit.gang.key[1]} is placed all or nothing: {len(unit.pods)} pods need room at once."
     return {pod.pod: reason for pod in unit.pods}
 
 
-def _form_units(waiting: Iterable[Waiting], gangs: Mapping[Key, Gang]) -> tuple[list[_Unit], dict[Key, str]]:
+def _form_units(
+    waiting: Iterable[WaitingPod], gangs: Mapping[NamespacedName, GangState]
+) -> tuple[list[_PlacementUnit], dict[NamespacedName, str]]:
     """Cut the waiting pods into units; the second value holds the pods that cannot be tried at all."""
-    units: list[_Unit] = []
-    refusals: dict[Key, str] = {}
-    by_gang: dict[Key, list[Waiting]] = {}
+    units: list[_PlacementUnit] = []
+    refusals: dict[NamespacedName, str] = {}
+    by_gang: dict[NamespacedName, list[WaitingPod]] = {}
     for pod in waiting:
         if pod.gang is None:
-            units.append(_Unit((pod,), None, spare=False))
+            units.append(_PlacementUnit((pod,), None, is_beyond_minimum=False))
         else:
             by_gang.setdefault(pod.gang, []).append(pod)
     for key, pods in by_gang.items():
@@ -198,12 +208,12 @@ def _form_units(waiting: Iterable[Waiting], gangs: Mapping[Key, Gang]) -> tuple[
     return units, refusals
 
 
-def _form_gang_units(gang: Gang, pods: list[Waiting]) -> tuple[list[_Unit], dict[Key, str]]:
+def _form_gang_units(gang: GangState, pods: list[WaitingPod]) -> tuple[list[_PlacementUnit], dict[NamespacedName, str]]:
     pods = sorted(pods, key=lambda pod: (-pod.priority, pod.created, pod.pod))
     listed, unlisted = _split_by_group(gang, pods)
     refusals = {pod.pod: f"pod waits to be listed by PodGang {gang.key[1]}" for pod in unlisted}
-    minimum: list[Waiting] = []
-    spares: list[Waiting] = []
+    minimum: list[WaitingPod] = []
+    spares: list[WaitingPod] = []
     for group, members in zip(gang.groups, listed, strict=True):
         needed = max(0, group.min_replicas - group.scheduled)
         if len(members) < needed:
@@ -212,55 +222,55 @@ def _form_gang_units(gang: Gang, pods: list[Waiting]) -> tuple[list[_Unit], dict
             return [], refusals | {pod.pod: reason for group_pods in listed for pod in group_pods}
         minimum += members[:needed]
         spares += members[needed:]
-    units = [_Unit((pod,), gang, spare=True) for pod in spares]
+    units = [_PlacementUnit((pod,), gang, is_beyond_minimum=True) for pod in spares]
     if minimum:
         minimum.sort(key=lambda pod: (pod.created, pod.pod))
-        units.append(_Unit(tuple(minimum), gang, spare=False))
+        units.append(_PlacementUnit(tuple(minimum), gang, is_beyond_minimum=False))
     return units, refusals
 
 
-def _split_by_group(gang: Gang, pods: list[Waiting]) -> tuple[list[list[Waiting]], list[Waiting]]:
-    listed: list[list[Waiting]] = [[] for _ in gang.groups]
-    unlisted: list[Waiting] = []
+def _split_by_group(gang: GangState, pods: list[WaitingPod]) -> tuple[list[list[WaitingPod]], list[WaitingPod]]:
+    listed: list[list[WaitingPod]] = [[] for _ in gang.groups]
+    unlisted: list[WaitingPod] = []
     for pod in pods:
         index = next((i for i, group in enumerate(gang.groups) if pod.pod in group.members), None)
         (unlisted if index is None else listed[index]).append(pod)
     return listed, unlisted
 
 
-class Board:
+class CapacityTracker:
     """The rooms during a pass, or from pass to pass. What is tried for a minimum that does not fit is taken back.
 
     `unnamed` is what is free of a resource that a room does not name: nothing in a cluster, and no end of it in a
     simulation that leaves a resource out.
     """
 
-    def __init__(self, rooms: Iterable[Room], unnamed: float = 0) -> None:
+    def __init__(self, rooms: Iterable[NodeCapacity], unnamed: float = 0) -> None:
         ordered = sorted(rooms, key=lambda room: (room.node.has_devices, room.node.name))
-        self._nodes: list[Machine] = [room.node for room in ordered]
+        self._nodes: list[SchedulableNode] = [room.node for room in ordered]
         self._free: list[dict[str, float]] = [dict(room.free) for room in ordered]
         self._unnamed = unnamed
         self._position = {node.name: position for position, node in enumerate(self._nodes)}
         self._candidates: dict[Demand, list[int]] = {}  # nodes its constraints allow, in order of preference
-        self._obstacles: dict[Constraints, tuple[list[int], Counter[str]]] = {}
+        self._filtered: dict[Constraints, tuple[list[int], Counter[str]]] = {}
         # Candidates before this have no room for it, but for those that something has left since, by position.
         self._cursor: dict[Demand, int] = {}
         self._freed: dict[Demand, list[int]] = {}
         # Sets of demands that found no room earlier in this pass: a hundred gangs of one template that do not
         # fit cost as much as one.
         self._refused: dict[frozenset[tuple[Demand, int]], str] = {}
-        self.looked_at = 0
+        self.nodes_examined = 0
 
-    def fork(self) -> "Board":
+    def fork(self) -> "CapacityTracker":
         """Return the same rooms, to be filled another way."""
-        other = Board((), self._unnamed)
+        other = CapacityTracker((), self._unnamed)
         other._nodes, other._position = self._nodes, self._position
         other._free = [dict(free) for free in self._free]
-        other._candidates, other._obstacles = dict(self._candidates), dict(self._obstacles)
+        other._candidates, other._filtered = dict(self._candidates), dict(self._filtered)
         # What found no room is looked for again from the beginning: the same is found.
         return other
 
-    def hold(self, node: str, demand: Demand) -> None:
+    def reserve(self, node: str, demand: Demand) -> None:
         """Take the room of a pod that is on a node already; a node that is not among the rooms has none to take."""
         if node in self._position:
             self._take(self._position[node], demand, 1)
@@ -269,7 +279,7 @@ class Board:
         """Free the room of a pod that has left its node: what found no room before may find some now."""
         if node in self._position:
             self._take(self._position[node], demand, -1)
-            self._note_freed(self._position[node])
+            self._reconsider_node(self._position[node])
             self._refused.clear()
 
     def place_all(self, demands: Sequence[Demand]) -> list[str] | str:
@@ -283,7 +293,7 @@ class Board:
             index = self._find(demand)
             if index is None:
                 self._refused[shape] = self._explain(demand)
-                self._take_back(taken, cursors)
+                self._undo(taken, cursors)
                 return self._refused[shape]
             self._take(index, demand, 1)
             taken.append((index, demand))
@@ -304,11 +314,11 @@ class Board:
         return None
 
     def _fits(self, index: int, demand: Demand) -> bool:
-        self.looked_at += 1
+        self.nodes_examined += 1
         free = self._free[index]
         return all(free.get(name, self._unnamed) >= amount for name, amount in demand.requests)
 
-    def _note_freed(self, index: int) -> None:
+    def _reconsider_node(self, index: int) -> None:
         """Have a node looked at again by whoever found no room on it."""
         for demand, cursor in self._cursor.items():
             candidates = self._candidates_of(demand)
@@ -321,32 +331,32 @@ class Board:
         for name, amount in demand.requests:
             free[name] = free.get(name, self._unnamed) - sign * amount
 
-    def _take_back(self, taken: list[tuple[int, Demand]], cursors: dict[Demand, int]) -> None:
+    def _undo(self, taken: list[tuple[int, Demand]], cursors: dict[Demand, int]) -> None:
         if taken:
             self._cursor.update(cursors)
         for index, demand in taken:
             self._take(index, demand, -1)
-            self._note_freed(index)
+            self._reconsider_node(index)
 
     def _candidates_of(self, demand: Demand) -> list[int]:
         if demand not in self._candidates:
-            self._candidates[demand] = self._sift(demand.constraints)[0]
+            self._candidates[demand] = self._filter_nodes(demand.constraints)[0]
         return self._candidates[demand]
 
-    def _sift(self, constraints: Constraints) -> tuple[list[int], Counter[str]]:
+    def _filter_nodes(self, constraints: Constraints) -> tuple[list[int], Counter[str]]:
         """Split the nodes into those allowed and, counted by reason, those that are not."""
-        if constraints not in self._obstacles:
+        if constraints not in self._filtered:
             allowed: list[int] = []
             reasons: Counter[str] = Counter()
             for index, node in enumerate(self._nodes):
-                self.looked_at += 1
-                obstacle = find_obstacle(constraints, node)
+                self.nodes_examined += 1
+                obstacle = find_unmet_constraint(constraints, node)
                 if obstacle is None:
                     allowed.append(index)
                 else:
                     reasons[obstacle] += 1
-            self._obstacles[constraints] = (allowed, reasons)
-        return self._obstacles[constraints]
+            self._filtered[constraints] = (allowed, reasons)
+        return self._filtered[constraints]
 
     def _explain(self, demand: Demand) -> str:
         """Word the refusal as the Kubernetes scheduler does: nodes counted by reason, in the order of the
@@ -354,16 +364,16 @@ class Board:
         """
         if not self._nodes:
             return NO_NODES
-        allowed, obstacles = self._sift(demand.constraints)
+        allowed, obstacles = self._filter_nodes(demand.constraints)
         reasons = Counter(obstacles)
         for index in allowed:
             free = self._free[index]
             reasons.update(
-                _shortage(name) for name, amount in demand.requests if free.get(name, self._unnamed) < amount
+                _render_shortage(name) for name, amount in demand.requests if free.get(name, self._unnamed) < amount
             )
         counted = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
         return f"0/{len(self._nodes)} nodes are available: {counted}."
 
 
-def _shortage(resource: str) -> str:
+def _render_shortage(resource: str) -> str:
     return "Too many pods" if resource == PODS else f"Insufficient {resource}"

@@ -14,48 +14,48 @@ from typing import Any, Final
 
 from rollouts.engine.model.quantities import parse_quantity
 
-Amounts = Mapping[str, int]
+ResourceList = Mapping[str, int]
 """Resource name → thousandths."""
 
 PODS: Final = "pods"
 NATIVE_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage", PODS})
-THOUSAND: Final = 1000
+MILLI_PER_UNIT: Final = 1000
 # Larger exponents are no amount of anything, and would take minutes to compute.
-_LARGEST_EXPONENT: Final = 30
+_MAX_EXPONENT: Final = 30
 
 
-def count_quantity(value: object) -> Decimal:
+def quantity_to_decimal(value: object) -> Decimal:
     """Return the number that a quantity stands for; 0 for anything that is not one.
 
-    >>> [str(count_quantity(value)) for value in ("2", "500m", "80Mi", 3, "much", None)]
+    >>> [str(quantity_to_decimal(value)) for value in ("2", "500m", "80Mi", 3, "much", None)]
     ['2', '0.500', '83886080', '3', '0', '0']
     """
     found = parse_quantity(value) if isinstance(value, str | int | float) else None
     if found is None:
         return Decimal(0)
     number, exponent = found
-    return Decimal(number).scaleb(exponent) if abs(exponent) <= _LARGEST_EXPONENT else Decimal(0)
+    return Decimal(number).scaleb(exponent) if abs(exponent) <= _MAX_EXPONENT else Decimal(0)
 
 
 @lru_cache(maxsize=4096)
-def count_thousandths(quantity: str | int | float) -> int:
+def quantity_to_milli(quantity: str | int | float) -> int:
     """Read a quantity into thousandths, rounded up: "100m" → 100, "1Ki" → 1024000, "1n" → 1; what is none is 0."""
-    return math.ceil(count_quantity(quantity) * THOUSAND)
+    return math.ceil(quantity_to_decimal(quantity) * MILLI_PER_UNIT)
 
 
-def parse_amounts(quantities: Any) -> dict[str, int]:
+def parse_resource_list(quantities: Any) -> dict[str, int]:
     """Read a resource list; what is no resource list is empty."""
     if not isinstance(quantities, Mapping):
         return {}
     return {
-        name: count_thousandths(quantity) if isinstance(quantity, str | int | float) else 0
+        name: quantity_to_milli(quantity) if isinstance(quantity, str | int | float) else 0
         for name, quantity in quantities.items()
         if isinstance(name, str)
     }
 
 
 def compute_requests(pod_spec: Mapping[str, Any]) -> dict[str, int]:
-    """Add up what a pod requests of its node, itself as one of the node's `pod_strategy` included.
+    """Add up what a pod requests of its node, itself as one of the node's `pods` included.
 
     Init containers run one after the other before the rest, except those with restartPolicy Always, which
     keep running: with a sidecar of 1 cpu, an init container of 4 cpu after it and two containers of 2 cpu the
@@ -63,34 +63,34 @@ def compute_requests(pod_spec: Mapping[str, Any]) -> dict[str, int]:
     """
     running: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for container in _containers(pod_spec.get("initContainers")):
+    for container in _list_containers(pod_spec.get("initContainers")):
         own = _container_requests(container)
         if container.get("restartPolicy") == "Always":
-            running = add_amounts(running, own)
-            peak = _max_amounts(peak, running)
+            running = add_resources(running, own)
+            peak = _max_resources(peak, running)
         else:
-            peak = _max_amounts(peak, add_amounts(running, own))
-    for container in _containers(pod_spec.get("containers")):
-        running = add_amounts(running, _container_requests(container))
-    total = add_amounts(_max_amounts(running, peak), parse_amounts(pod_spec.get("overhead")))
-    return {name: amount for name, amount in {**total, PODS: THOUSAND}.items() if amount > 0}
+            peak = _max_resources(peak, add_resources(running, own))
+    for container in _list_containers(pod_spec.get("containers")):
+        running = add_resources(running, _container_requests(container))
+    total = add_resources(_max_resources(running, peak), parse_resource_list(pod_spec.get("overhead")))
+    return {name: amount for name, amount in {**total, PODS: MILLI_PER_UNIT}.items() if amount > 0}
 
 
-def add_amounts(left: Amounts, right: Amounts) -> dict[str, int]:
+def add_resources(left: ResourceList, right: ResourceList) -> dict[str, int]:
     """Add two resource lists."""
     return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
 
 
-def has_devices(allocatable: Amounts) -> bool:
+def has_devices(allocatable: ResourceList) -> bool:
     """Say whether a node offers extended resources such as GPUs."""
     return any(amount > 0 and name not in NATIVE_RESOURCES for name, amount in allocatable.items())
 
 
-def _max_amounts(left: Amounts, right: Amounts) -> dict[str, int]:
+def _max_resources(left: ResourceList, right: ResourceList) -> dict[str, int]:
     return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
 
 
-def _containers(value: Any) -> list[Mapping[str, Any]]:
+def _list_containers(value: Any) -> list[Mapping[str, Any]]:
     return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list | tuple) else []
 
 
@@ -99,4 +99,4 @@ def _container_requests(container: Mapping[str, Any]) -> dict[str, int]:
     resources = container.get("resources")
     if not isinstance(resources, Mapping):
         return {}
-    return {**parse_amounts(resources.get("limits")), **parse_amounts(resources.get("requests"))}
+    return {**parse_resource_list(resources.get("limits")), **parse_resource_list(resources.get("requests"))}

@@ -1,8 +1,8 @@
 """A cluster as values: carries out what a plan says, the way a cluster would, and lets time pass.
 
-`simulate` plans, hands the actions in here, looks at what is there and plans again. Nothing reads a clock: `activity` is a
-number that `advance` moves to the next moment at which something happens. The same world and the same actions always
-end in the same state.
+`simulate` plans, hands the actions in here, looks at what is there and plans again. Nothing reads a clock: `now`
+is a number that `advance` moves to the next moment at which something happens. The same world and the same actions
+always end in the same state.
 
 What it keeps of a cluster: uids and resourceVersions, and with them the refusal of a write that comes too late; names
 that are taken until their object is gone; owners whose end is the end of what they own; pods that take time to go;
@@ -19,78 +19,78 @@ from typing import Any, Final, TypeAlias
 
 from rollouts.engine.model import names
 from rollouts.engine.model.actions import Action, Create, Delete, Kind, Patch, RemoveGate, WriteStatus
-from rollouts.engine.model.observed import ENDED, Clique, Gang, Group, Observed, Pod, Service
-from rollouts.engine.model.values import altered
+from rollouts.engine.model.observed import TERMINAL_PHASES, Clique, Gang, Group, Observed, Pod, Service
+from rollouts.engine.model.values import fast_replace
 from rollouts.engine.scheduling.placement import NO_DEMAND, Demand
 from rollouts.engine.simulation import objects
-from rollouts.engine.simulation.scheduler import Node, Rooms, read_demand
+from rollouts.engine.simulation.scheduler import SimulatedNode, SimulatedScheduler, read_demand
 
-ENDLESS_ROOM: Final = (Node("node", takes_all=True),)
+UNLIMITED_NODES: Final = (SimulatedNode("node", takes_all=True),)
 
 TemplateKey: TypeAlias = tuple[str, str]
 """Name of a clique of the template, and a template hash: cliques with equal templates have equal hashes."""
 
 # The replica of a pod whose PodClique was gone before anybody looked.
-NOWHERE: Final = -1
+UNKNOWN_REPLICA: Final = -1
 
 # What a pod is given to end by itself, as the API server gives it where nobody says otherwise.
 GRACE_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Behaviour:
+class ClusterBehaviour:
     """How a simulated cluster behaves."""
 
-    nodes: tuple[Node, ...] = ENDLESS_ROOM
+    nodes: tuple[SimulatedNode, ...] = UNLIMITED_NODES
     # From the node to Ready; `ready_seconds_of` says otherwise for some cliques of the template, template hashes, or
     # both together.
     ready_seconds: float = 30.0
     ready_seconds_of: Mapping[str | TemplateKey, float] = field(default_factory=dict)
     # How long pods that are there already have been on their node, by name; of others that is not known.
-    on_node_for: Mapping[str, float] = field(default_factory=dict)
+    seconds_on_node: Mapping[str, float] = field(default_factory=dict)
     # Template hashes, alone or of one clique, names of single pods, or hostnames of those and their successors, that
     # never become Ready.
     never_ready: frozenset[str | TemplateKey] = frozenset()
     # From the deletion of a pod on a node until it is gone; one on no node goes at once.
-    gone_seconds: float = 5.0
+    termination_seconds: float = 5.0
     # From the end of an owner until what it owned is deleted.
-    collect_seconds: float = 0.0
+    garbage_collection_seconds: float = 0.0
     # Whether a deleted owner stays, leaving, until all that it owned is gone; else it goes first.
-    owners_go_last: bool = False
+    foreground_deletion: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RejectedWrite:
     """A write that the cluster did not take."""
 
     action: Action
     reason: str  # AlreadyExists, Conflict, NotFound: the words of the API
 
 
-class _Event(IntEnum):
+class _TimerEvent(IntEnum):
     STARTED = 0
-    GONE = 1
-    COLLECT = 2
+    TERMINATED = 1
+    GARBAGE_COLLECT = 2
 
 
-Thing = Clique | Group | Gang | Service | Pod
+ClusterObject = Clique | Group | Gang | Service | Pod
 
-_NOTHING: Final[Mapping[tuple[Kind, str], Thing]] = {}
+_NO_OBJECTS: Final[Mapping[tuple[Kind, str], ClusterObject]] = {}
 
-_PATCHES: Final[Mapping[Kind, Callable[[Any, Mapping[str, Any], str], Thing]]] = {
+_PATCHES: Final[Mapping[Kind, Callable[[Any, Mapping[str, Any], str], ClusterObject]]] = {
     Kind.CLIQUE: objects.patch_clique,
     Kind.GROUP: objects.patch_group,
     Kind.GANG: objects.patch_gang,
 }
 
 
-class World:
+class SimulatedCluster:
     """The objects of one workload in a simulated cluster."""
 
     def __init__(
         self,
         observed: Observed,
-        behaviour: Behaviour,
+        behaviour: ClusterBehaviour,
         now: float = 0.0,
         demands: Mapping[str, Demand] | None = None,
     ) -> None:
@@ -105,28 +105,28 @@ class World:
             Kind.SERVICE: {service.name: service for service in observed.services},
             Kind.POD: {pod.name: pod for pod in observed.pods},
         }
-        self._rooms = Rooms(behaviour.nodes)
+        self._scheduler = SimulatedScheduler(behaviour.nodes)
         self._demands: dict[str, Demand] = dict(demands or {})
-        self._agenda: list[tuple[float, int, _Event, str, str]] = []
-        self._born = _highest_uid(observed)  # objects are counted on from there, which gives uids,
+        self._timers: list[tuple[float, int, _TimerEvent, str, str]] = []
+        self._objects_created = _highest_uid(observed)  # objects are counted on from there, which gives uids,
         self._writes = 0  # and writes from the beginning, which gives resourceVersions and the order of events
         self._owned: dict[str, dict[str, Kind]] = {}  # names and kinds by the uid of the owner
         self._owner: dict[str, str] = {}  # uid of the owner by uid
-        self._going: dict[str, tuple[Kind, str]] = {}  # by uid, owners that go when all they own is gone
+        self._terminating_owners: dict[str, tuple[Kind, str]] = {}  # by uid, owners that go when all they own is gone
         self._replica_of: dict[str, int] = {}  # of the set, by the name of a PodClique, also when that is gone
-        self._home: dict[
+        self._replica_of_pod: dict[
             str, int
         ] = {}  # replica of the set, by the name of a pod: the same as long as the pod is there
-        self._of_replica: dict[int, dict[tuple[Kind, str], Thing]] = {}  # what the tables have of it
+        self._of_replica: dict[int, dict[tuple[Kind, str], ClusterObject]] = {}  # what the tables have of it
         self._journal: list[int] = []  # the replica of each thing that something happened to, in order
         self._gang_of: dict[str, str] = {}  # by the name of a pod
         self._waiting: dict[str, None] = {}  # pods without gate and node, in the order in which they came
-        self._take_over(observed)
+        self._import_observed(observed)
 
-    def fork(self) -> "World":
+    def fork(self) -> "SimulatedCluster":
         """Return a second world that is as this one is now and goes its own way."""
         other = copy(self)
-        vars(other).update((name, _separate(value)) for name, value in vars(self).items())
+        vars(other).update((name, _copy_table(value)) for name, value in vars(self).items())
         return other
 
     def observed(self) -> Observed:
@@ -137,7 +137,7 @@ class World:
         """Return what is there of some replicas of the set, without looking at the others."""
         found: dict[Kind, list[Any]] = {kind: [] for kind in self._tables}
         for index in indices:
-            for (kind, _), thing in self._of_replica.get(index, _NOTHING).items():
+            for (kind, _), thing in self._of_replica.get(index, _NO_OBJECTS).items():
                 found[kind].append(thing)
         return self._observe(found)
 
@@ -152,18 +152,18 @@ class World:
         )
 
     @property
-    def mark(self) -> int:
+    def journal_position(self) -> int:
         """Where its journal ends; all that happens from now on comes after it."""
         return len(self._journal)
 
-    def touched_since(self, mark: int) -> set[int]:
-        """Return the replicas of the set that something happened to after a mark; `NOWHERE` for what has no replica."""
+    def replicas_changed_since(self, mark: int) -> set[int]:
+        """Return the replicas that changed after a mark; `UNKNOWN_REPLICA` for an object that belongs to none."""
         return {*self._journal[mark:]}
 
     @property
-    def has_homeless(self) -> bool:
+    def has_unknown_replica(self) -> bool:
         """Whether there is anything of which the replica is not known."""
-        return bool(self._of_replica.get(NOWHERE))
+        return bool(self._of_replica.get(UNKNOWN_REPLICA))
 
     @property
     def pods(self) -> Mapping[str, Pod]:
@@ -173,25 +173,25 @@ class World:
     @property
     def next_at(self) -> float | None:
         """When something happens by itself; None: never."""
-        return self._agenda[0][0] if self._agenda else None
+        return self._timers[0][0] if self._timers else None
 
     def advance(self, until: float | None = None) -> None:
         """Let time pass: to the next moment at which something happens, or to `until`, and let that happen."""
         moment = self.next_at if until is None else until
         self.now = max(self.now, self.now if moment is None else moment)
-        while self._agenda and self._agenda[0][0] <= self.now:
-            _, _, event, name, uid = heapq.heappop(self._agenda)
+        while self._timers and self._timers[0][0] <= self.now:
+            _, _, event, name, uid = heapq.heappop(self._timers)
             self._handle(event, name, uid)
-        self._schedule()
+        self._schedule_pods()
 
-    def apply(self, actions: Iterable[Action]) -> tuple[Refusal, ...]:
+    def apply(self, actions: Iterable[Action]) -> tuple[RejectedWrite, ...]:
         """Carry out writes in their order; return those that were refused."""
         refused = []
         for action in actions:
             reason = self._write(action)
             if reason:
-                refused.append(Refusal(action, reason))
-        self._schedule()
+                refused.append(RejectedWrite(action, reason))
+        self._schedule_pods()
         return tuple(refused)
 
     # What other people and the cluster itself do.
@@ -199,45 +199,47 @@ class World:
     def delete(self, kind: Kind, name: str) -> None:
         """Delete an object, as a person would."""
         self._delete(kind, name)
-        self._schedule()
+        self._schedule_pods()
 
-    def has(self, kind: Kind, name: str) -> bool:
+    def exists(self, kind: Kind, name: str) -> bool:
         """Whether there is an object of this kind and name."""
         return name in self._tables[kind]
 
     def remove(self, pod: str) -> None:
         """Take a pod out at once, as a forced deletion does."""
         self._remove(Kind.POD, self.pods[pod])
-        self._schedule()
+        self._schedule_pods()
 
     def scale(self, kind: Kind, name: str, replicas: int) -> None:
         """Set the replicas of a live PodClique or PodCliqueScalingGroup, as an autoscaler would."""
         thing = self._tables[kind][name]
         generation = thing.generation + 1
-        self._put(kind, altered(thing, replicas=replicas, resource_version=self._next_version(), generation=generation))
+        self._store(
+            kind, fast_replace(thing, replicas=replicas, resource_version=self._next_version(), generation=generation)
+        )
 
     def set_ready(self, pod: str, ready: bool) -> None:
         """Make a pod on a node fail or recover."""
         known = self.pods[pod]
         since = known.ready_since if known.ready == ready else self.now
         healed = {"fault": "", "fault_detail": ""} if ready else {}
-        self._put(Kind.POD, altered(known, ready=ready, failing=not ready, ready_since=since, **healed))
+        self._store(Kind.POD, fast_replace(known, ready=ready, failing=not ready, ready_since=since, **healed))
 
     def set_fault(self, pod: str, fault: str, detail: str = "") -> None:
         """Make a container of a pod that is not Ready fail."""
-        self._put(Kind.POD, altered(self.pods[pod], failing=True, fault=fault, fault_detail=detail))
+        self._store(Kind.POD, fast_replace(self.pods[pod], failing=True, fault=fault, fault_detail=detail))
 
-    def end(self, pod: str) -> None:
+    def fail_pod(self, pod: str) -> None:
         """Let a pod end for good, as an eviction or the shutdown of its node does: it stays, and its room is free."""
         thing = self.pods[pod]
-        self._rooms.release(pod)
-        self._put(Kind.POD, altered(thing, phase="Failed", ready=False))
+        self._scheduler.release(pod)
+        self._store(Kind.POD, fast_replace(thing, phase="Failed", ready=False))
 
-    def change(self, behaviour: Behaviour) -> None:
+    def set_behaviour(self, behaviour: ClusterBehaviour) -> None:
         """Make the cluster behave otherwise from now on: nodes come and go, images break."""
         self._behaviour = behaviour
-        self._rooms.replace(behaviour.nodes)
-        self._schedule()
+        self._scheduler.replace(behaviour.nodes)
+        self._schedule_pods()
 
     # Writes, each returning why it was refused, or nothing.
 
@@ -257,96 +259,98 @@ class World:
         if name in self._tables[action.kind]:
             return "AlreadyExists"
         owner = action.manifest["metadata"]["ownerReferences"][0]
-        if owner["kind"] != Kind.SET and not self._is_there(Kind(owner["kind"]), owner["name"], owner["uid"]):
+        if owner["kind"] != Kind.SET and not self._is_same(Kind(owner["kind"]), owner["name"], owner["uid"]):
             return "OwnerNotFound"
-        thing = self._read(action.kind, action.manifest)
-        self._own(owner["uid"] if owner["kind"] != Kind.SET else "", action.kind, thing)
+        thing = self._parse(action.kind, action.manifest)
+        self._set_owner(owner["uid"] if owner["kind"] != Kind.SET else "", action.kind, thing)
         if isinstance(thing, Pod):
             self._demands[name] = read_demand(action.manifest["spec"])
-        self._put(action.kind, thing)
-        if owner["uid"] in self._going:
+        self._store(action.kind, thing)
+        if owner["uid"] in self._terminating_owners:
             # Whoever made it did not know that its owner is leaving; it goes too, or the owner would stay for ever.
-            self._expect(_Event.COLLECT, owner["name"], owner["uid"], self._behaviour.collect_seconds)
+            self._start_timer(
+                _TimerEvent.GARBAGE_COLLECT, owner["name"], owner["uid"], self._behaviour.garbage_collection_seconds
+            )
         return ""
 
-    def _read(self, kind: Kind, manifest: Mapping[str, Any]) -> Thing:
-        self._born += 1
-        uid, version = f"uid-{self._born}", self._next_version()
+    def _parse(self, kind: Kind, manifest: Mapping[str, Any]) -> ClusterObject:
+        self._objects_created += 1
+        uid, version = f"uid-{self._objects_created}", self._next_version()
         if kind is Kind.POD:
-            return objects.read_pod(manifest, uid, self.now)
+            return objects.parse_pod(manifest, uid, self.now)
         if kind is Kind.CLIQUE:
-            return objects.read_clique(manifest, uid, version, self.now)
+            return objects.parse_clique(manifest, uid, version, self.now)
         if kind is Kind.GROUP:
-            return objects.read_group(manifest, uid, version, self.now)
+            return objects.parse_group(manifest, uid, version, self.now)
         if kind is Kind.GANG:
-            return objects.read_gang(manifest, uid, version)
-        return objects.read_service(manifest, uid)
+            return objects.parse_gang(manifest, uid, version)
+        return objects.parse_service(manifest, uid)
 
     def _patch(self, action: Patch) -> str:
         thing = self._tables[action.kind].get(action.name)
         if thing is None or thing.uid != action.uid:
             return "NotFound"
         if action.kind is Kind.SERVICE:
-            self._put(action.kind, objects.patch_service(thing, action.patch))
+            self._store(action.kind, objects.patch_service(thing, action.patch))
             return ""
         if thing.resource_version != action.resource_version:
             return "Conflict"
-        self._put(action.kind, _PATCHES[action.kind](thing, action.patch, self._next_version()))
+        self._store(action.kind, _PATCHES[action.kind](thing, action.patch, self._next_version()))
         return ""
 
     def _remove_gate(self, action: RemoveGate) -> str:
-        if not self._is_there(Kind.POD, action.pod, action.uid):
+        if not self._is_same(Kind.POD, action.pod, action.uid):
             return "NotFound"
-        self._put(Kind.POD, altered(self.pods[action.pod], gated=False))
+        self._store(Kind.POD, fast_replace(self.pods[action.pod], gated=False))
         return ""
 
     def _write_status(self, action: WriteStatus) -> str:
         if action.kind is Kind.SET:
             self.status = action.status
             return ""
-        if not self._is_there(action.kind, action.name, action.uid):
+        if not self._is_same(action.kind, action.name, action.uid):
             return "NotFound"
         thing = self._tables[action.kind][action.name]
-        self._put(action.kind, altered(thing, status=action.status, resource_version=self._next_version()))
+        self._store(action.kind, fast_replace(thing, status=action.status, resource_version=self._next_version()))
         return ""
 
     def _delete_if_same(self, action: Delete) -> str:
-        if not self._is_there(action.kind, action.name, action.uid):
+        if not self._is_same(action.kind, action.name, action.uid):
             return "NotFound"
         self._delete(action.kind, action.name)
         return ""
 
     # Objects and their owners.
 
-    def _is_there(self, kind: Kind, name: str, uid: str) -> bool:
+    def _is_same(self, kind: Kind, name: str, uid: str) -> bool:
         thing = self._tables[kind].get(name)
         return thing is not None and thing.uid == uid
 
-    def _own(self, owner: str, kind: Kind, thing: Thing) -> None:
+    def _set_owner(self, owner: str, kind: Kind, thing: ClusterObject) -> None:
         self._owner[thing.uid] = owner
         self._owned.setdefault(owner, {})[thing.name] = kind
 
-    def _put(self, kind: Kind, thing: Thing) -> None:
+    def _store(self, kind: Kind, thing: ClusterObject) -> None:
         self._tables[kind][thing.name] = thing
         if isinstance(thing, Clique):
             self._replica_of[thing.name] = thing.replica
         elif isinstance(thing, Gang):
             self._gang_of.update((pod, thing.name) for _, pods in thing.pod_groups.values() for pod in pods)
         elif isinstance(thing, Pod):
-            self._note_waiting(thing)
-        self._touch(thing)[kind, thing.name] = thing
+            self._update_waiting(thing)
+        self._record_change(thing)[kind, thing.name] = thing
 
-    def _touch(self, thing: Thing) -> dict[tuple[Kind, str], Thing]:
+    def _record_change(self, thing: ClusterObject) -> dict[tuple[Kind, str], ClusterObject]:
         """Note that something happened to the replica of an object; return what there is of that replica."""
         if isinstance(thing, Pod):
-            replica = self._home.setdefault(thing.name, self._replica_of.get(thing.clique, NOWHERE))
+            replica = self._replica_of_pod.setdefault(thing.name, self._replica_of.get(thing.clique, UNKNOWN_REPLICA))
         else:
             replica = thing.replica
         self._journal.append(replica)
         return self._of_replica.setdefault(replica, {})
 
-    def _note_waiting(self, pod: Pod) -> None:
-        if pod.gated or pod.node or pod.leaving or pod.phase in ENDED:
+    def _update_waiting(self, pod: Pod) -> None:
+        if pod.gated or pod.node or pod.leaving or pod.phase in TERMINAL_PHASES:
             self._waiting.pop(pod.name, None)
         else:
             self._waiting[pod.name] = None
@@ -357,10 +361,10 @@ class World:
             return
         if isinstance(thing, Pod):
             self._delete_pod(thing)
-        elif self._behaviour.owners_go_last and self._owned.get(thing.uid):
-            self._put(kind, altered(thing, leaving=True))
-            self._going[thing.uid] = (kind, name)
-            self._collect(thing.uid)
+        elif self._behaviour.foreground_deletion and self._owned.get(thing.uid):
+            self._store(kind, fast_replace(thing, leaving=True))
+            self._terminating_owners[thing.uid] = (kind, name)
+            self._delete_owned(thing.uid)
         else:
             self._remove(kind, thing)
 
@@ -368,51 +372,53 @@ class World:
         if not pod.node:
             self._remove(Kind.POD, pod)
             return
-        self._put(Kind.POD, altered(pod, leaving=True, gone_by=self.now + GRACE_SECONDS))
-        self._expect(_Event.GONE, pod.name, pod.uid, self._behaviour.gone_seconds)
+        self._store(Kind.POD, fast_replace(pod, leaving=True, gone_by=self.now + GRACE_SECONDS))
+        self._start_timer(_TimerEvent.TERMINATED, pod.name, pod.uid, self._behaviour.termination_seconds)
 
-    def _remove(self, kind: Kind, thing: Thing) -> None:
+    def _remove(self, kind: Kind, thing: ClusterObject) -> None:
         """Take an object out; what it owned is deleted, and an owner that waited for it goes too."""
         del self._tables[kind][thing.name]
-        self._touch(thing).pop((kind, thing.name), None)
+        self._record_change(thing).pop((kind, thing.name), None)
         if isinstance(thing, Pod):
             self._waiting.pop(thing.name, None)
-            self._home.pop(thing.name)
+            self._replica_of_pod.pop(thing.name)
             self._demands.pop(thing.name, None)
-            self._rooms.release(thing.name)
+            self._scheduler.release(thing.name)
         else:
-            self._expect(_Event.COLLECT, thing.name, thing.uid, self._behaviour.collect_seconds)
+            self._start_timer(
+                _TimerEvent.GARBAGE_COLLECT, thing.name, thing.uid, self._behaviour.garbage_collection_seconds
+            )
         self._leave_owner(thing)
 
-    def _leave_owner(self, thing: Thing) -> None:
+    def _leave_owner(self, thing: ClusterObject) -> None:
         owner = self._owner.pop(thing.uid, "")
         siblings = self._owned.get(owner, {})
         siblings.pop(thing.name, None)
-        if not siblings and owner in self._going:
-            kind, name = self._going.pop(owner)
+        if not siblings and owner in self._terminating_owners:
+            kind, name = self._terminating_owners.pop(owner)
             self._remove(kind, self._tables[kind][name])
 
-    def _collect(self, owner: str) -> None:
+    def _delete_owned(self, owner: str) -> None:
         for name, kind in tuple(self._owned.get(owner, {}).items()):
             self._delete(kind, name)
 
     # Time.
 
-    def _expect(self, event: _Event, name: str, uid: str, seconds: float) -> None:
-        if seconds <= 0 and event is _Event.COLLECT:
-            self._collect(uid)
+    def _start_timer(self, event: _TimerEvent, name: str, uid: str, seconds: float) -> None:
+        if seconds <= 0 and event is _TimerEvent.GARBAGE_COLLECT:
+            self._delete_owned(uid)
             return
         self._writes += 1
-        heapq.heappush(self._agenda, (self.now + seconds, self._writes, event, name, uid))
+        heapq.heappush(self._timers, (self.now + seconds, self._writes, event, name, uid))
 
-    def _handle(self, event: _Event, name: str, uid: str) -> None:
-        if event is _Event.COLLECT:
-            self._collect(uid)
-        elif self._is_there(Kind.POD, name, uid):
+    def _handle(self, event: _TimerEvent, name: str, uid: str) -> None:
+        if event is _TimerEvent.GARBAGE_COLLECT:
+            self._delete_owned(uid)
+        elif self._is_same(Kind.POD, name, uid):
             pod = self.pods[name]
-            if event is _Event.GONE:
+            if event is _TimerEvent.TERMINATED:
                 self._remove(Kind.POD, pod)
-            elif not pod.leaving and pod.phase not in ENDED:
+            elif not pod.leaving and pod.phase not in TERMINAL_PHASES:
                 keys = {pod.template_hash, self._key_of(pod), pod.name, names.pod_hostname(pod.clique, pod.index)}
                 self.set_ready(name, not keys & self._behaviour.never_ready)
 
@@ -420,27 +426,29 @@ class World:
         clique = self._tables[Kind.CLIQUE].get(pod.clique)
         return clique.template if clique else "", pod.template_hash
 
-    def _schedule(self) -> None:
+    def _schedule_pods(self) -> None:
         if not self._waiting:
             return
         waiting = [self.pods[name] for name in self._waiting]
         listing = dict.fromkeys(self._gang_of.get(pod.name, "") for pod in waiting)
         gangs = self._tables[Kind.GANG]
         listed = [gangs[name] for name in listing if name in gangs]
-        placement = self._rooms.place(waiting, listed, self.pods, self._demands)
-        for name, why in placement.refused:
+        placement = self._scheduler.place(waiting, listed, self.pods, self._demands)
+        for name, why in placement.unplaced:
             if self.pods[name].message != why:
-                self._put(Kind.POD, altered(self.pods[name], message=why))
+                self._store(Kind.POD, fast_replace(self.pods[name], message=why))
         for name, node in placement.bound:
-            self._start(altered(self.pods[name], node=node, phase="Running", message="", scheduled_at=self.now))
+            self._start(fast_replace(self.pods[name], node=node, phase="Running", message="", scheduled_at=self.now))
 
     def _start(self, pod: Pod) -> None:
         """Let a pod that has a node become Ready in its time, or fail then."""
-        self._put(Kind.POD, pod)
+        self._store(Kind.POD, pod)
         behaviour, key = self._behaviour, self._key_of(pod)
         found = (behaviour.ready_seconds_of.get(one) for one in (key, pod.template_hash, key[0]))
         seconds = next((one for one in found if one is not None), behaviour.ready_seconds)
-        self._expect(_Event.STARTED, pod.name, pod.uid, max(0.0, seconds - behaviour.on_node_for.get(pod.name, 0.0)))
+        self._start_timer(
+            _TimerEvent.STARTED, pod.name, pod.uid, max(0.0, seconds - behaviour.seconds_on_node.get(pod.name, 0.0))
+        )
 
     # The beginning.
 
@@ -448,31 +456,36 @@ class World:
         self._writes += 1
         return f"simulated-{self._writes}"
 
-    def _take_over(self, observed: Observed) -> None:
+    def _import_observed(self, observed: Observed) -> None:
         """Give what was there before its owner, its room and its future."""
         for group in observed.groups:
-            self._own("", Kind.GROUP, group)
-            self._put(Kind.GROUP, group)
+            self._set_owner("", Kind.GROUP, group)
+            self._store(Kind.GROUP, group)
         for service in observed.services:
-            self._put(Kind.SERVICE, service)
+            self._store(Kind.SERVICE, service)
         for clique in observed.cliques:
             owner = self._tables[Kind.GROUP].get(clique.group)
-            self._own(owner.uid if owner else "", Kind.CLIQUE, clique)
-            self._put(Kind.CLIQUE, clique)
+            self._set_owner(owner.uid if owner else "", Kind.CLIQUE, clique)
+            self._store(Kind.CLIQUE, clique)
         for gang in observed.gangs:
-            self._put(Kind.GANG, gang)
+            self._store(Kind.GANG, gang)
         for pod in observed.pods:
-            self._take_over_pod(pod)
+            self._import_pod(pod)
 
-    def _take_over_pod(self, pod: Pod) -> None:
+    def _import_pod(self, pod: Pod) -> None:
         clique = self._tables[Kind.CLIQUE].get(pod.clique)
-        self._own(clique.uid if clique else "", Kind.POD, pod)
-        self._put(Kind.POD, pod)
-        if pod.node and pod.phase not in ENDED:
-            self._rooms.hold(pod.name, pod.node, self._demands.get(pod.name, NO_DEMAND))
+        self._set_owner(clique.uid if clique else "", Kind.POD, pod)
+        self._store(Kind.POD, pod)
+        if pod.node and pod.phase not in TERMINAL_PHASES:
+            self._scheduler.reserve(pod.name, pod.node, self._demands.get(pod.name, NO_DEMAND))
         if pod.leaving or clique is None:
-            self._expect(_Event.GONE, pod.name, pod.uid, self._behaviour.gone_seconds)
-        elif pod.node and not pod.ready and pod.phase not in ENDED and pod.template_hash == clique.template_hash:
+            self._start_timer(_TimerEvent.TERMINATED, pod.name, pod.uid, self._behaviour.termination_seconds)
+        elif (
+            pod.node
+            and not pod.ready
+            and pod.phase not in TERMINAL_PHASES
+            and pod.template_hash == clique.template_hash
+        ):
             self._start(pod)
 
 
@@ -483,10 +496,10 @@ def _highest_uid(observed: Observed) -> int:
     return max((int(text) for text in counted if text.isdecimal()), default=0) + 1
 
 
-def _separate(value: Any) -> Any:
+def _copy_table(value: Any) -> Any:
     """Return a copy of a table, an agenda or the like; the objects in it are values and need none."""
     if isinstance(value, dict):
         return {key: dict(entry) if isinstance(entry, dict) else entry for key, entry in value.items()}
-    if isinstance(value, Rooms):
+    if isinstance(value, SimulatedScheduler):
         return value.fork()
     return copy(value) if isinstance(value, list | set) else value

@@ -1,7 +1,8 @@
 """Objects that a plan creates and patches, read back as observed values.
 
-`seed` puts what a plan writes through these functions and holds the result as if it had been observed; the names and
-labels are those of `secret_names`. Only what decisions look at is read, so a patch that changes nothing of it changes nothing.
+`cluster` puts what a plan writes through these functions and holds the result as if it had been observed; the names and
+labels are those of `names`. Only what decisions look at is read, so a patch that changes nothing of it changes
+nothing.
 """
 
 from collections.abc import Mapping
@@ -9,13 +10,13 @@ from typing import Any
 
 from rollouts.engine.model import names
 from rollouts.engine.model.observed import Clique, Gang, Group, Pod, Service
-from rollouts.engine.model.values import altered
+from rollouts.engine.model.values import fast_replace
 from rollouts.engine.plan.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 
 Obj = Mapping[str, Any]
 
 
-def read_clique(manifest: Obj, uid: str, version: str, now: float) -> Clique:
+def parse_clique(manifest: Obj, uid: str, version: str, now: float) -> Clique:
     """Return a new PodClique."""
     metadata, spec = manifest["metadata"], manifest["spec"]
     name, labels = metadata["name"], metadata["labels"]
@@ -42,7 +43,7 @@ def read_clique(manifest: Obj, uid: str, version: str, now: float) -> Clique:
     )
 
 
-def read_group(manifest: Obj, uid: str, version: str, now: float) -> Group:
+def parse_group(manifest: Obj, uid: str, version: str, now: float) -> Group:
     """Return a new PodCliqueScalingGroup."""
     metadata, spec = manifest["metadata"], manifest["spec"]
     name, labels = metadata["name"], metadata["labels"]
@@ -63,7 +64,7 @@ def read_group(manifest: Obj, uid: str, version: str, now: float) -> Group:
     )
 
 
-def read_gang(manifest: Obj, uid: str, version: str) -> Gang:
+def parse_gang(manifest: Obj, uid: str, version: str) -> Gang:
     """Return a new PodGang."""
     metadata = manifest["metadata"]
     return Gang(
@@ -78,7 +79,7 @@ def read_gang(manifest: Obj, uid: str, version: str) -> Gang:
     )
 
 
-def read_service(manifest: Obj, uid: str) -> Service:
+def parse_service(manifest: Obj, uid: str) -> Service:
     """Return a new headless service."""
     metadata = manifest["metadata"]
     return Service(
@@ -90,7 +91,7 @@ def read_service(manifest: Obj, uid: str) -> Service:
     )
 
 
-def read_pod(manifest: Obj, uid: str, now: float) -> Pod:
+def parse_pod(manifest: Obj, uid: str, now: float) -> Pod:
     """Return a new pod: Pending, on no node."""
     metadata, spec = manifest["metadata"], manifest["spec"]
     labels = metadata["labels"]
@@ -105,14 +106,14 @@ def read_pod(manifest: Obj, uid: str, now: float) -> Pod:
         phase="Pending",
         ready=False,
         leaving=False,
-        gated=any(gate["name"] == names.GATE for gate in spec.get("schedulingGates", ())),
+        gated=any(gate["name"] == names.SCHEDULING_GATE for gate in spec.get("schedulingGates", ())),
     )
 
 
 def patch_clique(clique: Clique, patch: Obj, version: str) -> Clique:
     """Return a PodClique after a merge patch."""
     metadata, spec = patch.get("metadata", {}), patch.get("spec", {})
-    return altered(
+    return fast_replace(
         clique,
         resource_version=version,
         generation=clique.generation + bool(spec),
@@ -127,7 +128,7 @@ def patch_clique(clique: Clique, patch: Obj, version: str) -> Clique:
 def patch_group(group: Group, patch: Obj, version: str) -> Group:
     """Return a PodCliqueScalingGroup after a merge patch."""
     metadata, spec = patch.get("metadata", {}), patch.get("spec", {})
-    return altered(
+    return fast_replace(
         group,
         resource_version=version,
         generation=group.generation + bool(spec),
@@ -142,13 +143,13 @@ def patch_gang(gang: Gang, patch: Obj, version: str) -> Gang:
     spec = patch.get("spec", {})
     pod_groups = _pod_groups(spec) if "podgroups" in spec else gang.pod_groups
     priority_class = spec.get("priorityClassName", gang.priority_class) or ""
-    return altered(gang, resource_version=version, pod_groups=pod_groups, priority_class=priority_class)
+    return fast_replace(gang, resource_version=version, pod_groups=pod_groups, priority_class=priority_class)
 
 
 def patch_service(service: Service, patch: Obj) -> Service:
     """Return a service after a merge patch."""
     publish = patch.get("spec", {}).get("publishNotReadyAddresses", service.publish_not_ready_addresses)
-    return altered(service, publish_not_ready_addresses=publish)
+    return fast_replace(service, publish_not_ready_addresses=publish)
 
 
 def _template_replicas(metadata: Obj, former: int | None = None) -> int | None:

@@ -23,21 +23,21 @@ from rollouts.engine.model.actions import Delete, Kind, Wait
 from rollouts.engine.model.budget import resolve_max_surge, resolve_max_unavailable
 from rollouts.engine.model.observed import Clique, Group, Observed, Service
 from rollouts.engine.model.workload import BudgetSpec, Strategy, Workload
-from rollouts.engine.plan.diagnosis import NOT_READY, UNPLACED, Code, find_cause
+from rollouts.engine.plan.diagnosis import NOT_READY_CODES, UNSCHEDULED_CODES, WaitCode, find_common_code
 from rollouts.engine.plan.remedies import Remedy
-from rollouts.engine.rollout.levels import is_part_of
+from rollouts.engine.rollout.levels import is_part_of_component
 from rollouts.engine.rollout.update import read_progress
-from rollouts.engine.simulation.simulate import BY_HAND, End, Outcome
-from rollouts.engine.tree.layout import make_shape
-from rollouts.engine.tree.tree_builder import arrange
-from rollouts.engine.tree.views import Replica
+from rollouts.engine.simulation.simulate import BY_HAND, SimulationEnd, SimulationResult
+from rollouts.engine.tree.layout import make_layout
+from rollouts.engine.tree.tree_builder import build_tree
+from rollouts.engine.tree.views import ReplicaView
 
-Simulate: TypeAlias = Callable[[Workload, tuple[Delete, ...], int], Outcome]
+Simulate: TypeAlias = Callable[[Workload, tuple[Delete, ...], int], SimulationResult]
 """Runs a change to its end: the workload as it is to be, what is deleted by hand first, and how many trials share the
 time that is left, this one included.
 """
 
-TRIED: Final = frozenset(
+TRIABLE: Final = frozenset(
     {
         Remedy.SET_MAX_SURGE_TO_ZERO,
         Remedy.DELETE_SURGE,
@@ -55,22 +55,22 @@ HARMLESS: Final = frozenset({Remedy.ROLL_BACK})
 _Key: TypeAlias = tuple[str, str]
 
 
-class Trials:
+class RemedyTrials:
     """Remedies of one workload as it is observed."""
 
     def __init__(self, workload: Workload, observed: Observed, former: Workload | None, simulate: Simulate) -> None:
         """Try nothing yet; `former` is what rolling back leads to, if anything is on record."""
         self._workload, self._observed, self._former, self._simulate = workload, observed, former, simulate
-        self._without: Outcome | None = None  # what happens when nobody does anything
-        self._tried: dict[_Key, Outcome | None] = {}
-        self._before: set[_Key] = set()  # what is waited for, by cause and component
+        self._without: SimulationResult | None = None  # what happens when nobody does anything
+        self._tried: dict[_Key, SimulationResult | None] = {}
+        self._causes_before: set[_Key] = set()  # what is waited for, by cause and component
         self._left = 1  # so many trials are still to come
         self._is_updating = is_updating(observed)
 
-    def sift(self, waits: Iterable[Wait]) -> tuple[Wait, ...]:
+    def filter_remedies(self, waits: Iterable[Wait]) -> tuple[Wait, ...]:
         """Return the waits with the remedies that help."""
         waits = tuple(waits)
-        self._before = {(find_cause(wait.code), wait.component) for wait in waits}
+        self._causes_before = {(find_common_code(wait.code), wait.component) for wait in waits}
         wanted = [(wait, one) for wait in waits for one in self._list_candidates(wait)]
         # Rolling back first: time may run out.
         wanted.sort(key=lambda one: one[1] != Remedy.ROLL_BACK)
@@ -79,19 +79,19 @@ class Trials:
             key = _make_key(wait, remedy)
             if key not in self._tried:
                 self._tried[key] = self._try(wait, remedy)
-        return tuple(map(self._sift_one, waits))
+        return tuple(map(self._filter_one, waits))
 
     def _list_candidates(self, wait: Wait) -> list[str]:
-        found = [one for one in wait.remedies if one in TRIED]
+        found = [one for one in wait.remedies if one in TRIABLE]
         if may_fail_by_template(wait) and Remedy.ROLL_BACK not in found and self._is_updating:
             found.append(Remedy.ROLL_BACK)
         return found
 
-    def _sift_one(self, wait: Wait) -> Wait:
-        kept = [one for one in wait.remedies if one not in TRIED or self._helps(wait, one)]
+    def _filter_one(self, wait: Wait) -> Wait:
+        kept = [one for one in wait.remedies if one not in TRIABLE or self._helps(wait, one)]
         if Remedy.ROLL_BACK not in kept and self._is_last_resort(wait, kept):
             kept.append(Remedy.ROLL_BACK)
-        if wait.code in NOT_READY or wait.code == Code.REPLICA_UNSCHEDULABLE:
+        if wait.code in NOT_READY_CODES or wait.code == WaitCode.REPLICA_UNSCHEDULABLE:
             kept.sort(key=lambda one: one != Remedy.ROLL_BACK)
         return replace(wait, remedies=tuple(kept))
 
@@ -100,59 +100,62 @@ class Trials:
         is.
         """
         outcome = self._tried.get((Remedy.ROLL_BACK, ""))
-        is_alone = TRIED.isdisjoint(kept) and may_fail_by_template(wait)
-        return is_alone and outcome is not None and outcome.end is End.DONE
+        is_alone = TRIABLE.isdisjoint(kept) and may_fail_by_template(wait)
+        return is_alone and outcome is not None and outcome.end is SimulationEnd.DONE
 
     def _helps(self, wait: Wait, remedy: str) -> bool:
         outcome = self._tried[_make_key(wait, remedy)]
         if outcome is None:
             return False
-        if outcome.end is End.DONE:
+        if outcome.end is SimulationEnd.DONE:
             return True
-        if outcome.end is not End.STUCK or self._baseline.end not in (End.DONE, End.STUCK):
+        if outcome.end is not SimulationEnd.STUCK or self._baseline.end not in (
+            SimulationEnd.DONE,
+            SimulationEnd.STUCK,
+        ):
             return remedy in HARMLESS
         if remedy == Remedy.DELETE_OUTDATED_PODS:
             return outcome.pods[-1].available >= self._baseline.pods[-1].available
         # Another surge replica that waits as the one before it did has another name.
-        cause = find_cause(wait.code)
-        others = self._before - {(cause, wait.component)}
-        left = ((find_cause(one.code), one.component) for one in outcome.waits)
+        cause = find_common_code(wait.code)
+        others = self._causes_before - {(cause, wait.component)}
+        left = ((find_common_code(one.code), one.component) for one in outcome.waits)
         if any(one[0] == cause and one not in others for one in left):
             return False
         return self._lowest(outcome) >= self._lowest(self._baseline)
 
-    def _run(self, after: Workload, first: tuple[Delete, ...]) -> Outcome:
+    def _run(self, after: Workload, first: tuple[Delete, ...]) -> SimulationResult:
         outcome = self._simulate(after, first, max(1, self._left))
         self._left -= 1
         return outcome
 
     @property
-    def _baseline(self) -> Outcome:
+    def _baseline(self) -> SimulationResult:
         if self._without is None:
             self._without = self._run(self._workload, ())
         return self._without
 
-    def _lowest(self, outcome: Outcome) -> tuple[int, int]:
+    def _lowest(self, outcome: SimulationResult) -> tuple[int, int]:
         """Return the fewest replicas of the set that were available, and the fewest pods."""
         return outcome.lowest.get(self._workload.name, 0), min(one.available for one in outcome.pods)
 
-    def _try(self, wait: Wait, remedy: str) -> Outcome | None:
+    def _try(self, wait: Wait, remedy: str) -> SimulationResult | None:
         """Return what becomes of it; None: there is nothing that it could be applied to."""
         first: tuple[Delete, ...] = ()
         after: Workload | None = self._workload
         if remedy == Remedy.ROLL_BACK:
             after = self._former
-            first = tuple(_delete_unready(self._workload, self._observed))
+            first = tuple(_unready_deletions(self._workload, self._observed))
         elif remedy == Remedy.SET_MAX_SURGE_TO_ZERO:
-            after = _rebudget(self._workload, wait.component, _without_surge)
+            after = _with_budget(self._workload, wait.component, _without_surge)
         elif remedy == Remedy.RAISE_MAX_UNAVAILABLE:
-            after = _rebudget(self._workload, wait.component, _one_more)
+            after = _with_budget(self._workload, wait.component, _raise_max_unavailable)
         elif remedy == Remedy.SCALE_IN:
-            after = replace(self._workload, replicas=_count_placed(self._workload, self._observed))
+            after = replace(self._workload, replicas=_count_scheduled_replicas(self._workload, self._observed))
         elif remedy == Remedy.DELETE_OUTDATED_PODS:
-            first = tuple(_delete_pods(self._observed, wait.units))
+            first = tuple(_pod_deletions(self._observed, wait.units))
         else:
-            first = tuple(_delete_surge(self._workload, self._observed, wait.component))
+            first = tuple(_surge_deletions(self._workload, self._observed, wait.component))
         if after is None or (after == self._workload and not first):
             return None
         return self._run(after, first)
@@ -160,7 +163,7 @@ class Trials:
 
 def may_fail_by_template(wait: Wait) -> bool:
     """Whether a problem may be that of the new template: its pods are not Ready, or have no node."""
-    return wait.is_problem and (wait.code in NOT_READY or wait.code in UNPLACED)
+    return wait.is_problem and (wait.code in NOT_READY_CODES or wait.code in UNSCHEDULED_CODES)
 
 
 def is_updating(observed: Observed) -> bool:
@@ -177,11 +180,11 @@ def _make_key(wait: Wait, remedy: str) -> _Key:
 _Change: TypeAlias = Callable[[BudgetSpec, int], BudgetSpec]
 
 
-def _rebudget(workload: Workload, component: str, change: _Change) -> Workload:
+def _with_budget(workload: Workload, component: str, change: _Change) -> Workload:
     """Return the workload with another budget at the level of the component that waits, or else at all levels."""
     if workload.strategy is Strategy.REPLICA_RECREATE:
         return replace(workload, budget=change(workload.budget, workload.replicas))
-    meant = list_parts_meant(workload, component)
+    meant = list_budget_owners(workload, component)
     return replace(
         workload,
         cliques=tuple(
@@ -195,14 +198,14 @@ def _rebudget(workload: Workload, component: str, change: _Change) -> Workload:
     )
 
 
-def list_parts_meant(workload: Workload, component: str) -> list[str]:
+def list_budget_owners(workload: Workload, component: str) -> list[str]:
     """Return whose budgets a component that waits is held to: cliques and groups, or the set, whose name is empty."""
     if workload.strategy is Strategy.REPLICA_RECREATE:
         return [""]
     grouped = {name for group in workload.groups for name in group.clique_names}
     names = [*(group.name for group in workload.groups), *(clique.name for clique in workload.cliques)]
     parts = [name for name in names if name not in grouped]
-    return [name for name in parts if is_part_of(workload.name, component, name)] or parts
+    return [name for name in parts if is_part_of_component(workload.name, component, name)] or parts
 
 
 def _without_surge(budget: BudgetSpec, replicas: int) -> BudgetSpec:
@@ -212,41 +215,41 @@ def _without_surge(budget: BudgetSpec, replicas: int) -> BudgetSpec:
     return BudgetSpec(budget.max_unavailable if can_move else 1, 0)
 
 
-def _one_more(budget: BudgetSpec, replicas: int) -> BudgetSpec:
+def _raise_max_unavailable(budget: BudgetSpec, replicas: int) -> BudgetSpec:
     now = resolve_max_unavailable(budget.max_unavailable, replicas)
     return budget if now >= replicas else BudgetSpec(now + 1, budget.max_surge)
 
 
-def _count_placed(workload: Workload, observed: Observed) -> int:
+def _count_scheduled_replicas(workload: Workload, observed: Observed) -> int:
     """Return how many replicas are left when the highest ones without any pod on a node go; the first one stays."""
     replica_of = {clique.name: clique.replica for clique in observed.cliques}
     placed = {replica_of.get(pod.clique, -1) for pod in observed.pods if pod.scheduled}
     return max((index + 1 for index in range(workload.replicas) if index in placed), default=min(1, workload.replicas))
 
 
-def _delete_unready(workload: Workload, observed: Observed) -> Iterator[Delete]:
+def _unready_deletions(workload: Workload, observed: Observed) -> Iterator[Delete]:
     """Yield the deletion of pods that are not Ready, which under OnDelete nothing else replaces after rolling back."""
     if workload.strategy is Strategy.ON_DELETE:
-        yield from _delete_pods(observed, {pod.name for pod in observed.pods if not pod.ready})
+        yield from _pod_deletions(observed, {pod.name for pod in observed.pods if not pod.ready})
 
 
-def _delete_pods(observed: Observed, names: Collection[str]) -> Iterator[Delete]:
+def _pod_deletions(observed: Observed, names: Collection[str]) -> Iterator[Delete]:
     pods = (pod for pod in observed.pods if pod.name in names and not pod.leaving)
     yield from (Delete(Kind.POD, pod.name, pod.uid, BY_HAND) for pod in pods)
 
 
-def _delete_surge(workload: Workload, observed: Observed, component: str) -> list[Delete]:
+def _surge_deletions(workload: Workload, observed: Observed, component: str) -> list[Delete]:
     """Return the deletion of the surge that is waited for, or else of all surge."""
     surge = list(_list_surge(workload, observed))
-    own = [one for name, one in surge if is_part_of(workload.name, component, name)]
+    own = [one for name, one in surge if is_part_of_component(workload.name, component, name)]
     return own or [one for _, one in surge]
 
 
 def _list_surge(workload: Workload, observed: Observed) -> Iterator[tuple[str, Delete]]:
     """Yield what holds surge, or is surge, at each level, with the name of the component or replica that it is of."""
-    for replica in arrange(make_shape(workload), observed).replicas.values():
+    for replica in build_tree(make_layout(workload), observed).replicas.values():
         if replica.index >= workload.replicas:
-            yield from ((replica.name, one) for one in _delete_replica(replica))
+            yield from ((replica.name, one) for one in _replica_deletions(replica))
             continue
         for clique in replica.cliques:
             extra = (pod for pod in clique.live if pod.index >= clique.wanted)
@@ -257,7 +260,7 @@ def _list_surge(workload: Workload, observed: Observed) -> Iterator[tuple[str, D
             yield from ((group.name, Delete(Kind.CLIQUE, one.name, one.uid, BY_HAND)) for one in held)
 
 
-def _delete_replica(replica: Replica) -> Iterator[Delete]:
+def _replica_deletions(replica: ReplicaView) -> Iterator[Delete]:
     held: list[tuple[Kind, Group | Clique | Service | None]] = [
         *((Kind.GROUP, one.group) for one in replica.groups),
         *((Kind.CLIQUE, one.clique) for one in replica.cliques),

@@ -1,8 +1,8 @@
 """What a workload looks like whatever is observed: its cliques and groups by name, its hashes, the places of its parts.
 
-Made once a workload and kept as long as that stays the same. `tree_builder` builds the views of what is there with it, and
-every later step those of what is not there yet. The invariant: it depends on the workload alone, so that whoever has
-one for a workload never needs another.
+Made once a workload and kept as long as that stays the same. `tree_builder` builds the views of what is there with it,
+and every later step those of what is not there yet. The invariant: it depends on the workload alone, so that whoever
+has one for a workload never needs another.
 """
 
 import re
@@ -11,27 +11,27 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from rollouts.engine.manifest.references import MOST_PODS
+from rollouts.engine.manifest.references import MAX_PODS
 from rollouts.engine.model import names
 from rollouts.engine.model.hashing import compute_generation_hash, compute_template_hash
-from rollouts.engine.model.observed import ENDED, Clique, Gang, Group, Pod, Service
+from rollouts.engine.model.observed import TERMINAL_PHASES, Clique, Gang, Group, Pod, Service
 from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, Strategy, Workload
-from rollouts.engine.plan.desired import group_note, scaling_note
+from rollouts.engine.plan.desired import compute_group_keys, compute_scaling_keys
 from rollouts.engine.rollout.roller import is_complete
 from rollouts.engine.tree.views import (
     CliqueView,
-    GroupReplica,
+    GroupReplicaView,
     GroupView,
-    Replica,
-    minimum_of,
-    view_group,
-    view_group_replica,
-    view_replica,
+    ReplicaView,
+    compute_min_available,
+    make_group_replica_view,
+    make_group_view,
+    make_replica_view,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PodCliquePosition:
     """Where a PodClique belongs; `group` is empty for one in no scaling group."""
 
     replica: int
@@ -41,7 +41,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Found:
+class ObjectIndex:
     """What was found of a workload and belongs to it, by name; the parts of a view are looked up here."""
 
     indices: set[int] = field(default_factory=set)  # replicas of the set of which anything was found
@@ -49,16 +49,16 @@ class Found:
     base_gangs: dict[int, Gang] = field(default_factory=dict)  # by replica of the set
     scaled_gangs: dict[int, dict[str, Gang]] = field(default_factory=dict)  # by replica of the set
     groups: dict[str, Group] = field(default_factory=dict)
-    parts: dict[str, set[int]] = field(default_factory=dict)  # replicas of each scaling group
+    group_replicas: dict[str, set[int]] = field(default_factory=dict)  # replicas of each scaling group
     cliques: dict[str, Clique] = field(default_factory=dict)
     pods: dict[str, list[Pod]] = field(default_factory=dict)  # by the name of their PodClique, in order of their index
 
 
-NOTHING: Final = Found()
+EMPTY_INDEX: Final = ObjectIndex()
 _NO_GANGS: Final[Mapping[str, Gang]] = {}
 
 
-class _Prefixes(dict[int, str]):
+class _NamePrefixes(dict[int, str]):
     """What the names in a replica of the set begin with: `my-0` for replica 0. Put together once each."""
 
     def __init__(self, workload: str) -> None:
@@ -70,13 +70,13 @@ class _Prefixes(dict[int, str]):
         return prefix
 
 
-def make_shape(workload: Workload) -> "Shape":
+def make_layout(workload: Workload) -> "Layout":
     """Return the shape of a workload, its templates hashed."""
     hashes = {clique.name: compute_template_hash(clique, workload.priority_class) for clique in workload.cliques}
-    return Shape(workload, hashes, compute_generation_hash(workload))
+    return Layout(workload, hashes, compute_generation_hash(workload))
 
 
-class Shape:
+class Layout:
     """The cliques and groups of a workload, looked up by name; which views are built from."""
 
     def __init__(self, workload: Workload, hashes: Mapping[str, str], generation_hash: str = "") -> None:
@@ -88,13 +88,13 @@ class Shape:
         self.groups = {group.name: group for group in workload.groups}
         self.group_of = {name: group.name for group in workload.groups for name in group.clique_names}
         self.standalone = tuple(clique for clique in workload.cliques if clique.name not in self.group_of)
-        self.prefixes = _Prefixes(workload.name)
+        self.prefixes = _NamePrefixes(workload.name)
         # Asked many times in a pass, and in Python 3.11 it takes a while to look up a member of an enumeration.
         self.replaces_whole = workload.strategy is Strategy.REPLICA_RECREATE
         self.is_on_delete = workload.strategy is Strategy.ON_DELETE
         # What is noted on a PodClique and on a scaling group of its template, beside the numbers and the template hash.
-        self.scaling_notes = {clique.name: scaling_note(clique) for clique in workload.cliques}
-        self.group_notes = {group.name: group_note(group) for group in workload.groups}
+        self.scaling_keys = {clique.name: compute_scaling_keys(clique) for clique in workload.cliques}
+        self.group_keys = {group.name: compute_group_keys(group) for group in workload.groups}
 
     @cached_property
     def _clique_pattern(self) -> re.Pattern[str]:
@@ -104,61 +104,65 @@ class Shape:
         )
         return re.compile(f"{re.escape(self.workload.name)}-(0|[1-9][0-9]*)-(?:({alone})|({members or '(?!)'}))")
 
-    def place(self, name: str) -> Place | None:
+    def find_position(self, name: str) -> PodCliquePosition | None:
         """Return where a PodClique of this name belongs, or None if it is none of this workload's."""
         match = self._clique_pattern.fullmatch(name)
         if match is None:
             return None
         if match[2] is not None:
-            return Place(int(match[1]), "", -1, match[2])
+            return PodCliquePosition(int(match[1]), "", -1, match[2])
         for clique, group in self.group_of.items():
             inner = re.fullmatch(f"{re.escape(group)}-([0-9]+)-{re.escape(clique)}", match[3])
             if inner is not None:
-                return Place(int(match[1]), group, int(inner[1]), clique)
+                return PodCliquePosition(int(match[1]), group, int(inner[1]), clique)
         return None
 
-    def name_cliques(self, index: int) -> list[str]:
+    def list_clique_names(self, index: int) -> list[str]:
         """Return the names of the PodCliques in no scaling group of a replica of the set."""
         return [f"{self.prefixes[index]}-{template.name}" for template in self.standalone]
 
     # Views of what is found, and of what is not there yet.
 
-    def replica(self, index: int, found: Found = NOTHING) -> Replica:
+    def make_replica_view(self, index: int, found: ObjectIndex = EMPTY_INDEX) -> ReplicaView:
         """Return a replica of the set."""
         prefix = self.prefixes[index]
         cliques = []
         for template in self.standalone:
             name = f"{prefix}-{template.name}"
-            cliques.append(self.clique_view(name, template, found.cliques.get(name), found.pods.get(name, ())))
-        groups = self._groups(prefix, found) if self.groups else ()
+            cliques.append(self.make_clique_view(name, template, found.cliques.get(name), found.pods.get(name, ())))
+        groups = self._make_group_views(prefix, found) if self.groups else ()
         scaled_gangs = found.scaled_gangs.get(index, _NO_GANGS)
         # fmt: off
-        return view_replica(
+        return make_replica_view(
             prefix, index, found.services.get(index), tuple(cliques), groups, found.base_gangs.get(index), scaled_gangs,
         )
         # fmt: on
 
-    def _groups(self, prefix: str, found: Found) -> tuple[GroupView, ...]:
-        return tuple([self._group(f"{prefix}-{template.name}", template, found) for template in self.workload.groups])
+    def _make_group_views(self, prefix: str, found: ObjectIndex) -> tuple[GroupView, ...]:
+        return tuple(
+            [self._make_group_view(f"{prefix}-{template.name}", template, found) for template in self.workload.groups]
+        )
 
-    def _group(self, name: str, template: GroupTemplate, found: Found) -> GroupView:
-        indices = sorted(found.parts.get(name, ()))
-        replicas = {index: self.group_replica(name, template, index, found) for index in indices}
+    def _make_group_view(self, name: str, template: GroupTemplate, found: ObjectIndex) -> GroupView:
+        indices = sorted(found.group_replicas.get(name, ()))
+        replicas = {index: self.make_group_replica_view(name, template, index, found) for index in indices}
         group = found.groups.get(name)
         is_updating = group is not None and self.is_updating(group)
-        return view_group(name, template, group, replicas, is_updating=is_updating)
+        return make_group_view(name, template, group, replicas, is_updating=is_updating)
 
-    def group_replica(self, group: str, template: GroupTemplate, index: int, found: Found = NOTHING) -> GroupReplica:
+    def make_group_replica_view(
+        self, group: str, template: GroupTemplate, index: int, found: ObjectIndex = EMPTY_INDEX
+    ) -> GroupReplicaView:
         """Return a replica of a group (by its full name), all its cliques in it, there or not."""
         part = f"{group}-{index}"
         views = []
         for clique in template.clique_names:
             name = f"{part}-{clique}"
             pods = found.pods.get(name, ())
-            views.append(self.clique_view(name, self.cliques[clique], found.cliques.get(name), pods))
-        return view_group_replica(part, index, tuple(views))
+            views.append(self.make_clique_view(name, self.cliques[clique], found.cliques.get(name), pods))
+        return make_group_replica_view(part, index, tuple(views))
 
-    def clique_view(
+    def make_clique_view(
         self, name: str, template: CliqueTemplate, clique: Clique | None, pods: Sequence[Pod]
     ) -> CliqueView:
         """Return a clique with its pods counted."""
@@ -166,7 +170,7 @@ class Shape:
         live = pods
         available = scheduled = gated = outdated = 0
         for pod in pods:
-            if pod.leaving or pod.phase in ENDED:
+            if pod.leaving or pod.phase in TERMINAL_PHASES:
                 live = ()
                 continue
             if pod.ready:
@@ -178,16 +182,21 @@ class Shape:
             if pod.template_hash != current:
                 outdated += 1
         if pods and not live:
-            live = [pod for pod in pods if not pod.leaving and pod.phase not in ENDED]
+            live = [pod for pod in pods if not pod.leaving and pod.phase not in TERMINAL_PHASES]
         wanted, is_live, is_updating = template.replicas, False, False
         if clique is not None:
             # A slip of somebody who scales it must not cost us more than a cluster can hold.
-            wanted = clique.replicas if clique.replicas < MOST_PODS else MOST_PODS
+            wanted = clique.replicas if clique.replicas < MAX_PODS else MAX_PODS
             is_live, is_updating = not clique.leaving, self.is_updating(clique)
-        needed = minimum_of(template, clique)
+        needed = compute_min_available(template, clique)
         is_available = is_live and available >= needed
         highest = -1
-        if live and live[-1].index >= wanted and clique is not None and self._is_rolled(clique, current, is_updating):
+        if (
+            live
+            and live[-1].index >= wanted
+            and clique is not None
+            and self._is_rolled_pod_by_pod(clique, current, is_updating)
+        ):
             highest = live[-1].index
         is_done = (
             clique is not None
@@ -204,12 +213,12 @@ class Shape:
         )
         # fmt: on
 
-    def _is_rolled(self, clique: Clique, current: str, is_updating: bool) -> bool:
+    def _is_rolled_pod_by_pod(self, clique: Clique, current: str, is_updating: bool) -> bool:
         """Whether the pods of a clique are updated one by one, so that those that have surged have still to go.
 
         They are when its own update is open, or when the last template that was complete here is another one: its
         progress may have been lost with the pass that was to write it. While no update of the set is under way, nothing
-        closes a gap, and `errors` writes that the clique is complete. What is replaced whole has no surge inside, and
+        closes a gap, and `status` writes that the clique is complete. What is replaced whole has no surge inside, and
         OnDelete rolls nothing.
         """
         if self.replaces_whole or self.is_on_delete:

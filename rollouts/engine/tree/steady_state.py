@@ -1,9 +1,9 @@
 """Replicas that need nothing: recognised cheaply, because most are so most of the time.
 
 `tree_builder` asks about each replica twice: whether it is settled, before anything is made of what was found, and else
-whether it is quiet, once its views are built. `timeline_entries` looks closer only at those that are busy. The invariant: a
-replica is passed over only if the whole pass would find nothing to do, to write down or to say about it, so leaving
-this module out changes no plan, only what it costs. What is settled is also quiet, available and complete.
+whether it is quiet, once its views are built. `steps` looks closer only at those that are busy. The
+invariant: a replica is passed over only if the whole pass would find nothing to do, to write down or to say about it,
+so leaving this module out changes no plan, only what it costs. What is settled is also quiet, available and complete.
 
 A status is not computed again to see that it is right. It was written from the counts it shows and the generation it
 has observed; where these are still the same, so is the rest of it.
@@ -13,30 +13,37 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from rollouts.engine.manifest.references import MOST_PODS
+from rollouts.engine.manifest.references import MAX_PODS
 from rollouts.engine.model.conditions import (
-    ALL_CREATED,
+    ALL_CREATED_MESSAGE,
     BREACHED,
     INITIALIZED,
-    PHASE_OF_SCHEDULER,
     SCHEDULED,
+    SCHEDULER_PHASE_MESSAGE,
     TERMINATING,
     find_condition,
-    is_phase_of_scheduler,
-    render_phase,
+    is_phase_reported_by_scheduler,
+    render_phase_message,
 )
 from rollouts.engine.model.names import scaled_gang_name
-from rollouts.engine.model.observed import ENDED, Clique, Gang, Pod
+from rollouts.engine.model.observed import TERMINAL_PHASES, Clique, Gang, Pod
 from rollouts.engine.model.workload import CliqueTemplate
-from rollouts.engine.plan.desired import find_scaling_note
+from rollouts.engine.plan.desired import find_scaling_keys
 from rollouts.engine.rollout.update import Update
-from rollouts.engine.tree.layout import Found, Shape
-from rollouts.engine.tree.views import CliqueView, GroupView, Replica, Tree, is_minimum_stale, minimum_of
+from rollouts.engine.tree.layout import Layout, ObjectIndex
+from rollouts.engine.tree.views import (
+    CliqueView,
+    GroupView,
+    ReplicaView,
+    Tree,
+    compute_min_available,
+    is_min_available_stale,
+)
 
 _clique_counts = itemgetter(
     "replicas", "readyReplicas", "updatedReplicas", "scheduledReplicas", "scheduleGatedReplicas"
 )
-_clique_facts = itemgetter(
+_clique_counts_and_hash = itemgetter(
     "replicas",
     "readyReplicas",
     "updatedReplicas",
@@ -47,99 +54,105 @@ _clique_facts = itemgetter(
 # Of a progress, what names something that is being replaced now.
 _SELECTION = frozenset({"readyPodsSelectedToUpdate", "readyReplicaIndicesSelectedToUpdate"})
 # What Initialized says of a PodGang that is all there.
-_RUNNING = f"{ALL_CREATED} {render_phase('Running')}"
-_REPORTED = f"{ALL_CREATED} {PHASE_OF_SCHEDULER}"
+_RUNNING_MESSAGE = f"{ALL_CREATED_MESSAGE} {render_phase_message('Running')}"
+_SCHEDULER_MESSAGE = f"{ALL_CREATED_MESSAGE} {SCHEDULER_PHASE_MESSAGE}"
 _pod_state = attrgetter("template_hash", "ready", "leaving", "gated")
 
 
-def find_busy(tree: Tree, update: Update) -> Set[int]:
+def find_replicas_to_plan(tree: Tree, update: Update) -> Set[int]:
     """Return the replicas of the set that need a closer look: all about which anything is to be done or said.
 
     One that is outdated and quiet waits for its turn; without an update under way it would have something to say.
     """
     unfinished = tree.unfinished if update.is_under_way else tree.incomplete
     selected = () if update.selected is None else (update.selected,)
-    return tree.restless.union(unfinished, update.former.updating, selected)
+    return tree.unsteady.union(unfinished, update.former.updating, selected)
 
 
-def is_quiet(shape: Shape, replica: Replica) -> bool:
+def is_steady(layout: Layout, replica: ReplicaView) -> bool:
     """Whether a replica of the set has what it wants, be it outdated, and its statuses and gangs say so."""
     service = replica.service
     if service is None or service.leaving:
         return False
-    if service.publish_not_ready_addresses != shape.workload.publish_not_ready_addresses:
+    if service.publish_not_ready_addresses != layout.workload.publish_not_ready_addresses:
         return False
     # One that is replaced whole keeps its labels until then.
-    keeps_label = shape.replaces_whole
-    current = shape.generation_hash
+    keeps_label = layout.replaces_whole
+    current = layout.generation_hash
     for view in replica.cliques:
-        if not _is_clique_quiet(shape, view, current, keeps_label=keeps_label):
+        if not _is_clique_steady(layout, view, current, keeps_label=keeps_label):
             return False
     for group in replica.groups:
-        if not _is_group_quiet(shape, group, current):
+        if not _is_group_steady(layout, group, current):
             return False
-    return _are_gangs_quiet(shape, replica)
+    return _are_gangs_steady(layout, replica)
 
 
-def is_settled(shape: Shape, index: int, found: Found) -> bool:
+def is_steady_and_complete(layout: Layout, index: int, found: ObjectIndex) -> bool:
     """Whether a replica of the set is quiet and complete, told from what was found and before anything is made of it.
 
     Said only where that is quick: what has scaling groups, or pods beyond the wanted ones, is looked at in full.
     """
     service, gang = found.services.get(index), found.base_gangs.get(index)
-    if service is None or service.leaving or gang is None or shape.groups:
+    if service is None or service.leaving or gang is None or layout.groups:
         return False
-    if service.publish_not_ready_addresses != shape.workload.publish_not_ready_addresses:
+    if service.publish_not_ready_addresses != layout.workload.publish_not_ready_addresses:
         return False
-    if index in found.scaled_gangs or len(gang.pod_groups) != len(shape.standalone):
+    if index in found.scaled_gangs or len(gang.pod_groups) != len(layout.standalone):
         return False
-    prefix = shape.prefixes[index]
-    for template in shape.standalone:
+    prefix = layout.prefixes[index]
+    for template in layout.standalone:
         name = f"{prefix}-{template.name}"
         clique, pods = found.cliques.get(name), found.pods.get(name, ())
-        if clique is None or not _is_clique_settled(shape, template, clique, pods):
+        if clique is None or not _is_clique_steady_and_complete(layout, template, clique, pods):
             return False
-        if gang.pod_groups.get(name) != (minimum_of(template, clique), tuple([pod.name for pod in pods])):
+        if gang.pod_groups.get(name) != (compute_min_available(template, clique), tuple([pod.name for pod in pods])):
             return False
-    return _is_gang_current(gang, shape.workload.priority_class)
+    return _is_gang_current(gang, layout.workload.priority_class)
 
 
-def _is_clique_settled(shape: Shape, template: CliqueTemplate, clique: Clique, pods: Sequence[Pod]) -> bool:
+def _is_clique_steady_and_complete(
+    layout: Layout, template: CliqueTemplate, clique: Clique, pods: Sequence[Pod]
+) -> bool:
     """Whether a clique has just its pods, all of them as they should be, and its status says so."""
-    current, count, status = shape.hashes[template.name], clique.replicas, clique.status
-    if len(pods) != count or count > MOST_PODS or clique.leaving or clique.template_hash != current:
+    current, count, status = layout.hashes[template.name], clique.replicas, clique.status
+    if len(pods) != count or count > MAX_PODS or clique.leaving or clique.template_hash != current:
         return False
     if clique.template_replicas != template.replicas or (count and pods[-1].index >= count):
         return False
-    if is_minimum_stale(template, clique):
+    if is_min_available_stale(template, clique):
         return False
     expected = (current, True, False, False)
     for pod in pods:
-        if _pod_state(pod) != expected or not pod.node or pod.phase in ENDED:
+        if _pod_state(pod) != expected or not pod.node or pod.phase in TERMINAL_PHASES:
             return False
     try:
-        told = _clique_facts(status)
+        counted = _clique_counts_and_hash(status)
     except KeyError:
         return False
     return (
-        told == (count, count, count, count, 0, current)
-        and count >= minimum_of(template, clique)
-        and find_scaling_note(clique.template_keys) == shape.scaling_notes[template.name]
-        and _is_status_quiet(status, clique.generation, shape.generation_hash, complete=True)
-        and _is_clique_fine(status)
+        counted == (count, count, count, count, 0, current)
+        and count >= compute_min_available(template, clique)
+        and find_scaling_keys(clique.template_keys) == layout.scaling_keys[template.name]
+        and _is_status_steady(status, clique.generation, layout.generation_hash, complete=True)
+        and _has_healthy_clique_conditions(status)
     )
 
 
-def _is_clique_quiet(shape: Shape, view: CliqueView, current: str, *, keeps_label: bool) -> bool:
+def _is_clique_steady(layout: Layout, view: CliqueView, current: str, *, keeps_label: bool) -> bool:
     """Whether a clique has what it wants, be it outdated, and its status says so."""
     clique, count = view.clique, view.wanted
     if clique is None or not len(view.pods) == len(view.live) == view.available == count or view.gated:
         return False
-    if clique.leaving or clique.template_replicas != view.template.replicas or is_minimum_stale(view.template, clique):
+    if (
+        clique.leaving
+        or clique.template_replicas != view.template.replicas
+        or is_min_available_stale(view.template, clique)
+    ):
         return False
     if not keeps_label and clique.template_hash != view.template_hash:
         return False
-    if find_scaling_note(clique.template_keys) != shape.scaling_notes[view.template.name]:
+    if find_scaling_keys(clique.template_keys) != layout.scaling_keys[view.template.name]:
         return False
     status = clique.status
     try:
@@ -150,17 +163,17 @@ def _is_clique_quiet(shape: Shape, view: CliqueView, current: str, *, keeps_labe
         counted == (count, count, count - view.outdated, view.scheduled, 0)
         and view.scheduled >= view.needed
         and (not view.is_complete or status.get("currentPodTemplateHash") == view.template_hash)
-        and _is_status_quiet(status, clique.generation, current, complete=view.is_complete)
-        and _is_clique_fine(status)
+        and _is_status_steady(status, clique.generation, current, complete=view.is_complete)
+        and _has_healthy_clique_conditions(status)
     )
 
 
-def _is_group_quiet(shape: Shape, view: GroupView, current: str) -> bool:
+def _is_group_steady(layout: Layout, view: GroupView, current: str) -> bool:
     """Whether a scaling group has what it wants, be it outdated, and its status says so."""
     group, wanted = view.group, view.wanted
     if group is None or group.leaving or wanted < view.needed or group.template_replicas != view.template.replicas:
         return False
-    if group.template_keys != shape.group_notes[view.template.name]:
+    if group.template_keys != layout.group_keys[view.template.name]:
         return False
     updated = 0
     for index, part in view.replicas.items():
@@ -168,7 +181,7 @@ def _is_group_quiet(shape: Shape, view: GroupView, current: str) -> bool:
             return False
         updated += not part.is_outdated
         for clique in part.cliques:
-            if not _is_clique_quiet(shape, clique, current, keeps_label=part.is_outdated):
+            if not _is_clique_steady(layout, clique, current, keeps_label=part.is_outdated):
                 return False
     status = group.status
     progress = status.get("updateProgress") or {}
@@ -178,8 +191,8 @@ def _is_group_quiet(shape: Shape, view: GroupView, current: str) -> bool:
         and status.get("scheduledReplicas") == wanted
         and status.get("availableReplicas") == wanted
         and status.get("updatedReplicas") == updated
-        and _is_status_quiet(status, group.generation, current, complete=updated == wanted)
-        and _is_group_fine(status)
+        and _is_status_steady(status, group.generation, current, complete=updated == wanted)
+        and _has_healthy_group_conditions(status)
         and (updated < wanted or progress.get("updatedPodCliquesCount") in (None, _count_cliques(view)))
     )
 
@@ -188,7 +201,7 @@ def _count_cliques(view: GroupView) -> int:
     return view.wanted * len(view.template.clique_names)
 
 
-def _is_status_quiet(status: Mapping[str, Any], generation: int, current: str, *, complete: bool) -> bool:
+def _is_status_steady(status: Mapping[str, Any], generation: int, current: str, *, complete: bool) -> bool:
     """Whether a status is of the current generation, and of the current templates once they are in force."""
     if status.get("observedGeneration") != generation or "surgeReplicas" in status:
         return False
@@ -200,14 +213,14 @@ def _is_status_quiet(status: Mapping[str, Any], generation: int, current: str, *
         return not is_current and (progress is None or bool(progress.get("updateEndedAt")))
     if status.get("currentPodCliqueSetGenerationHash") != current:
         return False
-    return progress is None or (is_current and _is_closed(progress))
+    return progress is None or (is_current and _is_progress_closed(progress))
 
 
-def _is_closed(progress: Mapping[str, Any]) -> bool:
+def _is_progress_closed(progress: Mapping[str, Any]) -> bool:
     return bool(progress.get("updateEndedAt")) and _SELECTION.isdisjoint(progress)
 
 
-def _is_clique_fine(status: Mapping[str, Any]) -> bool:
+def _has_healthy_clique_conditions(status: Mapping[str, Any]) -> bool:
     """Whether the conditions of a PodClique are those of one that is scheduled and has its minimum."""
     scheduled = breached = ""
     for condition in status.get("conditions") or ():
@@ -219,32 +232,32 @@ def _is_clique_fine(status: Mapping[str, Any]) -> bool:
     return scheduled == "True" and breached == "False"
 
 
-def _is_group_fine(status: Mapping[str, Any]) -> bool:
+def _has_healthy_group_conditions(status: Mapping[str, Any]) -> bool:
     """Whether the conditions of a PodCliqueScalingGroup are those of one that has its minimum."""
     return find_condition(status, BREACHED).get("status") == "False" and not find_condition(status, TERMINATING)
 
 
 def _is_gang_current(gang: Gang, priority_class: str) -> bool:
     """Whether a PodGang is there to stay, with the priority of its set and a status that says that it is all there."""
-    return not gang.leaving and gang.priority_class == priority_class and _is_gang_fine(gang.status)
+    return not gang.leaving and gang.priority_class == priority_class and _has_running_gang_status(gang.status)
 
 
-def _is_gang_fine(status: Mapping[str, Any]) -> bool:
+def _has_running_gang_status(status: Mapping[str, Any]) -> bool:
     """Whether the status of a PodGang is that of one that is all there; how far it is a scheduler may say otherwise."""
     created = find_condition(status, INITIALIZED)
     if created.get("status") != "True":
         return False
     message = created.get("message")
-    if is_phase_of_scheduler(status):
-        return message == _REPORTED
-    return status.get("phase") == "Running" and message == _RUNNING
+    if is_phase_reported_by_scheduler(status):
+        return message == _SCHEDULER_MESSAGE
+    return status.get("phase") == "Running" and message == _RUNNING_MESSAGE
 
 
-def _are_gangs_quiet(shape: Shape, replica: Replica) -> bool:
+def _are_gangs_steady(layout: Layout, replica: ReplicaView) -> bool:
     """Whether the stored gangs are just those that should be."""
-    priority_class = shape.workload.priority_class
+    priority_class = layout.workload.priority_class
     if not replica.groups:
-        return not replica.scaled_gangs and _is_gang_quiet(replica.base_gang, replica.cliques, priority_class)
+        return not replica.scaled_gangs and _is_gang_steady(replica.base_gang, replica.cliques, priority_class)
     base = [*replica.cliques]
     scaled = 0
     for group in replica.groups:
@@ -253,13 +266,13 @@ def _are_gangs_quiet(shape: Shape, replica: Replica) -> bool:
                 base.extend(part.cliques)
                 continue
             name = scaled_gang_name(group.name, index, group.template.min_available)
-            if not _is_gang_quiet(replica.scaled_gangs.get(name), part.cliques, priority_class):
+            if not _is_gang_steady(replica.scaled_gangs.get(name), part.cliques, priority_class):
                 return False
             scaled += 1
-    return len(replica.scaled_gangs) == scaled and _is_gang_quiet(replica.base_gang, base, priority_class)
+    return len(replica.scaled_gangs) == scaled and _is_gang_steady(replica.base_gang, base, priority_class)
 
 
-def _is_gang_quiet(gang: Gang | None, cliques: Iterable[CliqueView], priority_class: str) -> bool:
+def _is_gang_steady(gang: Gang | None, cliques: Iterable[CliqueView], priority_class: str) -> bool:
     if gang is None or not _is_gang_current(gang, priority_class):
         return False
     groups = gang.pod_groups

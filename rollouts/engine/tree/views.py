@@ -1,7 +1,7 @@
 """What belongs together, with what the words of DESIGN 6.1 say about it: available, outdated, leaving, complete.
 
-`tree_builder` builds these from what is observed; everything after it reads them. Counting is done once, so that a settled
-workload of a thousand pods costs little more than looking at each pod.
+`tree_builder` builds these from what is observed; everything after it reads them. Counting is done once, so that a
+settled workload of a thousand pods costs little more than looking at each pod.
 
     clique          available with its minimum of available pods, up with what its scale lets it have of them; outdated
                     by its pods
@@ -17,38 +17,38 @@ from functools import cached_property
 from itertools import chain, takewhile
 from typing import Final
 
-from rollouts.engine.manifest.references import MOST_PODS
+from rollouts.engine.manifest.references import MAX_PODS
 from rollouts.engine.model.observed import Clique, Gang, Group, Pod, Service
 from rollouts.engine.model.values import value
 from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate
 from rollouts.engine.rollout.order import replica_update_order
 from rollouts.engine.rollout.roller import is_complete
 
-Names = tuple[list[str], list[str]]
+ComponentNames = tuple[list[str], list[str]]
 """Of a replica of the set: PodCliques in no scaling group, and PodCliqueScalingGroups."""
 
-_NONE: Final[frozenset[int]] = frozenset()
+_NO_INDICES: Final[frozenset[int]] = frozenset()
 
 
-def minimum_of(template: CliqueTemplate, clique: Clique | None) -> int:
+def compute_min_available(template: CliqueTemplate, clique: Clique | None) -> int:
     """Return how many pods a PodClique must have.
 
     Left out of the template it is all of its replicas. A PodClique that was made while they were fewer keeps the
     minimum that it was made with: else every replica would be unavailable from the moment at which replicas are raised.
     """
-    return template.min_available if clique is None else keep_minimum(template, clique.min_available)
+    return template.min_available if clique is None else resolve_min_available(template, clique.min_available)
 
 
-def keep_minimum(template: CliqueTemplate, made_with: int) -> int:
+def resolve_min_available(template: CliqueTemplate, made_with: int) -> int:
     """Return how many pods a PodClique must have that was made with this minimum, 0 for none."""
-    if template.has_minimum or not 0 < made_with < template.min_available:
+    if template.has_explicit_min_available or not 0 < made_with < template.min_available:
         return template.min_available
     return made_with
 
 
-def is_minimum_stale(template: CliqueTemplate, clique: Clique) -> bool:
+def is_min_available_stale(template: CliqueTemplate, clique: Clique) -> bool:
     """Whether a PodClique says another minimum than the one that is written; one that has none says nothing."""
-    return template.has_minimum and clique.min_available not in (0, template.min_available)
+    return template.has_explicit_min_available and clique.min_available not in (0, template.min_available)
 
 
 @value
@@ -75,7 +75,7 @@ class CliqueView:
     is_complete: bool
 
     @property
-    def is_settled(self) -> bool:
+    def is_complete_but_for_gaps(self) -> bool:
         """Whether it is complete but for a gap in the indices of its pods."""
         counts = (len(self.live), self.available, self.outdated, self.wanted)
         return self.is_live and not self.is_label_outdated and is_complete(*counts)
@@ -91,19 +91,19 @@ class CliqueView:
         return self.is_live and self.clique is not None and self.clique.template_hash != self.template_hash
 
     @property
-    def least(self) -> int:
+    def attainable_minimum(self) -> int:
         """How much of its minimum it can have: one that was scaled below it has no more pods to wait for."""
         return min(self.needed, self.wanted)
 
     @property
-    def is_scaled_below(self) -> bool:
+    def is_scaled_below_minimum(self) -> bool:
         """Whether it is scaled to fewer pods than its minimum, so that it cannot be available."""
         return self.wanted < self.needed
 
     @property
     def is_up(self) -> bool:
         """Whether it is available, or would be if its scale let it: an update has nothing to wait for."""
-        return self.is_live and self.available >= self.least
+        return self.is_live and self.available >= self.attainable_minimum
 
     @property
     def is_empty(self) -> bool:
@@ -138,7 +138,7 @@ class CliqueView:
 
 
 @value
-class GroupReplica:
+class GroupReplicaView:
     """One replica of a scaling group: all its cliques, there or not."""
 
     name: str
@@ -160,7 +160,7 @@ class GroupReplica:
         return all(view.is_live and view.scheduled >= view.needed for view in self.cliques)
 
 
-def view_group_replica(name: str, index: int, cliques: tuple[CliqueView, ...]) -> GroupReplica:
+def make_group_replica_view(name: str, index: int, cliques: tuple[CliqueView, ...]) -> GroupReplicaView:
     """Return a replica of a scaling group."""
     available, outdated, leaving, scheduled = True, False, True, False
     for view in cliques:
@@ -168,7 +168,7 @@ def view_group_replica(name: str, index: int, cliques: tuple[CliqueView, ...]) -
         outdated = outdated or view.outdated > 0 or view.is_label_outdated
         leaving = leaving and not view.is_live
         scheduled = scheduled or view.scheduled > 0
-    return GroupReplica(name, index, cliques, available, outdated, leaving, scheduled)
+    return GroupReplicaView(name, index, cliques, available, outdated, leaving, scheduled)
 
 
 @value
@@ -181,7 +181,7 @@ class GroupView:
     is_live: bool  # its PodCliqueScalingGroup is there to stay
     wanted: int  # how many replicas it is to have
     needed: int  # how many available replicas make it available: the minimum of its template
-    replicas: Mapping[int, GroupReplica]
+    replicas: Mapping[int, GroupReplicaView]
     is_updating: bool  # its own status says that its update to the current templates has begun and not ended
     is_available: bool  # there with enough available replicas, extra ones as well
     is_outdated: bool  # any of its replicas is
@@ -191,31 +191,33 @@ class GroupView:
     is_anything_scheduled: bool
 
     @property
-    def least(self) -> int:
+    def attainable_minimum(self) -> int:
         """How much of its minimum it can have: one that was scaled below it has no more replicas to wait for."""
         return min(self.needed, self.wanted)
 
     @property
-    def is_scaled_below(self) -> bool:
+    def is_scaled_below_minimum(self) -> bool:
         """Whether it is scaled to fewer replicas than its minimum, so that it cannot be available."""
         return self.wanted < self.needed
 
     @property
     def is_up(self) -> bool:
         """Whether it is available, or would be if its scale and that of its cliques let it."""
-        return self.is_available or (self.is_live and sum(one.is_up for one in self.replicas.values()) >= self.least)
+        return self.is_available or (
+            self.is_live and sum(one.is_up for one in self.replicas.values()) >= self.attainable_minimum
+        )
 
 
-def view_group(
+def make_group_view(
     name: str,
     template: GroupTemplate,
     group: Group | None,
-    replicas: Mapping[int, GroupReplica],
+    replicas: Mapping[int, GroupReplicaView],
     *,
     is_updating: bool,
 ) -> GroupView:
     """Return a scaling group."""
-    wanted = template.replicas if group is None else min(group.replicas, MOST_PODS)
+    wanted = template.replicas if group is None else min(group.replicas, MAX_PODS)
     needed = template.min_available
     is_live = group is not None and not group.leaving
     available = up = outdated = there = 0
@@ -238,7 +240,7 @@ def view_group(
 
 
 @value
-class Replica:
+class ReplicaView:
     """One replica of the set."""
 
     name: str
@@ -250,11 +252,11 @@ class Replica:
     scaled_gangs: Mapping[str, Gang]  # by name
     is_available: bool
     is_outdated: bool
-    complete: Names  # of those of its components that are
+    complete: ComponentNames  # of those of its components that are
     is_complete: bool  # each of its components is
     is_anything_scheduled: bool  # any of its pods has a node
-    is_begun: bool  # the update of a component has begun and not ended
-    has_live_frame: bool  # anything that holds its contents is there to stay: service, groups, cliques in no group
+    is_updating: bool  # the update of a component has begun and not ended
+    has_live_owners: bool  # anything that holds its contents is there to stay: service, groups, cliques in no group
     update_order: tuple[bool, bool, int]  # its turn among those to be updated
 
     @property
@@ -275,7 +277,7 @@ class Replica:
         return self.base_gang if name == self.name else self.scaled_gangs.get(name)
 
     @property
-    def members(self) -> Iterator[CliqueView]:
+    def member_cliques(self) -> Iterator[CliqueView]:
         """The cliques of its scaling groups."""
         for group in self.groups:
             for part in group.replicas.values():
@@ -285,9 +287,9 @@ class Replica:
     def all_cliques(self) -> Iterator[CliqueView]:
         """All its cliques."""
         yield from self.cliques
-        yield from self.members
+        yield from self.member_cliques
 
-    def sort_out(self, wanted: int) -> Iterator[tuple[CliqueView, bool]]:
+    def iter_cliques_with_surge(self, wanted: int) -> Iterator[tuple[CliqueView, bool]]:
         """Yield all its cliques, each with whether the replica that it is in is extra, be it of the set or of a group.
 
         The set is to have as many as `wanted`.
@@ -303,10 +305,10 @@ class Replica:
     @property
     def is_emptied(self) -> bool:
         """Whether nothing in it means to stay, and not all of it is gone yet."""
-        return not _has_contents(self.cliques, self.groups) and any(view.pods for view in self.all_cliques)
+        return not _has_live_contents(self.cliques, self.groups) and any(view.pods for view in self.all_cliques)
 
     @property
-    def has_former_pods(self) -> bool:
+    def has_pods_of_other_templates(self) -> bool:
         """Whether a pod of another template is there, be it on its way out."""
         return any(pod.template_hash != view.template_hash for view in self.all_cliques for pod in view.pods)
 
@@ -317,9 +319,9 @@ class Replica:
         return all(part is None for part in frame) and all(view.is_empty for view in self.all_cliques)
 
     @property
-    def is_lingering(self) -> bool:
+    def awaits_garbage_collection(self) -> bool:
         """Whether what held it is gone, and what it held has not been told yet."""
-        return not self.has_live_frame and any(view.is_live or view.live for view in self.all_cliques)
+        return not self.has_live_owners and any(view.is_live or view.live for view in self.all_cliques)
 
     @property
     def has_surge(self) -> bool:
@@ -331,7 +333,7 @@ class Replica:
         )
 
 
-def view_replica(  # noqa: PLR0917 - called for each of thousands, and by name it takes longer
+def make_replica_view(  # noqa: PLR0917 - called for each of thousands, and by name it takes longer
     name: str,
     index: int,
     service: Service | None,
@@ -339,61 +341,61 @@ def view_replica(  # noqa: PLR0917 - called for each of thousands, and by name i
     groups: tuple[GroupView, ...],
     base_gang: Gang | None,
     scaled_gangs: Mapping[str, Gang],
-) -> Replica:
+) -> ReplicaView:
     """Return a replica of the set."""
     available, outdated = True, False
     complete_cliques: list[str] = []
     complete_groups: list[str] = []
-    scheduled = begun = False
-    framed = service is not None and not service.leaving
+    scheduled = updating = False
+    has_owners = service is not None and not service.leaving
     for view in cliques:
         available = available and view.is_available
         outdated = outdated or view.outdated > 0
         if view.is_complete:
             complete_cliques.append(view.name)
         scheduled = scheduled or view.scheduled > 0
-        begun = begun or view.is_updating
-        framed = framed or view.is_live
+        updating = updating or view.is_updating
+        has_owners = has_owners or view.is_live
     for group in groups:
         available = available and group.is_available
         outdated = outdated or group.is_outdated
         if group.is_complete:
             complete_groups.append(group.name)
         scheduled = scheduled or group.is_anything_scheduled
-        begun = begun or group.is_updating
-        framed = framed or group.is_live
+        updating = updating or group.is_updating
+        has_owners = has_owners or group.is_live
     is_complete = len(complete_cliques) == len(cliques) and len(complete_groups) == len(groups)
     if not outdated and not is_complete:
         # What a PodClique still promises to nobody counts for nothing.
-        outdated = any(view.is_label_outdated for view in cliques) and _has_contents(cliques, groups)
+        outdated = any(view.is_label_outdated for view in cliques) and _has_live_contents(cliques, groups)
     update_order = replica_update_order(index, scheduled=scheduled, breached=scheduled and not available)
     # fmt: off
-    return Replica(
+    return ReplicaView(
         name, index, service, cliques, groups, base_gang, scaled_gangs, available, outdated,
-        (complete_cliques, complete_groups), is_complete, scheduled, begun, framed, update_order,
+        (complete_cliques, complete_groups), is_complete, scheduled, updating, has_owners, update_order,
     )
     # fmt: on
 
 
-def _has_contents(cliques: Iterable[CliqueView], groups: Iterable[GroupView]) -> bool:
+def _has_live_contents(cliques: Iterable[CliqueView], groups: Iterable[GroupView]) -> bool:
     """Whether anything in a set replica means to stay; a pod without its PodClique is about to go."""
     return any(view.is_live and view.live for view in cliques) or any(
         not part.is_leaving for group in groups for part in group.replicas.values()
     )
 
 
-class Replicas(Mapping[int, Replica]):
+class LazyReplicas(Mapping[int, ReplicaView]):
     """Replicas of the set by index, in its order; those that are settled are put together only when one is asked for.
 
     A settled replica has no scaling groups, and all its cliques are complete.
     """
 
-    def __init__(self, built: dict[int, Replica | None], build: Callable[[int], Replica]) -> None:
+    def __init__(self, built: dict[int, ReplicaView | None], build: Callable[[int], ReplicaView]) -> None:
         """Take the replicas, None for each that is settled, and what puts such a one together."""
         self._built = built
         self._build = build
 
-    def __getitem__(self, index: int) -> Replica:
+    def __getitem__(self, index: int) -> ReplicaView:
         """Return a replica."""
         replica = self._built[index]
         if replica is None:
@@ -417,53 +419,53 @@ class Replicas(Mapping[int, Replica]):
         return self._built.keys()
 
 
-class Listing:
+class LazyNames:
     """Names in the order of the replicas of the set that they are of; listed when somebody asks, and only once."""
 
     def __init__(self, tell: Callable[[], Mapping[int, Sequence[str]]]) -> None:
         """Take what tells the names of each replica, in order."""
-        self._tell = tell
+        self._compute_names = tell
 
     @cached_property
     def names(self) -> list[str]:
         """All of them."""
-        return [*chain.from_iterable(self._tell().values())]
+        return [*chain.from_iterable(self._compute_names().values())]
 
     @cached_property
-    def _owners(self) -> list[int]:
+    def _replica_indices(self) -> list[int]:
         """The replica of each of the names."""
-        return [index for index, names in self._tell().items() for _ in names]
+        return [index for index, names in self._compute_names().items() for _ in names]
 
-    def renew(self, changed: Mapping[int, Sequence[str]]) -> "Listing":
+    def with_changes(self, changed: Mapping[int, Sequence[str]]) -> "LazyNames":
         """Return the listing when some replicas have other names, which are put in the place of the former."""
-        other = Listing(self._tell)
-        other.names, other._owners = [*self.names], [*self._owners]
+        other = LazyNames(self._compute_names)
+        other.names, other._replica_indices = [*self.names], [*self._replica_indices]
         for index, names in changed.items():
-            former = slice(bisect_left(other._owners, index), bisect_right(other._owners, index))
-            other.names[former], other._owners[former] = names, [index] * len(names)
+            former = slice(bisect_left(other._replica_indices, index), bisect_right(other._replica_indices, index))
+            other.names[former], other._replica_indices[former] = names, [index] * len(names)
         return other
 
     def __eq__(self, other: object) -> bool:
         """Whether they are the same names."""
-        return isinstance(other, Listing) and self.names == other.names
+        return isinstance(other, LazyNames) and self.names == other.names
 
     __hash__ = None  # type: ignore[assignment]
 
 
 @value
-class Complete:
+class CompleteComponents:
     """The complete components of the wanted replicas."""
 
-    cliques: Listing  # PodCliques in no scaling group
-    groups: Listing  # PodCliqueScalingGroups
+    cliques: LazyNames  # PodCliques in no scaling group
+    groups: LazyNames  # PodCliqueScalingGroups
 
-    def renew(self, changed: Mapping[int, Names]) -> "Complete":
+    def with_changes(self, changed: Mapping[int, ComponentNames]) -> "CompleteComponents":
         """Return what is complete when it is other components in some of the replicas."""
         if not changed:
             return self
-        return Complete(
-            self.cliques.renew({index: cliques for index, (cliques, _) in changed.items()}),
-            self.groups.renew({index: groups for index, (_, groups) in changed.items()}),
+        return CompleteComponents(
+            self.cliques.with_changes({index: cliques for index, (cliques, _) in changed.items()}),
+            self.groups.with_changes({index: groups for index, (_, groups) in changed.items()}),
         )
 
 
@@ -471,31 +473,31 @@ class Complete:
 class Tree:
     """Everything there is of a workload, in its place."""
 
-    replicas: dict[int, Replica] | Replicas  # those of which anything exists, by index and in its order
+    replicas: dict[int, ReplicaView] | LazyReplicas  # those of which anything exists, by index and in its order
     strangers: tuple[tuple[str, str], ...]  # the name of what fits nowhere, and why
-    complete: Complete  # of the wanted replicas
+    complete: CompleteComponents  # of the wanted replicas
 
     # Which replicas stand out, so that nobody has to go through all of them to see it.
     unavailable: frozenset[int]
     outdated: frozenset[int]
     incomplete: frozenset[int]
     unfinished: frozenset[int]  # are incomplete and not outdated
-    begun: frozenset[int]
-    frameless: frozenset[int]  # have no live frame
-    restless: frozenset[int]  # are not quiet
+    updating: frozenset[int]
+    ownerless: frozenset[int]  # have no live frame
+    unsteady: frozenset[int]  # are not quiet
 
     def beyond(self, wanted: int) -> frozenset[int]:
         """Return the replicas with an index beyond the wanted number."""
         if not self.replicas or next(reversed(self.replicas)) < wanted:
-            return _NONE
+            return _NO_INDICES
         return frozenset(takewhile(lambda index: index >= wanted, reversed(self.replicas)))
 
     def missing(self, wanted: int) -> frozenset[int]:
         """Return the wanted replicas of which nothing exists."""
         if len(self.replicas) - len(self.beyond(wanted)) == wanted:
-            return _NONE
+            return _NO_INDICES
         return frozenset(range(wanted)) - self.replicas.keys()
 
-    def has_just(self, wanted: int) -> bool:
+    def has_exactly(self, wanted: int) -> bool:
         """Whether the wanted replicas are there and no others."""
         return len(self.replicas) == wanted and not self.beyond(wanted)

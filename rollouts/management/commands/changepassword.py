@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib.auth.management.commands import changepassword
 
-from rollouts.services.passwords import password_was_set_by_command
+from rollouts.services.passwords import password_set_by_cli
 
 
 class Command(changepassword.Command):
@@ -19,7 +19,7 @@ class Command(changepassword.Command):
     def handle(self, *args: Any, **options: Any) -> str:
         """Ask for the password, set it, and revoke the tokens."""
         username = options["username"] = options["username"] or getpass.getuser()
-        said = super().handle(*args, **options)
+        message = super().handle(*args, **options)
         # Not in one transaction with the above, which waits for what is typed: nobody else could write meanwhile.
-        count = password_was_set_by_command(username)
-        return f"{said}. Sessions ended, {count} {'token' if count == 1 else 'tokens'} revoked."
+        count = password_set_by_cli(username)
+        return f"{message}. Sessions ended, {count} {'token' if count == 1 else 'tokens'} revoked."

@@ -30,17 +30,17 @@ from django.db import connection
 from redis import Redis, RedisError
 
 from grove_ui.environment import BASE_DIR, Environment
-from rollouts.cluster import ClusterError, Patience
+from rollouts.cluster import ClusterError, RetryPolicy
 from rollouts.runtime import database
 from rollouts.runtime.connections import cluster_entries, connect_cluster, redis_client
-from rollouts.runtime.embedded_redis import RedisMissingError, find_redis_server, name_data_folder, redis_command
-from rollouts.runtime.private_folder import UMASK, NotPrivateError, drop_socket_folder, ensure_private
+from rollouts.runtime.embedded_redis import RedisMissingError, build_redis_command, data_folder_name, find_redis_server
+from rollouts.runtime.private_folder import UMASK, NotPrivateError, ensure_private, remove_socket_folder
 from rollouts.runtime.static_files import collect_static_files
 from rollouts.runtime.supervisor import Log, Program, StartError, Supervisor
 from rollouts.services.accounts import FirstAccount, account_ensure_first
 from rollouts.telemetry import heartbeats
 
-_SECONDS_BETWEEN_LOOKS: Final = 1.0
+_DATABASE_CHECK_SECONDS: Final = 1.0
 
 # How uvicorn serves the pages and the API, wherever it runs.
 WEB_OPTIONS: Final = (
@@ -65,7 +65,7 @@ class Command(BaseCommand):
         os.umask(UMASK)  # the programs that are started inherit it
         try:
             ensure_private(environment.data_dir)
-            with _only_one(environment.data_dir):
+            with _lock_data_dir(environment.data_dir):
                 _prepare(environment)
                 asyncio.run(_run(environment, self.stdout))
         except (StartError, NotPrivateError, RedisMissingError, ClusterError) as error:
@@ -125,10 +125,10 @@ async def _run(environment: Environment, out: Any) -> None:
         loop.add_signal_handler(number, _stop, supervisor, starting)
     try:
         with contextlib.suppress(asyncio.CancelledError):
-            out.write(_greeting(environment, await starting))
+            out.write(_render_greeting(environment, await starting))
             out.flush()  # into a pipe it would wait for the buffer to fill
             if connection.vendor == "sqlite":
-                keeping = asyncio.create_task(_keep_database(environment, log))
+                keeping = asyncio.create_task(_keep_database_migrated(environment, log))
             await supervisor.wait()
     finally:
         if keeping is not None:
@@ -136,23 +136,23 @@ async def _run(environment: Environment, out: Any) -> None:
         await supervisor.stop()
 
 
-async def _keep_database(environment: Environment, log: Log) -> None:
+async def _keep_database_migrated(environment: Environment, log: Log) -> None:
     """Make the database anew whenever it was deleted, and say so."""
-    told = ""
+    last_line = ""
     while True:
-        await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
-        line = await asyncio.to_thread(_mend_database, environment)
-        if line and line != told:
+        await asyncio.sleep(_DATABASE_CHECK_SECONDS)
+        line = await asyncio.to_thread(_repair_database, environment)
+        if line and line != last_line:
             log.write("database", line)
-        told = line
+        last_line = line
 
 
-def _mend_database(environment: Environment) -> str:
+def _repair_database(environment: Environment) -> str:
     """Make a database anew that has no tables, or lacks migrations; return what there is to say about it."""
     try:
         if not database.list_missing_migrations():
             return ""
-        if holders := database.list_holders_of_deleted():
+        if holders := database.list_processes_with_deleted_database():
             return f"deleted; made anew as soon as its last connections are closed (process {holders[0]})"
         was_empty = not connection.introspection.table_names()
         call_command("migrate", verbosity=0, interactive=False)
@@ -178,7 +178,7 @@ def _stop(supervisor: Supervisor, starting: "asyncio.Task[FirstAccount]") -> Non
 async def _start(supervisor: Supervisor, environment: Environment) -> FirstAccount:
     if not environment.redis_url:
         await supervisor.start(_redis(environment))
-        await asyncio.to_thread(heartbeats.clear, redis_client())
+        await asyncio.to_thread(heartbeats.delete_all, redis_client())
     account = await asyncio.to_thread(_ensure_account, environment)
     if "sandbox" in environment.clusters:
         await supervisor.start(_sandbox(environment))
@@ -189,10 +189,10 @@ async def _start(supervisor: Supervisor, environment: Environment) -> FirstAccou
 
 def _redis(environment: Environment) -> Program:
     server = find_redis_server()
-    folder = environment.data_dir / name_data_folder(server)
+    folder = environment.data_dir / data_folder_name(server)
     folder.mkdir(parents=True, exist_ok=True)
-    command = redis_command(server, socket=settings.REDIS_SOCKET, folder=folder)
-    return Program("redis", command, answers=_redis_answers, quiet=True)
+    command = build_redis_command(server, socket=settings.REDIS_SOCKET, folder=folder)
+    return Program("redis", command, is_ready=_redis_answers, quiet=True)
 
 
 def _sandbox(environment: Environment) -> Program:
@@ -215,7 +215,7 @@ def _beat() -> Program:
     command = [sys.executable, "-m", "celery", "-q", "-A", "grove_ui", "beat", *plain]
     # It has nothing to bring to an end, and was once seen to go on after SIGTERM: Celery answers that by an exception
     # wherever beat happens to be, where it can get lost.
-    return Program("beat", command, last_signal=signal.SIGKILL)
+    return Program("beat", command, parent_death_signal=signal.SIGKILL)
 
 
 def _watcher() -> Program:
@@ -233,7 +233,7 @@ def _web(environment: Environment) -> Program:
         *("--timeout-graceful-shutdown", "3"),
     ]
     # It answers once the worker has swept and the watcher has listed the cluster: three programs start meanwhile.
-    return Program("web", command, answers=answers, seconds_to_answer=120)
+    return Program("web", command, is_ready=answers, ready_timeout=120)
 
 
 async def _redis_answers() -> bool:
@@ -276,17 +276,17 @@ def _check_clusters() -> None:
     """Refuse to start when none of the clusters can be used: with one that can there is work to do."""
     entries = cluster_entries()
     real = [entry.name for entry in entries if entry.kind != "sandbox"]
-    troubles = [trouble for name in real if (trouble := _find_trouble(name))]
+    troubles = [trouble for name in real if (trouble := _find_cluster_problem(name))]
     if real and len(troubles) == len(entries):
         raise StartError(
             f"{' '.join(troubles)} Start it, correct KUBECONFIG and KUBE_CONTEXT, or unset CLUSTER to use the sandbox"
         )
 
 
-def _find_trouble(name: str) -> str | None:
+def _find_cluster_problem(name: str) -> str | None:
     """Return why a cluster cannot be used, as a sentence."""
     try:
-        cluster = connect_cluster(name, Patience(connect=3, read=5, deadline=6))
+        cluster = connect_cluster(name, RetryPolicy(connect_timeout=3, read_timeout=5, deadline=6))
     except ClusterError as error:
         return f"The cluster {name} cannot be used: {error}"
     try:
@@ -310,7 +310,7 @@ def _check_port(host: str, port: int, variable: str) -> None:
 
 
 @contextlib.contextmanager
-def _only_one(data_dir: Path) -> Iterator[IO[str]]:
+def _lock_data_dir(data_dir: Path) -> Iterator[IO[str]]:
     """Hold the data folder: two supervisors on one database would start everything twice."""
     with (data_dir / "run.lock").open("a+") as lock:
         try:
@@ -327,7 +327,7 @@ def _only_one(data_dir: Path) -> Iterator[IO[str]]:
         try:
             yield lock
         finally:
-            drop_socket_folder(data_dir)
+            remove_socket_folder(data_dir)
 
 
 def _http_ok(host: str, port: int, path: str) -> bool:
@@ -342,7 +342,7 @@ def _http_ok(host: str, port: int, path: str) -> bool:
         probe.close()
 
 
-def _greeting(environment: Environment, account: FirstAccount) -> str:
+def _render_greeting(environment: Environment, account: FirstAccount) -> str:
     shown = "localhost" if environment.host in ("127.0.0.1", "0.0.0.0", "::", "::1") else environment.host  # noqa: S104
     password = account.new_password or (
         "as you set it"

@@ -16,12 +16,12 @@ from rollouts.cluster import Misconfigured
 from rollouts.live import change_feed
 from rollouts.queue import dispatch
 from rollouts.runtime.connections import ClusterEntry, cluster_entries, connect_cluster, redis_client
-from rollouts.runtime.gc_tuning import settle
+from rollouts.runtime.gc_tuning import tune_garbage_collector
 from rollouts.telemetry import metrics
 from rollouts.watcher import Watcher
 
 _FLUSH_SECONDS: Final = 1.0
-_FLUSHES_A_LOOK: Final = 5
+_FLUSHES_PER_CHECK: Final = 5
 
 
 class Command(BaseCommand):
@@ -38,28 +38,28 @@ class Command(BaseCommand):
             entries = cluster_entries()
         except Misconfigured as error:
             raise CommandError(str(error)) from error
-        crew = _Crew()
-        settle()
+        watchers = _WatcherPool()
+        tune_garbage_collector()
         try:
             while not stopped.is_set():
-                crew.adjust(entries)
-                for _ in range(_FLUSHES_A_LOOK):
+                watchers.sync(entries)
+                for _ in range(_FLUSHES_PER_CHECK):
                     stopped.wait(_FLUSH_SECONDS)
                     metrics.flush(redis_client())
                 # While the configuration is not in order, those that are at work stay.
                 with suppress(Misconfigured):
                     entries = cluster_entries()
         finally:
-            crew.adjust(())
+            watchers.sync(())
 
 
-class _Crew:
+class _WatcherPool:
     """The watchers at work, by the name of their cluster."""
 
     def __init__(self) -> None:
         self._watchers: dict[str, tuple[Watcher, threading.Thread]] = {}
 
-    def adjust(self, entries: tuple[ClusterEntry, ...]) -> None:
+    def sync(self, entries: tuple[ClusterEntry, ...]) -> None:
         """Have one watcher for each of these clusters, at work, and none for others."""
         wanted = {entry.name: entry for entry in entries}
         dead = {name for name, (_, thread) in self._watchers.items() if not thread.is_alive()}
@@ -69,19 +69,19 @@ class _Crew:
         for _, thread in leaving:
             thread.join()
         for name in wanted.keys() - self._watchers.keys():
-            watcher = _watcher(wanted[name])
+            watcher = _make_watcher(wanted[name])
             thread = threading.Thread(target=watcher.run, name=name)
             thread.start()
             self._watchers[name] = (watcher, thread)
 
 
-def _watcher(entry: ClusterEntry) -> Watcher:
+def _make_watcher(entry: ClusterEntry) -> Watcher:
     redis = redis_client()
     return Watcher(
         entry.name,
         partial(connect_cluster, entry.name),
         redis,
-        wake=dispatch.wake,
+        enqueue=dispatch.enqueue,
         publish=partial(change_feed.publish, redis),
         source=entry.origin,
         on_batch=partial(metrics.observe_watch, entry.name),

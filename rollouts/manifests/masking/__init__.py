@@ -23,28 +23,35 @@ exactly what was sent, so that nobody can move a value to where it is shown.
 
 from typing import Any
 
-from rollouts.manifests.masking.masker import ANYBODY, RECORD, Masker, Reader, reader_of, without_digests
+from rollouts.manifests.masking.masker import (
+    PUBLIC_READER,
+    RECORD_READER,
+    Masker,
+    Reader,
+    make_workload_reader,
+    without_digests,
+)
 from rollouts.manifests.masking.messages import make_text_mask, mask_text
 from rollouts.manifests.masking.secret_names import is_secret_name
 from rollouts.manifests.masking.secret_patterns import HIDDEN, MARK
 from rollouts.manifests.masking.unmasking import unmask_manifest
 
 __all__ = [
-    "ANYBODY",
     "HIDDEN",
     "MARK",
-    "RECORD",
+    "PUBLIC_READER",
+    "RECORD_READER",
     "Reader",
     "is_secret_name",
     "make_text_mask",
+    "make_workload_reader",
     "mask_manifest",
     "mask_text",
-    "reader_of",
     "unmask_manifest",
     "without_digests",
 ]
 
 
-def mask_manifest(obj: Any, reader: Reader = ANYBODY) -> Any:
+def mask_manifest(obj: Any, reader: Reader = PUBLIC_READER) -> Any:
     """Return a manifest, or a part of one, as a reader may see it; nothing given is changed."""
-    return Masker(reader).value(obj, "")
+    return Masker(reader).mask_value(obj, "")

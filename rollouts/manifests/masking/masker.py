@@ -1,8 +1,8 @@
 """A walk over a manifest, or a part of one, that hides what may be a secret.
 
-Before it: `secret_names` and `secret_patterns`, which say what looks like one. After it: what is shown, and `unmasking`, which asks what
-was hidden where. Nothing given is changed, and anything at all can be masked: what is deeper than any manifest is
-hidden whole.
+Before it: `secret_names` and `secret_patterns`, which say what looks like one. After it: what is shown, and
+`unmasking`, which asks what was hidden where. Nothing given is changed, and anything at all can be masked: what is
+deeper than any manifest is hidden whole.
 """
 
 import hmac
@@ -15,24 +15,24 @@ from typing import Any, Final
 import orjson
 from django.utils.crypto import salted_hmac
 
-from rollouts.manifests.masking.secret_names import PAIRS, is_secret_field, is_secret_name
+from rollouts.manifests.masking.secret_names import NAME_VALUE_LISTS, is_secret_field, is_secret_name
 from rollouts.manifests.masking.secret_patterns import (
     HIDDEN,
     MARK,
     hide_in_argument,
     hide_in_prose,
     hide_in_text,
-    is_client,
     is_harmless_value,
+    is_password_client,
 )
 
-DEEPEST: Final = 64
+MAX_DEPTH: Final = 64
 _SALT: Final = "rollouts.masking"
 _MARK_LENGTH: Final = 8
-_ANY: Final = orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
+_DIGEST_OPTIONS: Final = orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
 
 # Annotations in which tools keep a copy of the whole manifest.
-_COPIES: Final = ("last-applied-configuration", "/last-applied", "/applied", "/last-applied-config")
+_MANIFEST_COPY_SUFFIXES: Final = ("last-applied-configuration", "/last-applied", "/applied", "/last-applied-config")
 _LABELS: Final = frozenset({"labels", "matchLabels", "nodeSelector"})
 _COMMANDS: Final = frozenset({"args", "command"})
 # A field as changes name it, that is a command line or the value of a variable, or a part of one.
@@ -44,7 +44,7 @@ _OPTION: Final = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*+)")
 # An argument of its own that assigns: no shell reads it, so what is assigned goes on to its end.
 _ASSIGNING: Final = re.compile(r"(?s:-{1,2}+(?P<option>[A-Za-z][\w.-]*+)=.++)|(?P<name>[A-Za-z_][\w.-]*+)=\S++")
 
-Way = tuple[Any, str] | None
+FieldPath = tuple[Any, str] | None
 """The names that lead to a value: the way to what it is in, and its name there. Entries of lists go by their names,
 and by none where they have none: a value that is moved within its list stays the same field."""
 
@@ -58,13 +58,13 @@ class Reader:
     sees_commands: bool = False  # and the literal values of harmless environment variables
 
 
-ANYBODY: Final = Reader()
+PUBLIC_READER: Final = Reader()
 """Readers who may not apply there, and whatever is shown to all alike."""
-RECORD: Final = Reader(sees_commands=True)
+RECORD_READER: Final = Reader(sees_commands=True)
 """What is stored or put into a sentence: no mark there tells anything."""
 
 
-def reader_of(workload: str) -> Reader:
+def make_workload_reader(workload: str) -> Reader:
     """Return readers who may apply a manifest to a workload."""
     return Reader(workload, sees_commands=True)
 
@@ -81,21 +81,21 @@ class Masker:
     )  # texts that are hidden from this reader though they look harmless
     _key: bytes = b""
 
-    def value(self, value: Any, name: str, way: Way = None, depth: int = 0) -> Any:
+    def mask_value(self, value: Any, name: str, field_path: FieldPath = None, depth: int = 0) -> Any:
         """Mask what hangs by a name."""
-        if depth > DEEPEST:
-            return self.hide(value, way)
-        if name in PAIRS and isinstance(value, list | tuple):
-            return [self._pair(entry, depth, PAIRS[name], way) for entry in value]
-        if name and is_secret_field(name) and not _is_plain(value):
-            return self.hide(value, way)
+        if depth > MAX_DEPTH:
+            return self.hide(value, field_path)
+        if name in NAME_VALUE_LISTS and isinstance(value, list | tuple):
+            return [self._mask_pair(entry, depth, NAME_VALUE_LISTS[name], field_path) for entry in value]
+        if name and is_secret_field(name) and not _cannot_be_secret(value):
+            return self.hide(value, field_path)
         if isinstance(value, str):
-            return self._text(value, way)
+            return self._mask_text(value, field_path)
         if isinstance(value, Mapping):
-            return self._mapping(value, name, way, depth)
-        return self._list(value, name, way, depth) if isinstance(value, list | tuple) else value
+            return self._mask_mapping(value, name, field_path, depth)
+        return self._mask_list(value, name, field_path, depth) if isinstance(value, list | tuple) else value
 
-    def hide(self, secret: Any, way: Way) -> Any:
+    def hide(self, secret: Any, field_path: FieldPath) -> Any:
         """Return the mark of a value; nothing, and what is a mark already, is left."""
         if secret is None or secret == "" or (isinstance(secret, str) and MARK.fullmatch(secret)):
             return secret
@@ -103,43 +103,51 @@ class Masker:
             self.secrets.append(secret)
         if not self.reader.workload:
             return HIDDEN
-        mark = f"‹hidden {self._digest(secret, way)}›"
+        mark = f"‹hidden {self._compute_digest(secret, field_path)}›"
         self.hidden[mark] = secret
         return mark
 
-    def _digest(self, secret: Any, way: Way) -> str:
+    def _compute_digest(self, secret: Any, field_path: FieldPath) -> str:
         """Return what is the same for the same value in the same field of the same workload, and nowhere else."""
         if not self._key:
             self._key = salted_hmac(_SALT, self.reader.workload, algorithm="sha256").digest()
-        names = [render(secret)]
-        while way is not None:
-            way, name = way
-            names.append(_plain(name))
+        names = [render_text(secret)]
+        while field_path is not None:
+            field_path, name = field_path
+            names.append(_mask_name(name))
         digest = hmac.digest(self._key, "\0".join(names).encode(errors="replace"), "sha256")
         return digest.hex()[:_MARK_LENGTH]
 
-    def _text(self, text: str, way: Way) -> str:
-        return hide_in_text(text, partial(self.hide, way=way))
+    def _mask_text(self, text: str, field_path: FieldPath) -> str:
+        return hide_in_text(text, partial(self.hide, field_path=field_path))
 
     # ---- mappings
 
-    def _mapping(self, value: Mapping[Any, Any], name: str, way: Way, depth: int) -> dict[Any, Any]:
+    def _mask_mapping(self, value: Mapping[Any, Any], name: str, field_path: FieldPath, depth: int) -> dict[Any, Any]:
         if name == "annotations":
-            kept = {key: member for key, member in value.items() if not str(key).endswith(_COPIES)}
-            return {key: self._annotation(str(key), member, (way, str(key)), depth) for key, member in kept.items()}
+            kept = {key: member for key, member in value.items() if not str(key).endswith(_MANIFEST_COPY_SUFFIXES)}
+            return {
+                key: self._mask_annotation(str(key), member, (field_path, str(key)), depth)
+                for key, member in kept.items()
+            }
         if name in _LABELS:
             # Too short for secrets, and nobody can read a workload without them.
-            return {key: self.value(member, "", (way, str(key)), depth + 1) for key, member in value.items()}
+            return {
+                key: self.mask_value(member, "", (field_path, str(key)), depth + 1) for key, member in value.items()
+            }
         if self.reader.sees_commands:
-            return {key: self.value(member, str(key), (way, str(key)), depth + 1) for key, member in value.items()}
+            return {
+                key: self.mask_value(member, str(key), (field_path, str(key)), depth + 1)
+                for key, member in value.items()
+            }
         return {
-            key: self._hide_query(member, (way, str(key)))
+            key: self._hide_query(member, (field_path, str(key)))
             if isinstance(member, str) and f"{name}.{key}".endswith(_PATH_OF_PROBE)
-            else self._public_member(str(key), member, (way, str(key)), depth)
+            else self._mask_public_member(str(key), member, (field_path, str(key)), depth)
             for key, member in value.items()
         }
 
-    def _public_member(self, name: str, value: Any, way: Way, depth: int) -> Any:
+    def _mask_public_member(self, name: str, value: Any, field_path: FieldPath, depth: int) -> Any:
         """Mask a member for those who do not see commands; its name may be a field as changes name it."""
         if name in _COMMANDS and isinstance(value, str):
             return self._hide_command(value)
@@ -147,33 +155,37 @@ class Masker:
             if _FIELD_OF_COMMAND.fullmatch(name):
                 return self._hide_command(value)
             if _FIELD_OF_VARIABLES.fullmatch(name):
-                return self.value(value, "env", way, depth + 1)
+                return self.mask_value(value, "env", field_path, depth + 1)
             if _FIELD_OF_VALUE.fullmatch(name):
-                return self.value([value], "env", way, depth + 1)[0]
-        return self.value(value, name, way, depth + 1)
+                return self.mask_value([value], "env", field_path, depth + 1)[0]
+        return self.mask_value(value, name, field_path, depth + 1)
 
-    def _annotation(self, name: str, value: Any, way: Way, depth: int) -> Any:
+    def _mask_annotation(self, name: str, value: Any, field_path: FieldPath, depth: int) -> Any:
         if isinstance(value, str):
             if value.lstrip().startswith(("{", "[")) and _mentions_secret(value):
-                return self.hide(value, way)
+                return self.hide(value, field_path)
             if not is_secret_field(name.rpartition("/")[2]):
-                return hide_in_prose(value, partial(self.hide, way=way))
-        return self.value(value, name.rpartition("/")[2], way, depth + 1)
+                return hide_in_prose(value, partial(self.hide, field_path=field_path))
+        return self.mask_value(value, name.rpartition("/")[2], field_path, depth + 1)
 
     # ---- lists
 
-    def _list(self, value: list[Any] | tuple[Any, ...], name: str, way: Way, depth: int) -> list[Any]:
+    def _mask_list(self, value: list[Any] | tuple[Any, ...], name: str, field_path: FieldPath, depth: int) -> list[Any]:
         if name in _COMMANDS:
-            return self._arguments(value, way, depth) if self.reader.sees_commands else self._hide_command(value)
-        return [self.value(entry, "", (way, name_of(entry)), depth + 1) for entry in value]
+            return (
+                self._mask_arguments(value, field_path, depth)
+                if self.reader.sees_commands
+                else self._hide_command(value)
+            )
+        return [self.mask_value(entry, "", (field_path, name_of(entry)), depth + 1) for entry in value]
 
-    def _pair(self, entry: Any, depth: int, is_harmless: Callable[[object], bool], way: Way) -> Any:
+    def _mask_pair(self, entry: Any, depth: int, is_harmless: Callable[[object], bool], field_path: FieldPath) -> Any:
         """Mask a pair of name and value."""
         if not isinstance(entry, Mapping):
-            return self.hide(entry, (way, ""))
-        below: Way = (way, name_of(entry))
+            return self.hide(entry, (field_path, ""))
+        below: FieldPath = (field_path, name_of(entry))
         shown = {
-            key: self.value(member, str(key), (below, str(key)), depth + 1)
+            key: self.mask_value(member, str(key), (below, str(key)), depth + 1)
             for key, member in entry.items()
             if key != "value"
         }
@@ -181,10 +193,10 @@ class Masker:
             return shown
         value, at = entry["value"], (below, "value")
         is_shown = isinstance(value, str) and is_harmless(entry.get("name"))
-        if is_shown and not self.reader.sees_commands and is_harmless is PAIRS["env"]:
+        if is_shown and not self.reader.sees_commands and is_harmless is NAME_VALUE_LISTS["env"]:
             masked = self._hide_command(value)
         else:
-            masked = self._text(value, at) if is_shown else self.hide(value, at)
+            masked = self._mask_text(value, at) if is_shown else self.hide(value, at)
         return {key: masked if key == "value" else shown[key] for key in entry}
 
     def _hide_command(self, value: Any) -> Any:
@@ -196,26 +208,26 @@ class Masker:
             return [HIDDEN] if value else []
         return HIDDEN if value is not None and value != "" else value
 
-    def _hide_query(self, path: str, way: Way) -> str:
+    def _hide_query(self, path: str, field_path: FieldPath) -> str:
         """Hide what follows the path of a probe, which is as free as an argument."""
         path, sign, query = path.partition("?")
-        return f"{self._text(path, way)}{sign}{self._hide_command(query)}"
+        return f"{self._mask_text(path, field_path)}{sign}{self._hide_command(query)}"
 
-    def _arguments(self, arguments: list[Any] | tuple[Any, ...], way: Way, depth: int) -> list[Any]:
+    def _mask_arguments(self, arguments: list[Any] | tuple[Any, ...], field_path: FieldPath, depth: int) -> list[Any]:
         """Mask a command line: also the argument after an option that speaks of a secret."""
         masked: list[Any] = []
-        before = ""  # the option just before, without its dashes
-        known = any(isinstance(one, str) and is_client(one) for one in arguments)
-        hide = partial(self.hide, way=way)
+        previous_option = ""  # the option just before, without its dashes
+        has_password_client = any(isinstance(one, str) and is_password_client(one) for one in arguments)
+        hide = partial(self.hide, field_path=field_path)
         for argument in arguments:
-            if _is_told_by(before, argument, is_client=known):
-                masked.append(self.hide(argument, way))
+            if _is_value_of_option(previous_option, argument, is_client=has_password_client):
+                masked.append(self.hide(argument, field_path))
             elif isinstance(argument, str):
-                masked.append(_mask_argument(argument, hide, is_client=known))
+                masked.append(_mask_argument(argument, hide, is_client=has_password_client))
             else:
-                masked.append(self.value(argument, "", (way, ""), depth + 1))
+                masked.append(self.mask_value(argument, "", (field_path, ""), depth + 1))
             option = _OPTION.fullmatch(argument) if isinstance(argument, str) else None
-            before = option["name"] if option else ""
+            previous_option = option["name"] if option else ""
         return masked
 
 
@@ -244,7 +256,7 @@ def _mask_argument(argument: str, hide: Callable[[str], str], *, is_client: bool
     return hide_in_argument(argument, hide, is_client=is_client)
 
 
-def _is_told_by(option: str, argument: Any, *, is_client: bool) -> bool:
+def _is_value_of_option(option: str, argument: Any, *, is_client: bool) -> bool:
     """Whether an argument is the secret that the option before it announces."""
     if not option:
         return False
@@ -257,7 +269,7 @@ def _is_told_by(option: str, argument: Any, *, is_client: bool) -> bool:
     return is_secret_name(option) and not argument.startswith("--")
 
 
-def _is_plain(value: Any) -> bool:
+def _cannot_be_secret(value: Any) -> bool:
     """Whether a value is too plain to be a secret: nothing, a switch."""
     return value is None or isinstance(value, bool)
 
@@ -266,17 +278,17 @@ def _mentions_secret(text: str) -> bool:
     return '"env"' in text or any(is_secret_name(found) for found in re.findall(r'"([\w.-]+)"\s*:', text))
 
 
-def render(secret: Any) -> str:
+def render_text(secret: Any) -> str:
     """Return a value as a text: a text as it is, anything else as JSON."""
     if isinstance(secret, str):
         return secret
     try:
-        return orjson.dumps(secret, default=repr, option=_ANY).decode()
+        return orjson.dumps(secret, default=repr, option=_DIGEST_OPTIONS).decode()
     except (orjson.JSONEncodeError, RecursionError):
         return type(secret).__name__
 
 
 @lru_cache(maxsize=4096)
-def _plain(name: str) -> str:
+def _mask_name(name: str) -> str:
     """Return a name as every reader knows it: a part of it may be hidden."""
     return MARK.sub(HIDDEN, hide_in_text(name, lambda _: HIDDEN))

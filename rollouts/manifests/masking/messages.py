@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from rollouts.manifests.masking.masker import ANYBODY, RECORD, Masker
+from rollouts.manifests.masking.masker import PUBLIC_READER, RECORD_READER, Masker
 from rollouts.manifests.masking.secret_patterns import HIDDEN, hide_in_text
 
 # Shorter values are in any sentence by chance.
@@ -40,14 +40,14 @@ def make_text_mask(*manifests: Any) -> Callable[[str], str]:
 
 def _find_secrets(manifests: tuple[Any, ...]) -> list[str]:
     """Return the texts that are hidden in manifests, the longest first."""
-    everybody, operators = Masker(ANYBODY), Masker(RECORD)
+    everybody, operators = Masker(PUBLIC_READER), Masker(RECORD_READER)
     for manifest in manifests:
-        everybody.value(manifest, "")
-        operators.value(manifest, "")
+        everybody.mask_value(manifest, "")
+        operators.mask_value(manifest, "")
     found = {*operators.secrets, *everybody.secrets}
-    inner = Masker(RECORD)
+    inner = Masker(RECORD_READER)
     for secret in found:
-        inner.value(secret, "")  # hidden whole, and part of it may be quoted alone
+        inner.mask_value(secret, "")  # hidden whole, and part of it may be quoted alone
     found |= {*inner.secrets}
     found |= {password["password"] for secret in found if (password := _PASSWORD.fullmatch(secret))}
     arguments = {

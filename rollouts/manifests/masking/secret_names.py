@@ -48,7 +48,7 @@ _REFERENCES: Final = frozenset(
     }
 )
 # The names in a manifest are the same over and over; longer ones are no names.
-_LONGEST_KEPT: Final = 100
+_MAX_CACHED_LENGTH: Final = 100
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
@@ -60,17 +60,17 @@ def is_secret_name(name: str) -> bool:
     >>> [is_secret_name(name) for name in ("--max-tokens", "--tokenizer", "--kv-cache-dtype", "ssl-keyfile", "")]
     [False, False, False, False, False]
     """
-    return _is_secret_name(name) if len(name) <= _LONGEST_KEPT else _judge(name)
+    return _is_secret_name(name) if len(name) <= _MAX_CACHED_LENGTH else _has_secret_word(name)
 
 
-def _judge(name: str) -> bool:
+def _has_secret_word(name: str) -> bool:
     words = [word.lower() for word in _WORDS.findall(name)]
     if not _SECRET_WORDS.isdisjoint(words) or any(word.endswith(_SECRET_ENDINGS) for word in words):
         return True
     return bool(words) and words[-1] in _LAST_SECRET_WORDS
 
 
-_is_secret_name = lru_cache(maxsize=4096)(_judge)
+_is_secret_name = lru_cache(maxsize=4096)(_has_secret_word)
 
 
 def is_secret_field(name: str) -> bool:
@@ -90,7 +90,7 @@ def is_harmless_header(name: object) -> bool:
     return isinstance(name, str) and name.lower() in _HARMLESS_HEADERS
 
 
-PAIRS: Final[Mapping[str, Callable[[object], bool]]] = {
+NAME_VALUE_LISTS: Final[Mapping[str, Callable[[object], bool]]] = {
     "env": is_harmless_variable,
     "httpHeaders": is_harmless_header,
 }

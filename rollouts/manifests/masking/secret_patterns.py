@@ -36,10 +36,10 @@ _TOKEN_FORMS: Final = re.compile(
     r".*?(?:-----END (?:(?!PRIVATE )[A-Z]++ )*+PRIVATE KEY-----|\Z)",
     re.DOTALL,
 )
-_SCHEME: Final = re.compile(r"(?i)(?<=\bbearer )[\w+/.~=-]{8,}+|(?<=\bbasic )[\w+/.~=-]{8,}+")
+_SCHEME_CREDENTIALS: Final = re.compile(r"(?i)(?<=\bbearer )[\w+/.~=-]{8,}+|(?<=\bbasic )[\w+/.~=-]{8,}+")
 _SCHEMES: Final = frozenset({"bearer", "basic"})
 # What identifies somebody in a header is all of it, whatever it is made of.
-_HEADER: Final = re.compile(
+_SECRET_HEADER: Final = re.compile(
     r"""(?i)\b(?:(?:proxy-)?authorization|(?:set-)?cookie):[ \t]*+"""
     r"""(?:(?:bearer|basic)[ \t]++)?+(?P<value>[^"'\r\n‹]++)"""
 )
@@ -49,30 +49,30 @@ _ASSIGNMENT: Final = re.compile(
     r"""(?P<value>"[^"]*+"|'[^']*+'|[^\s"';&|,‹]++)"""
 )
 # A user with a password after it, as curl takes it.
-_USER: Final = re.compile(r"(?:(?<=--user[ =])|(?<=-u ))(?P<quote>[\"']?)[^\s\"':‹]++:[^\s\"'‹]++(?P=quote)")
+_CURL_USER: Final = re.compile(r"(?:(?<=--user[ =])|(?<=-u ))(?P<quote>[\"']?)[^\s\"':‹]++:[^\s\"'‹]++(?P=quote)")
 _SPACED_OPTION: Final = re.compile(
     r"""(?:^|(?<=\s))--?(?P<name>[A-Za-z][\w.-]*+)\s++(?P<value>"[^"]*+"|'[^']*+'|[^\s"'‹-]\S*+)"""
 )
 # A command of a shell, with what is quoted in it.
-_COMMAND: Final = re.compile(r"""(?:"[^"]*+"|'[^']*+'|[^;&|\n"']++|["'])++""")
+_SHELL_COMMAND: Final = re.compile(r"""(?:"[^"]*+"|'[^']*+'|[^;&|\n"']++|["'])++""")
 _EXPORT: Final = re.compile(r"\b(?:export|declare\s++-x)\s")
 _VARIABLE: Final = re.compile(
     r"""(?<![\w$./-])(?P<name>[A-Za-z_]\w*+)=(?P<value>"[^"]*+"|'[^']*+'|[^\s"';&|‹]++)(?!‹)"""
 )
 _REFERENCE: Final = re.compile(r"""["']?\$(?:\w++|\{\w++\})["']?""")
 # -p X, -pX and -a X mean a password to these.
-_CLIENT: Final = re.compile(
+_PASSWORD_CLIENT: Final = re.compile(
     r"(?<![\w.-])(?:mysql\w*|mariadb[\w-]*|sshpass|redis-cli|valkey-cli|mongo\w*|docker\s+login|podman\s+login)(?![\w.-])"
 )
 # And something else to these.
-_NO_CLIENT: Final = re.compile(r"\s*(?:\S*/)?(?:mkdir|install|cp|rsync|ssh|scp|tar|ls|ps|nc|test|read|set)\s")
+_OTHER_PROGRAM: Final = re.compile(r"\s*(?:\S*/)?(?:mkdir|install|cp|rsync|ssh|scp|tar|ls|ps|nc|test|read|set)\s")
 _SHORT_OPTION: Final = re.compile(
     r"""(?<![^\s"'(])-(?P<flag>[pa])(?:(?P<gap>\s++)(?![-‹])|(?=[^\s"'‹-]))(?P<value>"[^"]*+"|'[^']*+'|[^\s"'‹]++)"""
 )
 _HARMLESS_VALUE: Final = re.compile(r"[0-9]{1,5}(?::[0-9]{1,5})*(?:/(?:tcp|udp))?|(?:\.{0,2}|~)/.*|[$({].*", re.DOTALL)
 # An option whose name is a word: -port, -path=/x.
 _WORD: Final = re.compile(r"[a-z][a-z0-9.-]*+(?:=.*)?", re.DOTALL)
-_PROSE: Final = re.compile(
+_PROSE_ASSIGNMENT: Final = re.compile(
     r"""(?i)\b(?:password|passwd|passphrase|passcode|pwd|secret|token|credentials?|(?:api|access)[ _-]?key)"""
     r"""\s++(?:is|was|are)\s++["']?(?P<value>[^\s"'‹]++)"""
 )
@@ -82,18 +82,18 @@ _PLAIN_WORD: Final = re.compile(r"[a-z]{1,12}+[.,;!?]*+")
 def hide_in_text(text: str, hide: Hide) -> str:
     """Return a text with what looks like a secret hidden."""
     if ":" in text or "=" in text:
-        text = _HEADER.sub(lambda found: _hide_value(found, hide, found["value"].rstrip()), text)
+        text = _SECRET_HEADER.sub(lambda found: _hide_value(found, hide, found["value"].rstrip()), text)
         text = _ASSIGNMENT.sub(lambda found: _hide_assigned(found, hide), text)
-        text = _USER.sub(lambda found: hide(found[0]), text)
+        text = _CURL_USER.sub(lambda found: hide(found[0]), text)
     if "@" in text:
         text = _URL_USER.sub(lambda found: hide(found[0]), text)
         text = _REGISTRY_USER.sub(lambda found: hide(found[0]), text)
     if " " in text:
-        text = _SCHEME.sub(lambda found: hide(found[0]), text)
+        text = _SCHEME_CREDENTIALS.sub(lambda found: hide(found[0]), text)
     if "export" in text or "declare" in text:
-        text = _COMMAND.sub(lambda found: _hide_exported(found[0], hide), text)
+        text = _SHELL_COMMAND.sub(lambda found: _hide_exported(found[0], hide), text)
     if "-p" in text or "-a" in text:
-        text = _COMMAND.sub(lambda found: _hide_short_options(found[0], hide), text)
+        text = _SHELL_COMMAND.sub(lambda found: _hide_short_options(found[0], hide), text)
     return _TOKEN_FORMS.sub(lambda found: hide(found[0]), text) if len(text) >= _SHORTEST_TOKEN else text
 
 
@@ -113,12 +113,12 @@ def hide_in_prose(text: str, hide: Hide) -> str:
         return found[0] if _PLAIN_WORD.fullmatch(value) else _hide_value(found, hide, value.rstrip(".,;"))
 
     text = hide_in_text(text, hide)
-    return _PROSE.sub(hide_word, text) if " " in text else text
+    return _PROSE_ASSIGNMENT.sub(hide_word, text) if " " in text else text
 
 
-def is_client(program: str) -> bool:
+def is_password_client(program: str) -> bool:
     """Return whether a program takes a password by a short option."""
-    return _CLIENT.fullmatch(program.rpartition("/")[2]) is not None
+    return _PASSWORD_CLIENT.fullmatch(program.rpartition("/")[2]) is not None
 
 
 def is_harmless_value(value: str) -> bool:
@@ -160,9 +160,9 @@ def _hide_exported(command: str, hide: Hide) -> str:
 
 
 def _hide_short_options(command: str, hide: Hide) -> str:
-    if _NO_CLIENT.match(command):
+    if _OTHER_PROGRAM.match(command):
         return command
-    known = _CLIENT.search(command) is not None
+    known = _PASSWORD_CLIENT.search(command) is not None
     return _SHORT_OPTION.sub(lambda found: _hide_short(found, hide, is_client=known), command)
 
 

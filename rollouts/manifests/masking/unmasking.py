@@ -14,50 +14,59 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rollouts.engine.manifest.findings import Code, Finding
-from rollouts.manifests.masking.masker import DEEPEST, RECORD, Masker, Reader, Way, name_of, reader_of, render
-from rollouts.manifests.masking.secret_names import PAIRS
+from rollouts.engine.manifest.findings import Finding, FindingCode
+from rollouts.manifests.masking.masker import (
+    MAX_DEPTH,
+    RECORD_READER,
+    FieldPath,
+    Masker,
+    Reader,
+    make_workload_reader,
+    name_of,
+    render_text,
+)
+from rollouts.manifests.masking.secret_names import NAME_VALUE_LISTS
 from rollouts.manifests.masking.secret_patterns import HIDDEN, MARK
 
-_LEAVE: Final = "write the value itself, or leave what was shown in the place where it was shown."
-_NOT_HERE: Final = f"This value is hidden, and the workload has another one here; {_LEAVE}"
-_MOVED: Final = f"This value is hidden, and a part of it would be shown like this; {_LEAVE}"
+_ADVICE: Final = "write the value itself, or leave what was shown in the place where it was shown."
+_UNKNOWN_MARK: Final = f"This value is hidden, and the workload has another one here; {_ADVICE}"
+_MOVED_MARK: Final = f"This value is hidden, and a part of it would be shown like this; {_ADVICE}"
 _TOO_LARGE: Final = (
     "With its hidden values put back, the manifest is larger than {kib} KiB; leave each hidden value only where it was "
     "shown, and take out what is not needed."
 )
-_READ_BY_OTHERS: Final = (
+_HIDDEN_FROM_READER: Final = (
     "This value was hidden from the account that read the manifest, which may not apply it; write the value itself, "
     "or read the manifest with an account that may apply it."
 )
 
 
-def unmask_manifest(obj: Any, live: Any, workload: str, most_bytes: int) -> tuple[Any, list[Finding]]:
+def unmask_manifest(obj: Any, live: Any, workload: str, max_bytes: int) -> tuple[Any, list[Finding]]:
     """Return what somebody sends back with what was hidden put in again, and what cannot be put back.
 
     `workload` is the key of the workload that the live object is. Nothing larger than `most_bytes` is made.
     """
-    restorer = _Restorer(reader_of(workload), most_bytes)
+    restorer = _Restorer(make_workload_reader(workload), max_bytes)
     restored = restorer.restore(obj, live)
     if restorer.has_put_back and not restorer.is_too_large:
-        sent, shown = (Masker(restorer.reader).value(one, "") for one in (obj, restored))
-        restorer.look_again(obj, sent, shown, "")
+        sent, shown = (Masker(restorer.reader).mask_value(one, "") for one in (obj, restored))
+        restorer.report_moved_values(obj, sent, shown, "")
     return restored, restorer.findings
 
 
 @dataclass(frozen=True, slots=True)
-class _Where:
+class _FieldPosition:
     """A place in a manifest."""
 
     path: str
     name: str  # by which it hangs: that of the nearest field
-    way: Way
+    field_path: FieldPath
 
-    def field(self, key: object) -> "_Where":
-        return _Where(f"{self.path}.{key}" if self.path else str(key), str(key), (self.way, str(key)))
+    def field(self, key: object) -> "_FieldPosition":
+        return _FieldPosition(f"{self.path}.{key}" if self.path else str(key), str(key), (self.field_path, str(key)))
 
-    def entry(self, index: int, entry: Any) -> "_Where":
-        return _Where(f"{self.path}[{index}]", "", (self.way, name_of(entry)))
+    def entry(self, index: int, entry: Any) -> "_FieldPosition":
+        return _FieldPosition(f"{self.path}[{index}]", "", (self.field_path, name_of(entry)))
 
 
 @dataclass(slots=True)
@@ -65,130 +74,142 @@ class _Restorer:
     """Puts hidden values back, place by place."""
 
     reader: Reader
-    most_bytes: int
+    max_bytes: int
     findings: list[Finding] = field(default_factory=list)
     has_put_back: bool = False
     is_too_large: bool = False  # then nothing more is put back
     _bytes: int = 0  # what the manifest has by now
     # What is known of values of the live object, by their ids: they stay as long as this is in use.
-    _hidden: dict[tuple[int, str, Way], dict[str, Any]] = field(default_factory=dict)
+    _hidden: dict[tuple[int, str, FieldPath], dict[str, Any]] = field(default_factory=dict)
     _by_name: dict[int, dict[str, Any]] = field(default_factory=dict)
 
-    def look_again(self, given: Any, sent: Any, shown: Any, path: str, depth: int = 0) -> None:
+    def report_moved_values(self, given: Any, sent: Any, shown: Any, path: str, depth: int = 0) -> None:
         """Find what would look different from what was sent, now that it was put back."""
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             return
         if isinstance(given, Mapping):
             if isinstance(sent, Mapping) and isinstance(shown, Mapping):
                 for key in given.keys() & sent.keys() & shown.keys():
                     below = f"{path}.{key}" if path else str(key)
-                    self.look_again(given[key], sent[key], shown[key], below, depth + 1)
+                    self.report_moved_values(given[key], sent[key], shown[key], below, depth + 1)
         elif isinstance(given, list | tuple):
             if isinstance(sent, list) and isinstance(shown, list):
                 for index, (one, other, third) in enumerate(zip(given, sent, shown, strict=False)):
-                    self.look_again(one, other, third, f"{path}[{index}]", depth + 1)
+                    self.report_moved_values(one, other, third, f"{path}[{index}]", depth + 1)
         elif isinstance(given, str) and MARK.search(given) and sent != shown:
-            self.findings.append(Finding(path, Code.UNKNOWN_VALUE, _MOVED))
+            self.findings.append(Finding(path, FindingCode.UNKNOWN_VALUE, _MOVED_MARK))
 
     def restore(self, obj: Any, live: Any) -> Any:
         """Put back what is hidden in a whole manifest."""
         self._bytes = _count_bytes(obj)
-        return self.value(obj, live, _Where("", "", None))
+        return self.restore_value(obj, live, _FieldPosition("", "", None))
 
-    def value(self, value: Any, live: Any, where: _Where, depth: int = 0) -> Any:
+    def restore_value(self, value: Any, live: Any, position: _FieldPosition, depth: int = 0) -> Any:
         """Put back what is hidden in a place, given what the live object has there."""
         if isinstance(value, str):
-            return self._text(value, live, where, where.path, (id(live), where.name, where.way))
-        if depth > DEEPEST:
+            return self._restore_text(
+                value, live, position, position.path, (id(live), position.name, position.field_path)
+            )
+        if depth > MAX_DEPTH:
             return value
         if isinstance(value, Mapping):
-            return {key: self._member(key, member, live, where, depth) for key, member in value.items()}
+            return {key: self._restore_member(key, member, live, position, depth) for key, member in value.items()}
         if isinstance(value, list | tuple):
-            return self._list(value, live, where, depth)
+            return self._restore_list(value, live, position, depth)
         return value
 
-    def _member(self, key: Any, member: Any, live: Any, where: _Where, depth: int) -> Any:
+    def _restore_member(self, key: Any, member: Any, live: Any, position: _FieldPosition, depth: int) -> Any:
         there = live.get(key) if isinstance(live, Mapping) else None
-        place = where.field(key)
-        if where.name == "annotations" and isinstance(member, str):
-            return self._text(member, {key: there}, where, place.path, (id(there), "annotations", place.way))
-        return self.value(member, there, place, depth + 1)
+        place = position.field(key)
+        if position.name == "annotations" and isinstance(member, str):
+            return self._restore_text(
+                member, {key: there}, position, place.path, (id(there), "annotations", place.field_path)
+            )
+        return self.restore_value(member, there, place, depth + 1)
 
-    def _list(self, value: Sequence[Any], live: Any, where: _Where, depth: int) -> list[Any]:
+    def _restore_list(self, value: Sequence[Any], live: Any, position: _FieldPosition, depth: int) -> list[Any]:
         there = list(live) if isinstance(live, list | tuple) else []
         if any(isinstance(entry, str) and MARK.search(entry) for entry in value):
             # Arguments are looked for in the whole command line: what is put in before one moves it on.
-            hidden = self._find_hidden(there, where, (id(live), where.name, where.way))
+            hidden = self._find_hidden(there, position, (id(live), position.name, position.field_path))
         else:
             hidden = {}
         by_name = self._find_names(live, there)
         restored = []
         for index, entry in enumerate(value):
             if isinstance(entry, str):
-                restored.append(self._put_back(entry, hidden, f"{where.path}[{index}]"))
+                restored.append(self._put_back(entry, hidden, f"{position.path}[{index}]"))
                 continue
             name = name_of(entry)
             former = there[index] if index < len(there) else None
             if name:
                 former = by_name.get(name, by_name.get(MARK.sub(HIDDEN, name)))
-            if where.name in PAIRS and isinstance(entry, Mapping):
-                restored.append(self._pair(entry, former, where, where.entry(index, former or entry), depth))
+            if position.name in NAME_VALUE_LISTS and isinstance(entry, Mapping):
+                restored.append(
+                    self._restore_pair(entry, former, position, position.entry(index, former or entry), depth)
+                )
             else:
-                restored.append(self.value(entry, former, where.entry(index, former or entry), depth + 1))
+                restored.append(self.restore_value(entry, former, position.entry(index, former or entry), depth + 1))
         return restored
 
-    def _pair(self, entry: Mapping[Any, Any], former: Any, where: _Where, at: _Where, depth: int) -> dict[Any, Any]:
+    def _restore_pair(
+        self, entry: Mapping[Any, Any], former: Any, position: _FieldPosition, at: _FieldPosition, depth: int
+    ) -> dict[Any, Any]:
         there = [] if former is None else [former]
-        known_as = (id(former), where.name, where.way)
+        cache_key = (id(former), position.name, position.field_path)
         restored = {}
         for key, member in entry.items():
             if isinstance(member, str):
-                restored[key] = self._text(member, there, where, f"{at.path}.{key}", known_as)
+                restored[key] = self._restore_text(member, there, position, f"{at.path}.{key}", cache_key)
             else:
-                restored[key] = self._member(key, member, former, at, depth + 1)
+                restored[key] = self._restore_member(key, member, former, at, depth + 1)
         return restored
 
-    def _text(self, text: str, live: Any, where: _Where, path: str, known_as: tuple[int, str, Way]) -> Any:
-        return self._put_back(text, self._find_hidden(live, where, known_as), path) if MARK.search(text) else text
+    def _restore_text(
+        self, text: str, live: Any, position: _FieldPosition, path: str, cache_key: tuple[int, str, FieldPath]
+    ) -> Any:
+        return self._put_back(text, self._find_hidden(live, position, cache_key), path) if MARK.search(text) else text
 
     def _put_back(self, text: str, hidden: Mapping[str, Any], path: str) -> Any:
         marks = Counter(MARK.findall(text))
         if not marks or self.is_too_large:
             return text
         if not marks.keys() <= hidden.keys():
-            sentence = _READ_BY_OTHERS if HIDDEN in marks else _NOT_HERE
-            self.findings.append(Finding(path, Code.UNKNOWN_VALUE, sentence))
+            sentence = _HIDDEN_FROM_READER if HIDDEN in marks else _UNKNOWN_MARK
+            self.findings.append(Finding(path, FindingCode.UNKNOWN_VALUE, sentence))
             return text
         self._bytes += sum(count * (_count_bytes(hidden[mark]) - _count_bytes(mark)) for mark, count in marks.items())
-        if self._bytes > self.most_bytes:
+        if self._bytes > self.max_bytes:
             self.is_too_large = True
-            sentence = _TOO_LARGE.format(kib=self.most_bytes // 1024)
-            self.findings.append(Finding(path, Code.TOO_LONG, sentence))
+            sentence = _TOO_LARGE.format(kib=self.max_bytes // 1024)
+            self.findings.append(Finding(path, FindingCode.TOO_LONG, sentence))
             return text
         self.has_put_back = True
         if text in hidden:
             return hidden[text]  # as it was, be it a number
         return MARK.sub(lambda found: str(hidden[found[0]]), text)
 
-    def _find_hidden(self, live: Any, where: _Where, known_as: tuple[int, str, Way]) -> dict[str, Any]:
+    def _find_hidden(
+        self, live: Any, position: _FieldPosition, cache_key: tuple[int, str, FieldPath]
+    ) -> dict[str, Any]:
         """Return what is hidden in one place of the live object, by its marks."""
         if self.is_too_large:
             return {}
-        if known_as not in self._hidden:
+        if cache_key not in self._hidden:
             masker = Masker(self.reader)
-            masker.value(live, where.name, where.way)
-            self._hidden[known_as] = masker.hidden
-        return self._hidden[known_as]
+            masker.mask_value(live, position.name, position.field_path)
+            self._hidden[cache_key] = masker.hidden
+        return self._hidden[cache_key]
 
     def _find_names(self, live: Any, there: list[Any]) -> dict[str, Any]:
         """Return the entries of a list by their names, and by what is shown of these: a name may be hidden in part."""
         if id(live) not in self._by_name:
             named = [entry for entry in there if name_of(entry)]
-            masker = Masker(RECORD)
-            shown = {masker.value(name_of(entry), ""): entry for entry in named}
+            masker = Masker(RECORD_READER)
+            shown = {masker.mask_value(name_of(entry), ""): entry for entry in named}
             self._by_name[id(live)] = shown | {name_of(entry): entry for entry in named}
         return self._by_name[id(live)]
 
 
 def _count_bytes(value: Any) -> int:
-    return len(render(value).encode(errors="replace"))
+    return len(render_text(value).encode(errors="replace"))

@@ -1,7 +1,8 @@
 """What happens to an object between the request and the store: decoding, placing, checking.
 
 `verbs` calls these in order. `decode` makes a private copy of what was sent, of the right kind, pruned and defaulted;
-`place` settles its name and namespace against those of the request; `check` refuses it with every finding at once.
+`ensure_name_and_namespace` settles its name and namespace against those of the request; `validate_object` refuses it
+with every finding at once.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +11,8 @@ from typing import Any
 import orjson
 
 from rollouts.sandbox.apiserver import cel, objectmeta, strategies
-from rollouts.sandbox.apiserver.errors import ApiError, Cause, Resource, bad_request, invalid
-from rollouts.sandbox.apiserver.formats import render
+from rollouts.sandbox.apiserver.errors import ApiError, QualifiedResource, StatusCause, bad_request, invalid
+from rollouts.sandbox.apiserver.formats import render_json
 from rollouts.sandbox.apiserver.registry import Kind
 from rollouts.sandbox.apiserver.schema import MISSING, compact, default, normalize, prune, type_name, validate
 
@@ -24,7 +25,7 @@ def ignore_unknown(_kind: Kind, _paths: Sequence[str], _obj: Obj) -> None:
     """Drop unknown fields silently, as fieldValidation=Ignore does."""
 
 
-def own_copy(value: Any) -> Any:
+def deep_copy(value: Any) -> Any:
     """A deep copy of a JSON value; refused when it is nested deeper than can be written out again."""
     try:
         return orjson.loads(orjson.dumps(value))
@@ -36,14 +37,14 @@ def decode(kind: Kind, body: Any, unknown_fields: UnknownFields) -> Obj:
     """A private copy of what was sent, of the right kind, pruned and defaulted."""
     if not isinstance(body, dict):
         raise bad_request(f"json: cannot unmarshal {_go_type(body)} into Go value of type v1.{kind.kind}")
-    _check_type(kind, body)
-    obj: Obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}, **own_copy(body)}
+    _check_version_and_kind(kind, body)
+    obj: Obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}, **deep_copy(body)}
     _check_metadata_types(kind, obj)
     unknown = prune(kind.schema, obj)
     if unknown:
         unknown_fields(kind, unknown, body)
     _drop_empty(obj["metadata"])
-    complete(kind, obj)
+    set_defaults(kind, obj)
     return obj
 
 
@@ -51,13 +52,13 @@ def decode_status(kind: Kind, current: Obj, body: Any, unknown_fields: UnknownFi
     """The stored object with the status that was sent: the short way for the most frequent write."""
     if not isinstance(body, dict):
         raise bad_request(f"json: cannot unmarshal {_go_type(body)} into Go value of type v1.{kind.kind}")
-    _check_type(kind, body)
-    sent: Obj = {"status": own_copy(body["status"])} if body.get("status") is not None else {}
+    _check_version_and_kind(kind, body)
+    sent: Obj = {"status": deep_copy(body["status"])} if body.get("status") is not None else {}
     unknown = prune(kind.schema, sent)
     if unknown:
         unknown_fields(kind, unknown, body)
     unchanged = body.get("metadata") == current["metadata"]
-    metadata = {**current["metadata"]} if unchanged else own_copy(body.get("metadata") or {})
+    metadata = {**current["metadata"]} if unchanged else deep_copy(body.get("metadata") or {})
     obj = {**current, "metadata": metadata, **sent}
     if "status" not in sent:
         obj.pop("status", None)
@@ -67,7 +68,7 @@ def decode_status(kind: Kind, current: Obj, body: Any, unknown_fields: UnknownFi
             sent["status"] = obj["status"] = normalize(schema, sent["status"])
             if isinstance(sent["status"], dict):
                 compact(schema, sent["status"])
-                strategies.complete_status(kind, sent["status"])
+                strategies.set_status_defaults(kind, sent["status"])
         default(schema, sent["status"])
     if unchanged:
         return obj
@@ -78,16 +79,16 @@ def decode_status(kind: Kind, current: Obj, body: Any, unknown_fields: UnknownFi
     return obj
 
 
-def complete(kind: Kind, obj: Obj) -> None:
+def set_defaults(kind: Kind, obj: Obj) -> None:
     """Fill in what was left open and bring built-in values into their canonical form."""
     if kind.builtin:
         normalize(kind.schema, obj)
         compact(kind.schema, obj)
     default(kind.schema, obj)
-    strategies.complete(kind, obj)
+    strategies.set_defaults(kind, obj)
 
 
-def _check_type(kind: Kind, body: Obj) -> None:
+def _check_version_and_kind(kind: Kind, body: Obj) -> None:
     version, name = body.get("apiVersion") or kind.api_version, body.get("kind") or kind.kind
     if version == kind.api_version and name == kind.kind:
         return
@@ -95,8 +96,8 @@ def _check_type(kind: Kind, body: Obj) -> None:
         if version != kind.api_version:
             sentence = f"the API version in the data ({version}) does not match the expected API version "
             raise bad_request(f"{sentence}({kind.api_version})")
-        cause = Cause("FieldValueInvalid", f"Invalid value: {render(name)}: must be {kind.kind}", "kind")
-        raise invalid(Resource(kind.group, name, (body.get("metadata") or {}).get("name", "")), [cause])
+        cause = StatusCause("FieldValueInvalid", f"Invalid value: {render_json(name)}: must be {kind.kind}", "kind")
+        raise invalid(QualifiedResource(kind.group, name, (body.get("metadata") or {}).get("name", "")), [cause])
     sentence = f'{name} in version "{kind.version}" cannot be handled as a {kind.kind}: '
     raise bad_request(f'{sentence}no kind "{name}" is registered for version "{version}" in scheme "sandbox"')
 
@@ -132,13 +133,13 @@ def _check_metadata_types(kind: Kind, obj: Obj) -> None:
         prefix = "metadata." if kind.builtin else ""
         for cause in validate(child, value, MISSING, name):
             if cause.reason == "FieldValueTypeInvalid":
-                wrong, wanted = _wrong_part(child, value)
+                wrong, wanted = _find_mistyped_part(child, value)
                 raise _undecodable(kind, wrong, f"{prefix}{name}", wanted, "ObjectMeta")
     for name in [name for name, value in metadata.items() if value is None]:
         del metadata[name]
 
 
-def _wrong_part(schema: Any, value: Any) -> tuple[Any, str]:
+def _find_mistyped_part(schema: Any, value: Any) -> tuple[Any, str]:
     if isinstance(value, dict) and schema.additional is not None:
         return next(one for one in value.values() if not isinstance(one, str)), "string"
     if isinstance(value, list) and schema.items is not None and schema.items.type == "string":
@@ -154,11 +155,12 @@ class UndecodableError(ApiError):
         super().__init__(400, "BadRequest", sentence)
         self.problem = problem
 
-    def of_patch(self, patched: Obj) -> ApiError:
+    def as_patch_error(self, patched: Obj) -> ApiError:
         """The same problem, told of an object that a patch made."""
-        shown = render(orjson.dumps(patched).decode())
+        shown = render_json(orjson.dumps(patched).decode())
         return invalid(
-            Resource("", ""), [Cause("FieldValueInvalid", f"Invalid value: {shown}: {self.problem}", "patch")]
+            QualifiedResource("", ""),
+            [StatusCause("FieldValueInvalid", f"Invalid value: {shown}: {self.problem}", "patch")],
         )
 
 
@@ -174,7 +176,7 @@ def _drop_empty(metadata: Obj) -> None:
             del metadata[member]
 
 
-def place(kind: Kind, namespace: str | None, metadata: Obj, name: str | None = None) -> None:
+def ensure_name_and_namespace(kind: Kind, namespace: str | None, metadata: Obj, name: str | None = None) -> None:
     """Settle the object's name and namespace against those of the request."""
     if kind.namespaced:
         if (metadata.get("namespace") or namespace) != namespace:
@@ -193,7 +195,7 @@ def place(kind: Kind, namespace: str | None, metadata: Obj, name: str | None = N
 # --- checking ------------------------------------------------------------------------------------------------------
 
 # After one of these, rules in CEL would be evaluated on values they were not written for.
-_BLOCKING = frozenset(
+_BLOCKING_REASONS = frozenset(
     (
         "FieldValueRequired",
         "FieldValueNotSupported",
@@ -202,7 +204,7 @@ _BLOCKING = frozenset(
         "FieldValueTypeInvalid",
     )
 )
-_UNCHECKED = Cause(
+_RULES_NOT_CHECKED = StatusCause(
     "FieldValueInvalid",
     "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing "
     "errors to complete validation",
@@ -210,27 +212,27 @@ _UNCHECKED = Cause(
 )
 
 
-def check(kind: Kind, obj: Obj, old: Obj | None) -> None:
+def validate_object(kind: Kind, obj: Obj, old: Obj | None) -> None:
     """Refuse an object that breaks its schema, its rules or what the server demands of every object."""
     findings = list(_findings(kind, obj, old))
-    if not findings and kind.review is not None:
-        findings = kind.review(obj, old)  # last, as a webhook: it sees only what the definition accepts
+    if not findings and kind.admission_validator is not None:
+        findings = kind.admission_validator(obj, old)  # last, as a webhook: it sees only what the definition accepts
     if not findings:
         return
     if kind.builtin:
         _refuse_undecodable(kind, findings)
-    raise invalid(kind.named(obj["metadata"].get("name", "")), findings)
+    raise invalid(kind.qualified_kind(obj["metadata"].get("name", "")), findings)
 
 
-def _findings(kind: Kind, obj: Obj, old: Obj | None) -> Iterator[Cause]:
-    found: list[Cause] = []
+def _findings(kind: Kind, obj: Obj, old: Obj | None) -> Iterator[StatusCause]:
+    found: list[StatusCause] = []
     if old is None:
         found += objectmeta.validate_metadata(kind.plural, obj["metadata"])
     elif obj["metadata"] != old["metadata"]:
         found += objectmeta.validate_metadata(kind.plural, obj["metadata"])
         found += objectmeta.validate_metadata_change(obj["metadata"], old["metadata"])
     before = MISSING if old is None else old
-    broken = _broken(kind, obj, before)
+    broken = _schema_findings(kind, obj, before)
     if kind.builtin:
         # Lists of built-in kinds may hold a key twice (env does); where not, the kind's own rules say so.
         found += [cause for cause in broken if cause.reason != "FieldValueDuplicate"]
@@ -241,12 +243,12 @@ def _findings(kind: Kind, obj: Obj, old: Obj | None) -> Iterator[Cause]:
         found += _scale_findings(kind.scale.replicas, obj, old)
     if not kind.schema.has_rules:
         return iter(found)
-    if any(cause.reason in _BLOCKING for cause in found):
-        return iter((*found, _UNCHECKED))
+    if any(cause.reason in _BLOCKING_REASONS for cause in found):
+        return iter((*found, _RULES_NOT_CHECKED))
     return iter((*found, *cel.evaluate_rules(kind.schema, obj, before)))
 
 
-def _broken(kind: Kind, obj: Obj, before: Any) -> list[Cause]:
+def _schema_findings(kind: Kind, obj: Obj, before: Any) -> list[StatusCause]:
     """What breaks the schema, in the order a real server tells it: by name, items found twice last."""
     found = list(validate(kind.schema, obj, before))
     if len(found) > 1:
@@ -255,26 +257,26 @@ def _broken(kind: Kind, obj: Obj, before: Any) -> list[Cause]:
     return sorted(found, key=lambda cause: cause.reason == "FieldValueDuplicate")
 
 
-_MOST_REPLICAS = 2**31 - 1
+_MAX_REPLICAS = 2**31 - 1
 
 
-def _scale_findings(path: tuple[str, ...], obj: Obj, old: Obj | None) -> Iterator[Cause]:
-    value = dig(obj, path)
+def _scale_findings(path: tuple[str, ...], obj: Obj, old: Obj | None) -> Iterator[StatusCause]:
+    value = get_nested_field(obj, path)
     where = "." + ".".join(path)
-    if value is None or (old is not None and dig(old, path) == value):
+    if value is None or (old is not None and get_nested_field(old, path) == value):
         return
     if isinstance(value, bool) or not isinstance(value, int):
         kind = _go_type(value) if not isinstance(value, float) else "float64"
         sentence = f"Invalid value: 0: {where} accessor error: {value} is of the type {kind}, expected int64"
-        yield Cause("FieldValueInvalid", sentence, where)
+        yield StatusCause("FieldValueInvalid", sentence, where)
     elif value < 0:
-        yield Cause("FieldValueInvalid", f"Invalid value: {value}: should be a non-negative integer", where)
-    elif value > _MOST_REPLICAS:
-        sentence = f"Invalid value: {value}: should be less than or equal to {_MOST_REPLICAS}"
-        yield Cause("FieldValueInvalid", sentence, where)
+        yield StatusCause("FieldValueInvalid", f"Invalid value: {value}: should be a non-negative integer", where)
+    elif value > _MAX_REPLICAS:
+        sentence = f"Invalid value: {value}: should be less than or equal to {_MAX_REPLICAS}"
+        yield StatusCause("FieldValueInvalid", sentence, where)
 
 
-def dig(obj: Any, path: Sequence[str]) -> Any:
+def get_nested_field(obj: Any, path: Sequence[str]) -> Any:
     """The value at a path of member names; None where there is none."""
     for name in path:
         if not isinstance(obj, dict):
@@ -286,13 +288,13 @@ def dig(obj: Any, path: Sequence[str]) -> Any:
 _BAD_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
-def _refuse_undecodable(kind: Kind, findings: Sequence[Cause]) -> None:
+def _refuse_undecodable(kind: Kind, findings: Sequence[StatusCause]) -> None:
     """A built-in kind is a typed structure in a real server: a wrong type fails to decode."""
     for cause in findings:
         if cause.reason == "FieldValueTypeInvalid":
             wanted, _, shown = cause.message.rsplit("must be of type ", 1)[1].partition(": ")
             if wanted == "quantity":
                 raise UndecodableError(kind, _BAD_QUANTITY)
-            place = f"Go struct field {kind.kind}.{cause.field} of type {_GO_TYPES.get(wanted, wanted)}"
+            field = f"Go struct field {kind.kind}.{cause.field} of type {_GO_TYPES.get(wanted, wanted)}"
             actual = shown.strip('"')
-            raise UndecodableError(kind, f"json: cannot unmarshal {actual} into {place}")
+            raise UndecodableError(kind, f"json: cannot unmarshal {actual} into {field}")

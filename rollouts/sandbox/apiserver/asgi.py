@@ -15,14 +15,14 @@ from urllib.parse import parse_qs
 import orjson
 
 from rollouts.sandbox.apiserver import discovery, openapi
-from rollouts.sandbox.apiserver.errors import ApiError, method_not_allowed, too_large
-from rollouts.sandbox.apiserver.handlers import JSON, Resources, Response
-from rollouts.sandbox.apiserver.paths import NotServedError, Target, parse_path
+from rollouts.sandbox.apiserver.errors import ApiError, method_not_allowed, request_entity_too_large
+from rollouts.sandbox.apiserver.handlers import JSON, ResourceHandlers, Response
+from rollouts.sandbox.apiserver.paths import NotServedError, RequestInfo, parse_path
 from rollouts.sandbox.apiserver.registry import Registry
 from rollouts.sandbox.apiserver.requests import Request
-from rollouts.sandbox.apiserver.storage import Store
+from rollouts.sandbox.apiserver.storage import Storage
 from rollouts.sandbox.apiserver.verbs import Verbs
-from rollouts.sandbox.apiserver.watch import Watcher
+from rollouts.sandbox.apiserver.watch import WatchStreams
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -31,26 +31,26 @@ Send = Callable[[Message], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
-MOST_BYTES = 3 * 1024 * 1024
+MAX_BODY_BYTES = 3 * 1024 * 1024
 _TEXT = "text/plain; charset=utf-8"
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_LOCAL = frozenset(("127.0.0.1", "localhost", "[::1]"))
-_HEALTH = ("/healthz", "/livez", "/readyz")
+_LOOPBACK_HOSTS = frozenset(("127.0.0.1", "localhost", "[::1]"))
+_HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 
 
 class Application:
     """The ASGI application over one sandbox."""
 
     def __init__(
-        self, verbs: Verbs, store: Store, registry: Registry, clock: Callable[[], datetime] | None = None
+        self, verbs: Verbs, store: Storage, registry: Registry, clock: Callable[[], datetime] | None = None
     ) -> None:
         self._registry = registry
-        self._resources = Resources(verbs, store, clock or (lambda: datetime.now(UTC)))
-        self._watcher = Watcher(store)
+        self._handlers = ResourceHandlers(verbs, store, clock or (lambda: datetime.now(UTC)))
+        self._watches = WatchStreams(store)
 
     def close(self) -> None:
         """End all watches, so that a server can stop without waiting for them."""
-        self._watcher.close()
+        self._watches.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -67,41 +67,41 @@ class Application:
                 return
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = _request(scope)
+        request = _parse_request(scope)
         try:
-            _refuse_foreign(request)
+            _reject_cross_origin(request)
             response = await self._response(request, receive, send)
         except ApiError as error:
-            response = _refusal(error)
+            response = _error_response(error)
         except NotServedError:
             response = Response(404, b"404 page not found\n", _TEXT)
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
-            response = _refusal(ApiError(500, "InternalError", "Internal error occurred: see the sandbox's log"))
+            response = _error_response(ApiError(500, "InternalError", "Internal error occurred: see the sandbox's log"))
         if response is not None:
-            await _respond(send, response)
+            await _send_response(send, response)
 
     async def _response(self, request: Request, receive: Receive, send: Send) -> Response | None:
         """The answer, or None when it was streamed."""
-        plain = self._plain(request)
+        plain = self._answer_without_resource(request)
         if plain is not None:
             return plain
         target = parse_path(self._registry, request.path)
         if request.method == "GET" and request.flag("watch") and target.subresource is None:
             await self._watch(target, request, receive, send)
             return None
-        body = await _read(receive, request)
+        body = await _read_body(receive, request)
         complete = Request(request.method, request.path, request.query, request.headers, body)
-        return self._resources.answer(target, complete)
+        return self._handlers.handle(target, complete)
 
     # --- what is not about a resource ------------------------------------------------------------------------------
 
-    def _plain(self, request: Request) -> Response | None:
+    def _answer_without_resource(self, request: Request) -> Response | None:
         path = request.path.rstrip("/") or "/"
-        if path.startswith(_HEALTH):
+        if path.startswith(_HEALTH_PATHS):
             return Response(200, b"ok", _TEXT)
         if path == "/version":
-            return _json(discovery.VERSION)
+            return _json_response(discovery.VERSION)
         found = self._openapi(path) if path.startswith("/openapi/") else self._discovery(path, request)
         if found is not None and request.method not in {"GET", "HEAD"}:
             raise method_not_allowed()
@@ -112,14 +112,14 @@ class Application:
         if parts[0] not in {"api", "apis"} or len(parts) > (2 if parts[0] == "api" else 3):
             return None
         if len(parts) == 1 and "as=APIGroupDiscoveryList" in request.headers.get("accept", ""):
-            body = orjson.dumps(discovery.aggregated(self._registry, core=parts == ["api"]))
+            body = orjson.dumps(discovery.aggregated_discovery(self._registry, core=parts == ["api"]))
             return Response(200, body, _AGGREGATED)
-        found = self._discovered(parts)
+        found = self._find_discovery_document(parts)
         if found is None:
             raise NotServedError
-        return _json(found)
+        return _json_response(found)
 
-    def _discovered(self, parts: list[str]) -> Any:
+    def _find_discovery_document(self, parts: list[str]) -> Any:
         match parts:
             case ["api"]:
                 return discovery.api_versions()
@@ -134,7 +134,7 @@ class Application:
 
     def _openapi(self, path: str) -> Response:
         if path == "/openapi/v3":
-            return _json(openapi.index(self._registry))
+            return _json_response(openapi.index(self._registry))
         named = openapi.document_paths(self._registry).get(path.removeprefix("/openapi/v3/"))
         if named is None:
             raise NotServedError
@@ -142,14 +142,14 @@ class Application:
 
     # --- watches ---------------------------------------------------------------------------------------------------
 
-    async def _watch(self, target: Target, request: Request, receive: Receive, send: Send) -> None:
-        presenter = self._resources.presenter(target, request)
-        wanted = self._resources.watch_request(target, request)
+    async def _watch(self, target: RequestInfo, request: Request, receive: Receive, send: Send) -> None:
+        presenter = self._handlers.make_encoder(target, request)
+        wanted = self._handlers.parse_watch_request(target, request)
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", JSON.encode())]})
         await send({"type": "http.response.body", "body": b"", "more_body": True})
-        gone = asyncio.ensure_future(_disconnected(receive))
+        gone = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
-            async for chunk in self._watcher.stream(wanted, gone, presenter.event):
+            async for chunk in self._watches.stream(wanted, gone, presenter.encode_event):
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -157,23 +157,23 @@ class Application:
 
 
 def create_app(
-    verbs: Verbs, store: Store, registry: Registry, clock: Callable[[], datetime] | None = None
+    verbs: Verbs, store: Storage, registry: Registry, clock: Callable[[], datetime] | None = None
 ) -> Application:
     """The ASGI application over one sandbox."""
     return Application(verbs, store, registry, clock)
 
 
-def _request(scope: Scope) -> Request:
+def _parse_request(scope: Scope) -> Request:
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     return Request(scope["method"], scope["path"], query, headers)
 
 
-def _refuse_foreign(request: Request) -> None:
+def _reject_cross_origin(request: Request) -> None:
     """A browser may be made to send requests here by any page; none of them gets further."""
     host = request.headers.get("host", "")
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-    if name not in _LOCAL:
+    if name not in _LOOPBACK_HOSTS:
         raise ApiError(403, "Forbidden", f"the sandbox serves this machine only, not the host {host!r}")
     if "origin" in request.headers:
         raise ApiError(403, "Forbidden", "the sandbox does not answer web pages: the request has an Origin")
@@ -181,31 +181,31 @@ def _refuse_foreign(request: Request) -> None:
         raise ApiError(403, "Forbidden", "the sandbox does not answer web pages: another site sent the request")
 
 
-async def _read(receive: Receive, request: Request) -> bytes:
+async def _read_body(receive: Receive, request: Request) -> bytes:
     """The whole body; refused without reading on once it is too long."""
     declared = request.headers.get("content-length", "0")
     parts: list[bytes] = []
     size = 0
-    while size <= MOST_BYTES and not (declared.isdigit() and int(declared) > MOST_BYTES):
+    while size <= MAX_BODY_BYTES and not (declared.isdigit() and int(declared) > MAX_BODY_BYTES):
         message = await receive()
         part: bytes = message.get("body", b"")
         parts.append(part)
         size += len(part)
         if not message.get("more_body") or message["type"] == "http.disconnect":
-            if size <= MOST_BYTES:
+            if size <= MAX_BODY_BYTES:
                 return b"".join(parts)
             break
-    raise too_large(f"Request entity too large: limit is {MOST_BYTES}")
+    raise request_entity_too_large(f"Request entity too large: limit is {MAX_BODY_BYTES}")
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _respond(send: Send, response: Response) -> None:
+async def _send_response(send: Send, response: Response) -> None:
     headers = [
-        (b"content-type", response.media.encode()),
+        (b"content-type", response.media_type.encode()),
         (b"content-length", str(len(response.body)).encode()),
         (b"cache-control", b"no-cache, private"),
     ]
@@ -217,10 +217,10 @@ async def _respond(send: Send, response: Response) -> None:
     await send({"type": "http.response.body", "body": response.body})
 
 
-def _refusal(error: ApiError) -> Response:
+def _error_response(error: ApiError) -> Response:
     headers = {"retry-after": str(error.retry_after)} if error.retry_after is not None else {}
     return Response(error.code, orjson.dumps(error.status()), headers=headers)
 
 
-def _json(value: Any) -> Response:
+def _json_response(value: Any) -> Response:
     return Response(200, orjson.dumps(value))

@@ -12,17 +12,17 @@ from typing import Any
 
 import cel
 
-from rollouts.sandbox.apiserver.errors import Cause
-from rollouts.sandbox.apiserver.formats import render
+from rollouts.sandbox.apiserver.errors import StatusCause
+from rollouts.sandbox.apiserver.formats import render_json
 from rollouts.sandbox.apiserver.schema import MISSING, Rule, Schema, map_key
 
 
 @lru_cache(maxsize=1024)
-def _program(expression: str) -> cel.Program:
+def _compile(expression: str) -> cel.Program:
     return cel.compile(expression)
 
 
-def evaluate_rules(schema: Schema, value: Any, old: Any = MISSING, path: str = "") -> Iterator[Cause]:
+def evaluate_rules(schema: Schema, value: Any, old: Any = MISSING, path: str = "") -> Iterator[StatusCause]:
     """Find the rules that a value breaks, its parts included."""
     if not schema.has_rules or (old is not MISSING and value == old) or value is None:
         return
@@ -33,7 +33,7 @@ def evaluate_rules(schema: Schema, value: Any, old: Any = MISSING, path: str = "
     yield from _evaluate_parts(schema, value, old, path)
 
 
-def _evaluate_parts(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Cause]:
+def _evaluate_parts(schema: Schema, value: Any, old: Any, path: str) -> Iterator[StatusCause]:
     if isinstance(value, dict):
         for name, member in value.items():
             child = schema.child(name)
@@ -49,8 +49,8 @@ def _evaluate_parts(schema: Schema, value: Any, old: Any, path: str) -> Iterator
             yield from evaluate_rules(schema.items, item, was, f"{path}[{index}]")
 
 
-def _evaluate(rule: Rule, value: Any, old: Any, path: str) -> Cause | None:
-    program = _program(rule.rule)
+def _evaluate(rule: Rule, value: Any, old: Any, path: str) -> StatusCause | None:
+    program = _compile(rule.rule)
     names = {"self": value}
     if _mentions_old(rule.rule):
         if rule.optional_old_self:
@@ -63,15 +63,17 @@ def _evaluate(rule: Rule, value: Any, old: Any, path: str) -> Cause | None:
     try:
         holds = program.execute(names)
     except (ValueError, RuntimeError, TypeError) as error:
-        sentence = f'Invalid value: "{_shape(value)}": {error} evaluating rule: {rule.message or rule.rule}'
-        return Cause("FieldValueInvalid", sentence, where)
+        sentence = f'Invalid value: "{_describe_value(value)}": {error} evaluating rule: {rule.message or rule.rule}'
+        return StatusCause("FieldValueInvalid", sentence, where)
     if holds is True:
         return None
-    shown = f"{render(value)}: " if rule.reason in _SHOWING and not isinstance(value, dict | list) else ""
-    return Cause(rule.reason, f"{_WORDS[rule.reason]}{shown}{_message(rule, names)}", where)
+    shown = (
+        f"{render_json(value)}: " if rule.reason in _REASONS_WITH_VALUE and not isinstance(value, dict | list) else ""
+    )
+    return StatusCause(rule.reason, f"{_MESSAGE_PREFIXES[rule.reason]}{shown}{_message(rule, names)}", where)
 
 
-_WORDS = {
+_MESSAGE_PREFIXES = {
     "FieldValueInvalid": "Invalid value: ",
     "FieldValueForbidden": "Forbidden: ",
     "FieldValueRequired": "Required value: ",
@@ -79,13 +81,13 @@ _WORDS = {
 }
 
 
-_SHOWING = frozenset(("FieldValueInvalid",))  # reasons that show the value, if it is a plain one
+_REASONS_WITH_VALUE = frozenset(("FieldValueInvalid",))  # reasons that show the value, if it is a plain one
 
 
 def _message(rule: Rule, names: dict[str, Any]) -> str:
     if rule.message_expression:
         try:
-            text = _program(rule.message_expression).execute(names)
+            text = _compile(rule.message_expression).execute(names)
         except (ValueError, RuntimeError, TypeError):
             text = None
         if isinstance(text, str) and text.strip() and "\n" not in text:
@@ -98,5 +100,5 @@ def _mentions_old(expression: str) -> bool:
     return re.search(r"\boldSelf\b", expression) is not None
 
 
-def _shape(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else str(value)

@@ -7,12 +7,12 @@ import uuid
 from typing import Any
 
 from rollouts.sandbox.apiserver.registry import Kind, Registry
-from rollouts.sandbox.apiserver.storage import Store
+from rollouts.sandbox.apiserver.storage import Storage
 
 Obj = dict[str, Any]
 
 
-def publish_definitions(store: Store, registry: Registry, now: str) -> None:
+def publish_definitions(store: Storage, registry: Registry, now: str) -> None:
     """Store the definition of every custom kind, and remove those of kinds no longer registered."""
     definitions = registry.kind("customresourcedefinitions", "apiextensions.k8s.io")
     wanted = {kind.manifest["metadata"]["name"]: kind for kind in registry if not kind.builtin}
@@ -22,12 +22,12 @@ def publish_definitions(store: Store, registry: Registry, now: str) -> None:
     for name, kind in wanted.items():
         found = store.get(definitions, None, name)
         if found is None:
-            store.put(definitions, _definition(kind, now))
+            store.put(definitions, _render_definition(kind, now))
         elif found.obj["spec"] != kind.manifest["spec"] or _lacks_annotations(found.obj, kind):
             annotations = _annotations(found.obj) | _annotations(kind.manifest)
             generation = found.obj["metadata"]["generation"] + 1
             metadata = {**found.obj["metadata"], "generation": generation, "annotations": annotations}
-            store.put(definitions, {**_definition(kind, now), "metadata": metadata})
+            store.put(definitions, {**_render_definition(kind, now), "metadata": metadata})
 
 
 def _annotations(definition: Obj) -> Obj:
@@ -39,7 +39,7 @@ def _lacks_annotations(stored: Obj, kind: Kind) -> bool:
     return not _annotations(kind.manifest).items() <= _annotations(stored).items()
 
 
-def _definition(kind: Kind, now: str) -> Obj:
+def _render_definition(kind: Kind, now: str) -> Obj:
     """A definition as an API server that accepted it would show it."""
     manifest = kind.manifest
     metadata = manifest["metadata"] | {"uid": str(uuid.uuid4()), "creationTimestamp": now, "generation": 1}

@@ -18,19 +18,21 @@ def check_preconditions(kind: Kind, obj: Obj, uid: str | None, resource_version:
     """Refuse the delete of another object, or another version, than the one meant."""
     metadata = obj["metadata"]
     if uid is not None and uid != metadata["uid"]:
-        raise _unmet(kind, obj, f"UID in the precondition ({uid})", f"UID in record ({metadata['uid']})", _RECREATED)
+        raise _precondition_failed(
+            kind, obj, f"UID in the precondition ({uid})", f"UID in record ({metadata['uid']})", _MAYBE_RECREATED
+        )
     found = metadata["resourceVersion"]
     if resource_version is not None and resource_version != found:
         wanted = f"ResourceVersion in the precondition ({resource_version})"
-        raise _unmet(kind, obj, wanted, f"ResourceVersion in record ({found})", _MODIFIED)
+        raise _precondition_failed(kind, obj, wanted, f"ResourceVersion in record ({found})", _MAYBE_MODIFIED)
 
 
-_RECREATED = "The object might have been deleted and then recreated"
-_MODIFIED = "The object might have been modified"
+_MAYBE_RECREATED = "The object might have been deleted and then recreated"
+_MAYBE_MODIFIED = "The object might have been modified"
 
 
-def _unmet(kind: Kind, obj: Obj, wanted: str, found: str, guess: str) -> ApiError:
-    return conflict(kind.named(obj["metadata"]["name"]), f"the {wanted} does not match the {found}. {guess}")
+def _precondition_failed(kind: Kind, obj: Obj, wanted: str, found: str, guess: str) -> ApiError:
+    return conflict(kind.qualified_kind(obj["metadata"]["name"]), f"the {wanted} does not match the {found}. {guess}")
 
 
 def finalizers_for(obj: Obj, propagation: str | None) -> list[str]:
@@ -44,7 +46,7 @@ def finalizers_for(obj: Obj, propagation: str | None) -> list[str]:
     return finalizers
 
 
-def leaving(obj: Obj, finalizers: list[str], grace: int, deadline: str) -> Obj:
+def with_deletion_timestamp(obj: Obj, finalizers: list[str], grace: int, deadline: str) -> Obj:
     """The object with its deletion asked for; unchanged when that adds nothing."""
     metadata = {**obj["metadata"]}
     if finalizers:
@@ -60,7 +62,7 @@ def leaving(obj: Obj, finalizers: list[str], grace: int, deadline: str) -> Obj:
     return {**obj, "metadata": metadata}
 
 
-def is_finished(obj: Obj) -> bool:
+def is_removable(obj: Obj) -> bool:
     """Whether a leaving object waits for nothing any more."""
     metadata = obj["metadata"]
     return (

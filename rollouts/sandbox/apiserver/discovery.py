@@ -115,7 +115,7 @@ def _resources(kind: Kind) -> Iterator[Obj]:
 # --- everything at once --------------------------------------------------------------------------------------------
 
 
-def aggregated(registry: Registry, *, core: bool) -> Obj:
+def aggregated_discovery(registry: Registry, *, core: bool) -> Obj:
     """The groups below /api (core) or /apis with all their resources."""
     items = [
         {
@@ -136,7 +136,7 @@ def _aggregated_version(registry: Registry, group: str, version: str) -> Obj:
 def _aggregated_resource(kind: Kind) -> Obj:
     entry: Obj = {
         "resource": kind.plural,
-        "responseKind": _spoken(kind.group, kind.version, kind.kind),
+        "responseKind": _group_version_kind(kind.group, kind.version, kind.kind),
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": verbs_of(kind),
@@ -146,7 +146,7 @@ def _aggregated_resource(kind: Kind) -> Obj:
     if kind.categories:
         entry["categories"] = list(kind.categories)
     below = [
-        {"subresource": name, "responseKind": _spoken(*spoken), "verbs": verbs}
+        {"subresource": name, "responseKind": _group_version_kind(*spoken), "verbs": verbs}
         for name, spoken, verbs in subresources_of(kind)
     ]
     if below:
@@ -154,5 +154,5 @@ def _aggregated_resource(kind: Kind) -> Obj:
     return entry
 
 
-def _spoken(group: str, version: str, kind: str) -> Obj:
+def _group_version_kind(group: str, version: str, kind: str) -> Obj:
     return {"group": group, "version": version, "kind": kind}

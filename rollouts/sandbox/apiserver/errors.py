@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class StatusCause:
     """One field that was refused, and why."""
 
     reason: str  # FieldValueInvalid, FieldValueRequired, FieldManagerConflict, ...
@@ -20,7 +20,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class QualifiedResource:
     """What an error is about: `kind` is the plural in most answers and the kind's own name in validation answers."""
 
     group: str
@@ -35,8 +35,8 @@ class ApiError(Exception):
     code: int
     reason: str
     message: str
-    resource: Resource | None = None
-    causes: tuple[Cause, ...] = ()
+    resource: QualifiedResource | None = None
+    causes: tuple[StatusCause, ...] = ()
     retry_after: int | None = None
 
     def __str__(self) -> str:
@@ -73,36 +73,36 @@ class ApiError(Exception):
         return details
 
 
-def _render_cause(cause: Cause) -> dict[str, str]:
+def _render_cause(cause: StatusCause) -> dict[str, str]:
     parts = {"reason": cause.reason, "message": cause.message, "field": cause.field}
     return {key: value for key, value in parts.items() if value}
 
 
-def not_found(resource: Resource) -> ApiError:
+def not_found(resource: QualifiedResource) -> ApiError:
     return ApiError(404, "NotFound", f'{_qualified(resource)} "{resource.name}" not found', resource)
 
 
-def already_exists(resource: Resource, *, leaving: bool = False) -> ApiError:
+def already_exists(resource: QualifiedResource, *, terminating: bool = False) -> ApiError:
     sentence = f'{_qualified(resource)} "{resource.name}" already exists'
-    return ApiError(409, "AlreadyExists", f"object is being deleted: {sentence}" if leaving else sentence, resource)
+    return ApiError(409, "AlreadyExists", f"object is being deleted: {sentence}" if terminating else sentence, resource)
 
 
-def conflict(resource: Resource, why: str) -> ApiError:
+def conflict(resource: QualifiedResource, why: str) -> ApiError:
     sentence = f'Operation cannot be fulfilled on {_qualified(resource)} "{resource.name}": {why}'
     return ApiError(409, "Conflict", sentence, resource)
 
 
-def modified_meanwhile(resource: Resource) -> ApiError:
+def object_modified(resource: QualifiedResource) -> ApiError:
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, why)
 
 
-def forbidden(resource: Resource, why: str, causes: tuple[Cause, ...] = ()) -> ApiError:
+def forbidden(resource: QualifiedResource, why: str, causes: tuple[StatusCause, ...] = ()) -> ApiError:
     sentence = f'{_qualified(resource)} "{resource.name}" is forbidden: {why}'
     return ApiError(403, "Forbidden", sentence, resource, causes)
 
 
-def invalid(resource: Resource, causes: Iterable[Cause]) -> ApiError:
+def invalid(resource: QualifiedResource, causes: Iterable[StatusCause]) -> ApiError:
     """Refuse an object whose fields do not hold; `resource.kind` is the kind's own name here."""
     found = tuple(dict.fromkeys(causes))
     parts = [f"{cause.field}: {cause.message}" for cause in found]
@@ -115,17 +115,17 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
-def gone(message: str) -> ApiError:
+def resource_expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
 
 
 def method_not_allowed() -> ApiError:
     sentence = "the server does not allow this method on the requested resource"
-    return ApiError(405, "MethodNotAllowed", sentence, Resource("", ""))
+    return ApiError(405, "MethodNotAllowed", sentence, QualifiedResource("", ""))
 
 
-def no_such_resource() -> ApiError:
-    return ApiError(404, "NotFound", "the server could not find the requested resource", Resource("", ""))
+def resource_not_served() -> ApiError:
+    return ApiError(404, "NotFound", "the server could not find the requested resource", QualifiedResource("", ""))
 
 
 def unsupported_media_type(message: str) -> ApiError:
@@ -136,19 +136,19 @@ def not_acceptable(message: str) -> ApiError:
     return ApiError(406, "NotAcceptable", message)
 
 
-def too_large(message: str) -> ApiError:
+def request_entity_too_large(message: str) -> ApiError:
     return ApiError(413, "RequestEntityTooLarge", message)
 
 
-def too_large_revision(asked: int, current: int) -> ApiError:
+def too_large_resource_version(asked: int, current: int) -> ApiError:
     sentence = f"Timeout: Too large resource version: {asked}, current: {current}"
-    cause = Cause("ResourceVersionTooLarge", "Too large resource version", "")
+    cause = StatusCause("ResourceVersionTooLarge", "Too large resource version", "")
     return ApiError(504, "Timeout", sentence, causes=(cause,), retry_after=1)
 
 
-def too_many_requests(message: str, causes: tuple[Cause, ...], retry_after: int | None) -> ApiError:
+def too_many_requests(message: str, causes: tuple[StatusCause, ...], retry_after: int | None) -> ApiError:
     return ApiError(429, "TooManyRequests", message, None, causes, retry_after)
 
 
-def _qualified(resource: Resource) -> str:
+def _qualified(resource: QualifiedResource) -> str:
     return f"{resource.kind}.{resource.group}" if resource.group else resource.kind

@@ -7,15 +7,15 @@ spends one of `disruptionsAllowed` at once, so that two evictions in a row canno
 from collections.abc import Iterable
 from typing import Any
 
-from rollouts.sandbox.apiserver.errors import ApiError, Cause, too_many_requests
+from rollouts.sandbox.apiserver.errors import ApiError, StatusCause, too_many_requests
 from rollouts.sandbox.apiserver.selectors import match_labels
 
 Obj = dict[str, Any]
 
-_REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
+_EVICTION_REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
-def covering_budget(pod: Obj, budgets: Iterable[Obj]) -> Obj | None:
+def find_budget(pod: Obj, budgets: Iterable[Obj]) -> Obj | None:
     """The budget that has a say over a pod; more than one is refused as the real server refuses it."""
     labels = pod["metadata"].get("labels") or {}
     found = [one for one in budgets if match_labels((one.get("spec") or {}).get("selector"), labels)]
@@ -25,29 +25,31 @@ def covering_budget(pod: Obj, budgets: Iterable[Obj]) -> Obj | None:
     return found[0] if found else None
 
 
-def needs_no_budget(pod: Obj) -> bool:
+def can_ignore_budget(pod: Obj) -> bool:
     """Pods that serve nobody are evicted whatever the budgets say."""
     phase = pod.get("status", {}).get("phase")
     return "deletionTimestamp" in pod["metadata"] or phase in {"Pending", "Succeeded", "Failed"}
 
 
-def spent_status(pod: Obj, budget: Obj, now: str) -> Obj | None:
+def compute_status_after_eviction(pod: Obj, budget: Obj, now: str) -> Obj | None:
     """The budget's status after this eviction, None when it costs nothing; raises 429 when it is not allowed."""
     status, name = budget.get("status") or {}, budget["metadata"]["name"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 1):
-        cause = Cause("DisruptionBudget", f"The disruption budget {name} is still being processed by the server.", "")
-        raise too_many_requests(_REFUSED, (cause,), 10)
+        cause = StatusCause(
+            "DisruptionBudget", f"The disruption budget {name} is still being processed by the server.", ""
+        )
+        raise too_many_requests(_EVICTION_REFUSED, (cause,), 10)
     healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
-    if not _is_ready(pod) and _spares_unhealthy(budget, healthy, desired):
+    if not _is_ready(pod) and _allows_unhealthy_eviction(budget, healthy, desired):
         return None
     if status.get("disruptionsAllowed", 0) < 1:
         sentence = f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
-        raise too_many_requests(_REFUSED, (Cause("DisruptionBudget", sentence, ""),), None)
+        raise too_many_requests(_EVICTION_REFUSED, (StatusCause("DisruptionBudget", sentence, ""),), None)
     disrupted = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: now}
     return {**status, "disruptionsAllowed": status["disruptionsAllowed"] - 1, "disruptedPods": disrupted}
 
 
-def marked(pod: Obj, now: str) -> Obj:
+def with_disruption_target(pod: Obj, now: str) -> Obj:
     """The pod with the condition that tells why it leaves."""
     status = pod.get("status") or {}
     kept = [one for one in status.get("conditions") or () if one["type"] != "DisruptionTarget"]
@@ -67,7 +69,7 @@ def _is_ready(pod: Obj) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-def _spares_unhealthy(budget: Obj, healthy: int, desired: int) -> bool:
+def _allows_unhealthy_eviction(budget: Obj, healthy: int, desired: int) -> bool:
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     return bool(healthy >= desired > 0)

@@ -64,7 +64,9 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
         if key not in right:
             result[key] = node
         elif key != ".":
-            _keep(result, key, difference(_below(node), _below(right[key])), _only(node, right[key]))
+            _add_node(
+                result, key, difference(_children(node), _children(right[key])), _is_only_in_left(node, right[key])
+            )
     return result
 
 
@@ -75,26 +77,26 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
         if key in right and key != ".":
             other = right[key]
             both = is_member(node) and is_member(other)
-            _keep(result, key, intersection(_below(node), _below(other)), both)
+            _add_node(result, key, intersection(_children(node), _children(other)), both)
     return result
 
 
-def _only(node: FieldSet, other: FieldSet) -> bool:
+def _is_only_in_left(node: FieldSet, other: FieldSet) -> bool:
     return is_member(node) and not is_member(other)
 
 
-def _below(node: FieldSet) -> FieldSet:
+def _children(node: FieldSet) -> FieldSet:
     return {key: child for key, child in node.items() if key != "."} if "." in node else node
 
 
-def _keep(result: FieldSet, key: str, below: FieldSet, member: bool) -> None:
+def _add_node(result: FieldSet, key: str, below: FieldSet, member: bool) -> None:
     if member:
         result[key] = {**below, ".": {}} if below else {}
     elif below:
         result[key] = below
 
 
-def paths(fields: FieldSet, prefix: str = "") -> Iterator[str]:
+def render_paths(fields: FieldSet, prefix: str = "") -> Iterator[str]:
     """The fields of a set as error sentences write them, a level's own fields before those below."""
     ordered = sorted((key, node) for key, node in fields.items() if key != ".")
     for key, node in ordered:
@@ -102,7 +104,7 @@ def paths(fields: FieldSet, prefix: str = "") -> Iterator[str]:
             yield prefix + render_element(key)
     for key, node in ordered:
         if node:
-            yield from paths(_below(node), prefix + render_element(key))
+            yield from render_paths(_children(node), prefix + render_element(key))
 
 
 def render_element(key: str) -> str:
@@ -137,7 +139,7 @@ def _compact(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def keyed(schema: Schema, items: list[Any]) -> dict[str, Any]:
+def items_by_key(schema: Schema, items: list[Any]) -> dict[str, Any]:
     """A granular list's items by path element."""
     return {item_key(schema, item): item for item in items}
 
@@ -187,7 +189,7 @@ def _applied(schema: Schema, value: Any) -> FieldSet | None:
     if isinstance(value, dict):
         return _applied_members(schema, value)
     items: FieldSet = {}
-    for key, item in keyed(schema, value).items():
+    for key, item in items_by_key(schema, value).items():
         below = _applied(schema.items or ANYTHING, item) if isinstance(item, dict) else None
         items[key] = {**below, ".": {}} if below else {}
     return items or None
@@ -228,9 +230,9 @@ def _compare(schema: Schema, old: Any, new: Any, key: str, found: Comparison) ->
     if old is new or old == new:
         return  # most of an object is the same after a write, and comparing it whole is quick
     if old is MISSING:
-        found.changed[key] = everything_in(schema, new)
+        found.changed[key] = all_fields(schema, new)
     elif new is MISSING:
-        found.removed[key] = everything_in(schema, old)
+        found.removed[key] = all_fields(schema, old)
     elif type(old) is not type(new) or not is_granular(schema, new):
         found.changed[key] = {}
     else:
@@ -248,18 +250,18 @@ def _compare_parts(schema: Schema, old: Any, new: Any, found: Comparison) -> Non
             was, now = old.get(name, MISSING), new.get(name, MISSING)
             _compare(member_schema(schema, name), was, now, f"f:{name}", found)
         return
-    before, after = keyed(schema, old), keyed(schema, new)
+    before, after = items_by_key(schema, old), items_by_key(schema, new)
     for key in {**before, **after}:
         was, now = before.get(key, MISSING), after.get(key, MISSING)
         _compare(schema.items or ANYTHING, was, now, key, found)
 
 
-def everything_in(schema: Schema, value: Any) -> FieldSet:
+def all_fields(schema: Schema, value: Any) -> FieldSet:
     """The node of a value with all its parts."""
     if not is_granular(schema, value) or not value:
         return {}
     if isinstance(value, dict):
-        node = {f"f:{name}": everything_in(member_schema(schema, name), one) for name, one in value.items()}
+        node = {f"f:{name}": all_fields(member_schema(schema, name), one) for name, one in value.items()}
     else:
-        node = {key: everything_in(schema.items or ANYTHING, item) for key, item in keyed(schema, value).items()}
+        node = {key: all_fields(schema.items or ANYTHING, item) for key, item in items_by_key(schema, value).items()}
     return {".": {}, **node}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from rollouts.engine.scheduling.resources import count_quantity
+from rollouts.engine.scheduling.resources import quantity_to_decimal
 
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _DURATION = re.compile(
@@ -24,7 +24,7 @@ def _in_range(low: int, high: int) -> Callable[[Any], bool]:
     return lambda value: not isinstance(value, int) or isinstance(value, bool) or low <= value <= high
 
 
-def _matching(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
     return lambda value: not isinstance(value, str) or pattern.fullmatch(value) is not None
 
 
@@ -34,10 +34,10 @@ def _is_quantity(value: Any) -> bool:
 
 # Formats that a schema may name; others are not checked, as in the real server.
 FORMATS: dict[str, Callable[[Any], bool]] = {
-    "date-time": _matching(_DATE_TIME),
-    "date": _matching(_DATE),
-    "duration": _matching(_DURATION),
-    "uuid": _matching(_UUID),
+    "date-time": _matches(_DATE_TIME),
+    "date": _matches(_DATE),
+    "duration": _matches(_DURATION),
+    "uuid": _matches(_UUID),
     "quantity": _is_quantity,
     "int32": _in_range(-(2**31), 2**31 - 1),
     "int64": _in_range(-(2**63), 2**63 - 1),
@@ -60,7 +60,7 @@ def canonical_quantity(value: Any) -> Any:
     found = _QUANTITY.fullmatch(str(value))
     if found is None:
         return value
-    number = count_quantity(value)
+    number = quantity_to_decimal(value)
     if (found[3] or "") in _BINARY:
         return _with_suffix(number, {name: Decimal(1024) ** power for name, power in _BINARY.items()})
     return _with_suffix(number, {name: Decimal(1).scaleb(power) for name, power in _DECIMAL.items()})
@@ -73,7 +73,7 @@ def _with_suffix(number: Decimal, units: dict[str, Decimal]) -> str:
     return "0" if not number else f"{number.normalize():f}"
 
 
-def render(value: Any) -> str:
+def render_json(value: Any) -> str:
     """A JSON value as the server's sentences show it: compact, keys sorted, non-ASCII kept."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)

@@ -15,44 +15,44 @@ from rollouts.sandbox.apiserver import strategies
 from rollouts.sandbox.apiserver.discovery import subresources_of
 from rollouts.sandbox.apiserver.errors import (
     ApiError,
-    Cause,
-    Resource,
+    QualifiedResource,
+    StatusCause,
     bad_request,
-    gone,
     invalid,
     method_not_allowed,
-    no_such_resource,
     not_found,
-    too_large_revision,
+    resource_expired,
+    resource_not_served,
+    too_large_resource_version,
     unsupported_media_type,
 )
-from rollouts.sandbox.apiserver.formats import render
+from rollouts.sandbox.apiserver.formats import render_json
 from rollouts.sandbox.apiserver.paging import Page, Paging
 from rollouts.sandbox.apiserver.patch import PatchType
-from rollouts.sandbox.apiserver.paths import NotServedError, Target
+from rollouts.sandbox.apiserver.paths import NotServedError, RequestInfo
 from rollouts.sandbox.apiserver.registry import Kind
 from rollouts.sandbox.apiserver.requests import (
     Request,
-    check_media,
+    check_media_type,
     decode_body,
     decode_patch,
-    doubled_fields,
+    find_duplicate_fields,
     parse_delete_options,
     parse_write_options,
     parse_yaml,
     require_kind,
 )
-from rollouts.sandbox.apiserver.response_encoding import Presenter, choose_form, stored_bytes
+from rollouts.sandbox.apiserver.response_encoding import ResponseEncoder, negotiate_form, stored_bytes
 from rollouts.sandbox.apiserver.selectors import parse_selectors
-from rollouts.sandbox.apiserver.storage import Store, Stored
+from rollouts.sandbox.apiserver.storage import Storage, StoredObject
 from rollouts.sandbox.apiserver.verbs import Verbs
-from rollouts.sandbox.apiserver.watch import WatchRequest, parse_revision
+from rollouts.sandbox.apiserver.watch import WatchRequest, parse_resource_version
 
 Obj = dict[str, Any]
 
 JSON = "application/json"
 # A watch that names no end gets one, as from a real server: between 30 and 60 minutes there, the mean here.
-WATCH_SECONDS = 2_700
+DEFAULT_WATCH_SECONDS = 2_700
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,46 +61,46 @@ class Response:
 
     code: int
     body: bytes
-    media: str = JSON
+    media_type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
     warnings: Sequence[str] = ()
 
 
-class _FieldReport:
+class _FieldValidation:
     """Collects unknown and doubled fields: into warnings, or into a refusal."""
 
     def __init__(self, validation: str, *, patching: bool = False) -> None:
         self._validation, self._patching = validation, patching
         self.warnings: list[str] = []
 
-    def doubled(self, kind: Kind, body: bytes) -> None:
+    def report_duplicate(self, kind: Kind, body: bytes) -> None:
         if self._validation != "Ignore":
-            self._say(kind, [f'duplicate field "{path}"' for path in doubled_fields(body)], {})
+            self._report(kind, [f'duplicate field "{path}"' for path in find_duplicate_fields(body)], {})
 
-    def unknown(self, kind: Kind, paths: Sequence[str], obj: Obj) -> None:
-        self._say(kind, [f'unknown field "{path}"' for path in sorted(paths)], obj)
+    def report_unknown(self, kind: Kind, paths: Sequence[str], obj: Obj) -> None:
+        self._report(kind, [f'unknown field "{path}"' for path in sorted(paths)], obj)
 
-    def _say(self, kind: Kind, findings: list[str], obj: Obj) -> None:
+    def _report(self, kind: Kind, findings: list[str], obj: Obj) -> None:
         if self._validation == "Warn":
             self.warnings += findings
         elif self._validation == "Strict" and findings:
             listed = f"strict decoding error: {', '.join(findings)}"
             if self._patching:
-                shown = render(orjson.dumps(obj).decode())
-                cause = Cause("FieldValueInvalid", f"Invalid value: {shown}: {listed}", "patch")
-                raise invalid(Resource("", ""), [cause])
+                shown = render_json(orjson.dumps(obj).decode())
+                cause = StatusCause("FieldValueInvalid", f"Invalid value: {shown}: {listed}", "patch")
+                raise invalid(QualifiedResource("", ""), [cause])
             head = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
             raise bad_request(f"{head}: {listed}")
 
 
-class Resources:
+class ResourceHandlers:
     """Answers requests about resources."""
 
-    def __init__(self, verbs: Verbs, store: Store, clock: Callable[[], datetime]) -> None:
+    def __init__(self, verbs: Verbs, store: Storage, clock: Callable[[], datetime]) -> None:
         self._verbs, self._store, self._clock = verbs, store, clock
         self._paging = Paging(store)
 
-    def answer(self, target: Target, request: Request) -> Response:
+    def handle(self, target: RequestInfo, request: Request) -> Response:
         """Carry out one request, watches excepted."""
         if target.name is None:
             return self._collection(target, request)
@@ -117,13 +117,13 @@ class Resources:
                 return self._delete(target, request)
         raise _not_allowed(target.kind)
 
-    def presenter(self, target: Target, request: Request) -> Presenter:
-        form = choose_form(request.headers.get("accept", ""))
-        return Presenter(target.kind, form, request.text("includeObject"), self._clock)
+    def make_encoder(self, target: RequestInfo, request: Request) -> ResponseEncoder:
+        form = negotiate_form(request.headers.get("accept", ""))
+        return ResponseEncoder(target.kind, form, request.text("includeObject"), self._clock)
 
     # --- collections -----------------------------------------------------------------------------------------------
 
-    def _collection(self, target: Target, request: Request) -> Response:
+    def _collection(self, target: RequestInfo, request: Request) -> Response:
         match request.method:
             case "GET" | "HEAD":
                 return self._list(target, request)
@@ -135,13 +135,13 @@ class Resources:
             raise bad_request("name must be provided")
         raise method_not_allowed()
 
-    def _list(self, target: Target, request: Request) -> Response:
-        presenter = self.presenter(target, request)
+    def _list(self, target: RequestInfo, request: Request) -> Response:
+        presenter = self.make_encoder(target, request)
         page = self._page(target, request)
         counted = not request.text("labelSelector") and not request.text("fieldSelector")
-        return Response(200, presenter.many(page, counted=counted))
+        return Response(200, presenter.encode_list(page, counted=counted))
 
-    def _page(self, target: Target, request: Request) -> Page:
+    def _page(self, target: RequestInfo, request: Request) -> Page:
         labels, fields = request.text("labelSelector"), request.text("fieldSelector")
         matches = parse_selectors(target.kind, labels, fields)
         self._check_revision(request)
@@ -158,38 +158,38 @@ class Resources:
             why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
             raise bad_request(f"invalid resource version: resourceVersion: {why}")
         if int(text) > self._store.revision:
-            raise too_large_revision(int(text), self._store.revision)
+            raise too_large_resource_version(int(text), self._store.revision)
         if request.text("resourceVersionMatch") == "Exact" and int(text) != self._store.revision:
-            raise gone("The resourceVersion for the provided list is too old.")
+            raise resource_expired("The resourceVersion for the provided list is too old.")
 
-    def watch_request(self, target: Target, request: Request) -> WatchRequest:
+    def parse_watch_request(self, target: RequestInfo, request: Request) -> WatchRequest:
         """What a watch asks for; refused before the stream begins."""
         matches = parse_selectors(target.kind, request.text("labelSelector"), request.text("fieldSelector"))
         initial = request.flag("sendInitialEvents") if "sendInitialEvents" in request.query else False
         if "sendInitialEvents" in request.query and request.text("resourceVersionMatch") != "NotOlderThan":
             sentence = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            cause = Cause("FieldValueForbidden", sentence, "resourceVersionMatch")
-            raise invalid(Resource("meta.k8s.io", "ListOptions"), [cause])
+            cause = StatusCause("FieldValueForbidden", sentence, "resourceVersionMatch")
+            raise invalid(QualifiedResource("meta.k8s.io", "ListOptions"), [cause])
         since = request.text("resourceVersion")
         if since:
-            parse_revision(since)
+            parse_resource_version(since)
         return WatchRequest(
             kind=target.kind,
             namespace=target.namespace,
             name=target.name,
             matches=matches,
             since=since,
-            timeout=float(request.number("timeoutSeconds") or WATCH_SECONDS),
+            timeout=float(request.number("timeoutSeconds") or DEFAULT_WATCH_SECONDS),
             bookmarks=request.flag("allowWatchBookmarks"),
             initial_events=initial,
         )
 
-    def _post(self, target: Target, request: Request) -> Response:
+    def _post(self, target: RequestInfo, request: Request) -> Response:
         kind = target.kind
         if kind.namespaced and target.namespace is None:
             raise method_not_allowed() if kind.builtin else NotServedError()
         options = parse_write_options(request, "CreateOptions")
-        presenter = self.presenter(target, request)
+        presenter = self.make_encoder(target, request)
         body, report = self._body(kind, request, options.validation)
         obj = self._verbs.create(
             kind,
@@ -197,30 +197,34 @@ class Resources:
             body,
             manager=options.manager,
             dry_run=options.dry_run,
-            unknown_fields=report.unknown,
+            unknown_fields=report.report_unknown,
         )
-        return self._written(201, target, obj, presenter, [*report.warnings, *_advise(target, obj, None)])
+        return self._stored_response(
+            201, target, obj, presenter, [*report.warnings, *_compute_warnings(target, obj, None)]
+        )
 
-    def _body(self, kind: Kind, request: Request, validation: str) -> tuple[Obj, _FieldReport]:
-        check_media(request)
+    def _body(self, kind: Kind, request: Request, validation: str) -> tuple[Obj, _FieldValidation]:
+        check_media_type(request)
         body: Obj = decode_body(request, kind.kind)
-        report = _FieldReport(validation)
+        report = _FieldValidation(validation)
         if isinstance(body, dict):
             require_kind(kind, request, body)
-        if request.media in {"", JSON}:
-            report.doubled(kind, request.body)
+        if request.media_type in {"", JSON}:
+            report.report_duplicate(kind, request.body)
         return body, report
 
-    def _written(self, code: int, target: Target, obj: Obj, presenter: Presenter, warnings: Sequence[str]) -> Response:
+    def _stored_response(
+        self, code: int, target: RequestInfo, obj: Obj, presenter: ResponseEncoder, warnings: Sequence[str]
+    ) -> Response:
         stored = self._store.get(target.kind, target.namespace, obj["metadata"]["name"])
-        return Response(code, presenter.one(obj, stored_bytes(stored, obj)), warnings=warnings)
+        return Response(code, presenter.encode_object(obj, stored_bytes(stored, obj)), warnings=warnings)
 
-    def _delete_collection(self, target: Target, request: Request) -> Response:
+    def _delete_collection(self, target: RequestInfo, request: Request) -> Response:
         if target.kind.plural in {"namespaces", "customresourcedefinitions"} and target.kind.builtin:
             raise method_not_allowed()
         options = parse_delete_options(request)
         page = self._page(target, request)
-        items: list[Stored] = []
+        items: list[StoredObject] = []
         for stored in page.items:
             metadata = stored.obj["metadata"]
             try:
@@ -236,23 +240,23 @@ class Resources:
                 if error.code != 404:  # noqa: PLR2004 gone with one of the others, by a listener
                     raise
                 continue
-            items.append(Stored(obj, orjson.dumps(obj), stored.revision))
-        presenter = self.presenter(target, request)
-        return Response(200, presenter.many(Page(items, self._store.revision, "", 0), counted=False))
+            items.append(StoredObject(obj, orjson.dumps(obj), stored.revision))
+        presenter = self.make_encoder(target, request)
+        return Response(200, presenter.encode_list(Page(items, self._store.revision, "", 0), counted=False))
 
     # --- single objects --------------------------------------------------------------------------------------------
 
-    def _get(self, target: Target, request: Request) -> Response:
-        presenter = self.presenter(target, request)
+    def _get(self, target: RequestInfo, request: Request) -> Response:
+        presenter = self.make_encoder(target, request)
         obj = self._verbs.get(target.kind, target.namespace, target.name or "")
-        return self._written(200, target, obj, presenter, ())
+        return self._stored_response(200, target, obj, presenter, ())
 
-    def _put(self, target: Target, request: Request) -> Response:
+    def _put(self, target: RequestInfo, request: Request) -> Response:
         options = parse_write_options(request, "UpdateOptions")
-        presenter = self.presenter(target, request)
+        presenter = self.make_encoder(target, request)
         if target.subresource == "scale":
-            check_media(request)
-            body, report = decode_body(request, "Scale"), _FieldReport("Ignore")
+            check_media_type(request)
+            body, report = decode_body(request, "Scale"), _FieldValidation("Ignore")
         else:
             body, report = self._body(target.kind, request, options.validation)
         former = self._store.get(target.kind, target.namespace, target.name or "")
@@ -264,18 +268,20 @@ class Resources:
             subresource=target.subresource,
             manager=options.manager,
             dry_run=options.dry_run,
-            unknown_fields=report.unknown,
+            unknown_fields=report.report_unknown,
         )
-        return self._changed(200, target, obj, presenter, [*report.warnings, *_advise(target, obj, former)])
+        return self._write_response(
+            200, target, obj, presenter, [*report.warnings, *_compute_warnings(target, obj, former)]
+        )
 
-    def _patch(self, target: Target, request: Request) -> Response:
+    def _patch(self, target: RequestInfo, request: Request) -> Response:
         kind, name = target.kind, target.name or ""
         patch_type = _patch_type(kind, request)
         applying = patch_type is PatchType.APPLY
         options = parse_write_options(request, "PatchOptions", apply=applying)
-        presenter = self.presenter(target, request)
+        presenter = self.make_encoder(target, request)
         body = parse_yaml(request.body) if applying else decode_patch(request.body)
-        report = _FieldReport(options.validation, patching=True)
+        report = _FieldValidation(options.validation, patching=True)
         former = self._store.get(kind, target.namespace, name)
         obj = self._verbs.patch(
             kind,
@@ -287,17 +293,19 @@ class Resources:
             manager=options.manager,
             force=bool(options.force),
             dry_run=options.dry_run,
-            unknown_fields=report.unknown,
+            unknown_fields=report.report_unknown,
         )
-        warnings = [*report.warnings, *_advise(target, obj, former)]
-        return self._changed(201 if former is None else 200, target, obj, presenter, warnings)
+        warnings = [*report.warnings, *_compute_warnings(target, obj, former)]
+        return self._write_response(201 if former is None else 200, target, obj, presenter, warnings)
 
-    def _changed(self, code: int, target: Target, obj: Obj, presenter: Presenter, warnings: Sequence[str]) -> Response:
+    def _write_response(
+        self, code: int, target: RequestInfo, obj: Obj, presenter: ResponseEncoder, warnings: Sequence[str]
+    ) -> Response:
         if target.subresource == "scale":
             return Response(code, orjson.dumps(obj), warnings=warnings)
-        return self._written(code, target, obj, presenter, warnings)
+        return self._stored_response(code, target, obj, presenter, warnings)
 
-    def _delete(self, target: Target, request: Request) -> Response:
+    def _delete(self, target: RequestInfo, request: Request) -> Response:
         options = parse_delete_options(request)
         kind = target.kind
         obj = self._verbs.delete(
@@ -311,19 +319,23 @@ class Resources:
             dry_run=options.dry_run,
         )
         returned = kind.builtin and kind.plural in strategies.RETURNED_WHEN_DELETED
-        there = self._store.get(kind, target.namespace, target.name or "")
-        gone = there is None or (options.dry_run and "deletionTimestamp" not in obj["metadata"])
-        if gone and not returned:
-            return _success(200, kind.resource(obj["metadata"]["name"]), obj["metadata"]["uid"])
+        stored = self._store.get(kind, target.namespace, target.name or "")
+        is_removed = stored is None or (options.dry_run and "deletionTimestamp" not in obj["metadata"])
+        if is_removed and not returned:
+            return _make_success(200, kind.qualified_resource(obj["metadata"]["name"]), obj["metadata"]["uid"])
         return Response(200, orjson.dumps(obj))
 
     # --- subresources ----------------------------------------------------------------------------------------------
 
-    def _subresource(self, target: Target, request: Request) -> Response:
+    def _subresource(self, target: RequestInfo, request: Request) -> Response:
         served = {name: verbs for name, _, verbs in subresources_of(target.kind)}
         name = target.subresource or ""
         if name not in served:
-            raise no_such_resource() if target.kind.builtin else not_found(target.kind.resource(target.name or ""))
+            raise (
+                resource_not_served()
+                if target.kind.builtin
+                else not_found(target.kind.qualified_resource(target.name or ""))
+            )
         match request.method, name:
             case (("GET" | "HEAD"), "status"):
                 return self._get(target, request)
@@ -340,19 +352,19 @@ class Resources:
                 return self._evict(target, request)
         raise method_not_allowed()
 
-    def _bind(self, target: Target, request: Request) -> Response:
+    def _bind(self, target: RequestInfo, request: Request) -> Response:
         options = parse_write_options(request, "CreateOptions")
-        check_media(request)
+        check_media_type(request)
         body = decode_body(request, "Binding")
         node = (body.get("target") or {}).get("name")
         if not node:
             raise ApiError(500, "", "target.name: Required value")
         self._verbs.bind(target.namespace or "", target.name or "", node, dry_run=options.dry_run)
-        return _success(201)
+        return _make_success(201)
 
-    def _evict(self, target: Target, request: Request) -> Response:
+    def _evict(self, target: RequestInfo, request: Request) -> Response:
         options = parse_write_options(request, "CreateOptions")
-        check_media(request)
+        check_media_type(request)
         body = decode_body(request, "Eviction")
         if (body.get("metadata") or {}).get("name", target.name) != target.name:
             raise bad_request("name in URL does not match name in Eviction object")
@@ -366,30 +378,30 @@ class Resources:
             grace_seconds=deleting.get("gracePeriodSeconds"),
             dry_run=options.dry_run or bool(deleting.get("dryRun")),
         )
-        return _success(201)
+        return _make_success(201)
 
 
-def _advise(target: Target, obj: Obj, former: Stored | None) -> list[str]:
+def _compute_warnings(target: RequestInfo, obj: Obj, former: StoredObject | None) -> list[str]:
     """Return the warnings that a webhook would give with what was written."""
-    if target.kind.advice is None or target.subresource:
+    if target.kind.admission_warner is None or target.subresource:
         return []
-    return target.kind.advice(obj, None if former is None else former.obj)
+    return target.kind.admission_warner(obj, None if former is None else former.obj)
 
 
 def _not_allowed(kind: Kind) -> ApiError:
     if kind.builtin:
         return method_not_allowed()
     sentence = f' is not supported on resources of kind "{kind.plural}.{kind.group}"'
-    return ApiError(405, "MethodNotAllowed", sentence, kind.resource())
+    return ApiError(405, "MethodNotAllowed", sentence, kind.qualified_resource())
 
 
 def _patch_type(kind: Kind, request: Request) -> PatchType:
     try:
-        patch_type = PatchType(request.media)
+        patch_type = PatchType(request.media_type)
     except ValueError:
         patch_type = None
     if patch_type is None and kind.builtin:
-        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", Resource("", ""))
+        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", QualifiedResource("", ""))
     if patch_type is None or (patch_type is PatchType.STRATEGIC and not kind.builtin):
         listed = ", ".join((PatchType.JSON, PatchType.MERGE, PatchType.APPLY))
         raise unsupported_media_type(
@@ -398,7 +410,7 @@ def _patch_type(kind: Kind, request: Request) -> PatchType:
     return patch_type
 
 
-def _success(code: int, resource: Resource | None = None, uid: str = "") -> Response:
+def _make_success(code: int, resource: QualifiedResource | None = None, uid: str = "") -> Response:
     status: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if resource is not None:
         parts = {"name": resource.name, "group": resource.group, "kind": resource.kind, "uid": uid}

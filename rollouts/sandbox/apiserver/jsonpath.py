@@ -1,6 +1,6 @@
 """The part of JSONPath that printer columns use: members, indices, wildcards and equality filters.
 
-`model_admin` compiles each column's path once. Reads `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`,
+`tables` compiles each column's path once. Reads `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`,
 `.spec.template['a.b/c']`, `.items[0]`, `.items[*].name`.
 """
 
@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-Step = Callable[[Any], Iterator[Any]]
-Path = Callable[[Any], list[Any]]
+PathStep = Callable[[Any], Iterator[Any]]
+JsonPath = Callable[[Any], list[Any]]
 
-_STEP = re.compile(
+_STEP_PATTERN = re.compile(
     r"\.(?P<member>[^.\[\\]*(?:\\.[^.\[\\]*)*)"
     r"|\['(?P<quoted>[^']*)'\]"
     r"|\[(?P<index>-?\d+)\]"
@@ -20,9 +20,9 @@ _STEP = re.compile(
 )
 
 
-def parse_jsonpath(text: str) -> Path:
+def parse_jsonpath(text: str) -> JsonPath:
     """Compile a path into a function from an object to the values it selects."""
-    steps = list(_steps(text.strip("{}")))
+    steps = list(_parse_steps(text.strip("{}")))
 
     def select(obj: Any) -> list[Any]:
         found = [obj]
@@ -33,30 +33,30 @@ def parse_jsonpath(text: str) -> Path:
     return select
 
 
-def _steps(text: str) -> Iterator[Step]:
+def _parse_steps(text: str) -> Iterator[PathStep]:
     at = 0
     while at < len(text):
-        found = _STEP.match(text, at)
+        found = _STEP_PATTERN.match(text, at)
         if found is None:
             raise ValueError(f"cannot read the path {text!r} at {text[at:]!r}")
         at = found.end()
         if found["member"] == "":
             continue  # a dot in front of a bracket
-        yield _step(found)
+        yield _parse_step(found)
 
 
-def _step(found: re.Match[str]) -> Step:
+def _parse_step(found: re.Match[str]) -> PathStep:
     if found["index"] is not None:
         return _item(int(found["index"]))
     if found["all"] is not None or found["member"] == "*":
-        return _every
+        return _all_items
     if found["key"] is not None:
         return _where(found["key"].split("."), found["value"].strip("'\""))
     name = found["quoted"] if found["quoted"] is not None else found["member"].replace("\\.", ".")
     return _member(name)
 
 
-def _member(name: str) -> Step:
+def _member(name: str) -> PathStep:
     def step(value: Any) -> Iterator[Any]:
         if isinstance(value, dict) and name in value:
             yield value[name]
@@ -64,7 +64,7 @@ def _member(name: str) -> Step:
     return step
 
 
-def _item(index: int) -> Step:
+def _item(index: int) -> PathStep:
     def step(value: Any) -> Iterator[Any]:
         if isinstance(value, list) and -len(value) <= index < len(value):
             yield value[index]
@@ -72,14 +72,14 @@ def _item(index: int) -> Step:
     return step
 
 
-def _every(value: Any) -> Iterator[Any]:
+def _all_items(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         yield from value.values()
     elif isinstance(value, list):
         yield from value
 
 
-def _where(members: list[str], wanted: str) -> Step:
+def _where(members: list[str], wanted: str) -> PathStep:
     def step(value: Any) -> Iterator[Any]:
         for item in value if isinstance(value, list) else ():
             found = item

@@ -1,7 +1,7 @@
 """Who owns which fields of an object: reading, updating and writing metadata.managedFields.
 
-`verbs` calls `track_update` for every write that is not an apply; `server_side_apply` works on the same owners. An owner is a
-manager's name together with how it writes (Apply or Update) and through which subresource.
+`verbs` calls `track_managed_fields` for every write that is not an apply; `server_side_apply` works on the same owners.
+An owner is a manager's name together with how it writes (Apply or Update) and through which subresource.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ Operation = Literal["Apply", "Update"]
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class FieldManager:
     """Who writes, how, and through which door."""
 
     manager: str
@@ -25,39 +25,39 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ManagedFieldSet:
     """The fields of one owner, and when the owner last changed one of them."""
 
     fields: FieldSet
     time: str | None
 
 
-Owners = dict[Owner, Share]
+ManagedFields = dict[FieldManager, ManagedFieldSet]
 
 # More update managers than this are folded into one, so that managedFields stays bounded.
-MOST_UPDATERS = 10
-ANCIENT = "ancient-changes"
+MAX_UPDATE_MANAGERS = 10
+ANCIENT_CHANGES = "ancient-changes"
 
 
-def parse_owners(obj: Obj) -> Owners:
+def parse_managed_fields(obj: Obj) -> ManagedFields:
     """Read an object's managedFields; entries that cannot be read are left out."""
-    owners: Owners = {}
+    owners: ManagedFields = {}
     for entry in obj["metadata"].get("managedFields") or ():
         if entry.get("operation") not in {"Apply", "Update"} or not isinstance(entry.get("fieldsV1"), dict):
             continue
-        owner = Owner(
+        owner = FieldManager(
             entry.get("manager", ""),
             entry["operation"],
             entry.get("subresource", ""),
             entry.get("apiVersion", ""),
         )
-        owners[owner] = Share(entry["fieldsV1"], entry.get("time"))
+        owners[owner] = ManagedFieldSet(entry["fieldsV1"], entry.get("time"))
     return owners
 
 
-def write_owners(obj: Obj, owners: Owners) -> None:
+def set_managed_fields(obj: Obj, owners: ManagedFields) -> None:
     """Set an object's managedFields: appliers first, then by time and name; nothing for nobody."""
-    entries = [_render(owner, share) for owner, share in owners.items() if share.fields]
+    entries = [_render_entry(owner, share) for owner, share in owners.items() if share.fields]
     entries.sort(key=lambda e: (e["operation"], e.get("time") or "", e["manager"], e.get("subresource", "")))
     if entries:
         obj["metadata"]["managedFields"] = entries
@@ -65,7 +65,7 @@ def write_owners(obj: Obj, owners: Owners) -> None:
         obj["metadata"].pop("managedFields", None)
 
 
-def _render(owner: Owner, share: Share) -> Obj:
+def _render_entry(owner: FieldManager, share: ManagedFieldSet) -> Obj:
     entry: Obj = {
         "manager": owner.manager,
         "operation": owner.operation,
@@ -81,61 +81,63 @@ def _render(owner: Owner, share: Share) -> Obj:
     return entry
 
 
-def same_but_for_time(left: Obj, right: Obj) -> bool:
+def is_equal_except_timestamps(left: Obj, right: Obj) -> bool:
     """Whether two versions differ in nothing but the times of their managedFields."""
     mine, theirs = left["metadata"], right["metadata"]
     if {k: v for k, v in left.items() if k != "metadata"} != {k: v for k, v in right.items() if k != "metadata"}:
         return False
     if {**mine, "managedFields": None} != {**theirs, "managedFields": None}:
         return False
-    return _timeless(mine) == _timeless(theirs)
+    return _without_timestamps(mine) == _without_timestamps(theirs)
 
 
-def _timeless(metadata: Obj) -> list[Obj]:
+def _without_timestamps(metadata: Obj) -> list[Obj]:
     return [{**entry, "time": None} for entry in metadata.get("managedFields") or ()]
 
 
-def base_owners(current: Obj | None, sent: Obj, subresource: str) -> Owners:
+def base_managed_fields(current: Obj | None, sent: Obj, subresource: str) -> ManagedFields:
     """The owners a write starts from: those it sends itself, if it sends any, else the stored ones.
 
     A single empty entry is the way to ask for a fresh start. A subresource cannot set managedFields.
     """
-    stored = parse_owners(current) if current is not None else {}
+    stored = parse_managed_fields(current) if current is not None else {}
     if subresource:
         return stored
     entries = sent["metadata"].get("managedFields")
     if entries == [{}]:
         return {}
-    return parse_owners(sent) or stored
+    return parse_managed_fields(sent) or stored
 
 
-def track_update(kind: Kind, current: Obj | None, obj: Obj, owners: Owners, me: Owner, *, now: str) -> None:
+def track_managed_fields(
+    kind: Kind, current: Obj | None, obj: Obj, managed: ManagedFields, manager: FieldManager, *, now: str
+) -> None:
     """Give the updating manager the fields it changed, take them from the others, and write managedFields.
 
     A manager without a name takes the fields from the others and keeps nothing: the scale subresource does that.
     """
-    if current is not None and not owners:
+    if current is not None and not managed:
         obj["metadata"].pop("managedFields", None)  # never tracked, or reset: tracking starts with the next apply
         return
-    found = compare(kind.schema, current or _blank(kind, obj), obj)
-    changed = without_reset(kind, found.changed, me.subresource)
-    after: Owners = {}
-    for owner, share in owners.items():
+    found = compare(kind.schema, current or _empty_object(kind, obj), obj)
+    changed = without_reset_fields(kind, found.changed, manager.subresource)
+    after: ManagedFields = {}
+    for owner, share in managed.items():
         left = difference(share.fields, found.removed)
-        after[owner] = replace(share, fields=left if owner == me else difference(left, changed))
-    if changed and me.manager:
-        after[me] = Share(union(after[me].fields if me in after else {}, changed), now)
-    write_owners(obj, _folded(after))
+        after[owner] = replace(share, fields=left if owner == manager else difference(left, changed))
+    if changed and manager.manager:
+        after[manager] = ManagedFieldSet(union(after[manager].fields if manager in after else {}, changed), now)
+    set_managed_fields(obj, _cap_update_managers(after))
 
 
-def _blank(kind: Kind, obj: Obj) -> Obj:
+def _empty_object(kind: Kind, obj: Obj) -> Obj:
     """What a new object is compared with: a built-in kind's structures are there even while they are empty."""
     if not kind.builtin or "spec" not in obj:
         return {}
     return {"spec": {"containers": []} if kind.plural == "pods" else {}}
 
 
-def without_reset(kind: Kind, fields: FieldSet, subresource: str) -> FieldSet:
+def without_reset_fields(kind: Kind, fields: FieldSet, subresource: str) -> FieldSet:
     """Leave out what a write through this door cannot set, so that nobody comes to own it by accident."""
     if subresource == "status":
         if kind.builtin:
@@ -146,20 +148,20 @@ def without_reset(kind: Kind, fields: FieldSet, subresource: str) -> FieldSet:
     return fields
 
 
-def _folded(owners: Owners) -> Owners:
+def _cap_update_managers(owners: ManagedFields) -> ManagedFields:
     updaters = sorted(
         (owner for owner, share in owners.items() if owner.operation == "Update" and share.fields),
         key=lambda owner: owners[owner].time or "",
     )
-    if len(updaters) <= MOST_UPDATERS:
+    if len(updaters) <= MAX_UPDATE_MANAGERS:
         return owners
-    oldest = updaters[: len(updaters) - MOST_UPDATERS + 1]
+    oldest = updaters[: len(updaters) - MAX_UPDATE_MANAGERS + 1]
     kept = {owner: share for owner, share in owners.items() if owner not in oldest}
     fields: FieldSet = {}
     for owner in oldest:
         fields = union(fields, owners[owner].fields)
-    ancient = Owner(ANCIENT, "Update", "", oldest[-1].api_version)
+    ancient = FieldManager(ANCIENT_CHANGES, "Update", "", oldest[-1].api_version)
     if ancient in kept:
         fields = union(fields, kept[ancient].fields)
-    kept[ancient] = Share(fields, owners[oldest[-1]].time)
+    kept[ancient] = ManagedFieldSet(fields, owners[oldest[-1]].time)
     return kept

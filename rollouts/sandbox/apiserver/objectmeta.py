@@ -9,8 +9,8 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rollouts.sandbox.apiserver.errors import Cause
-from rollouts.sandbox.apiserver.formats import render
+from rollouts.sandbox.apiserver.errors import StatusCause
+from rollouts.sandbox.apiserver.formats import render_json
 
 _STRING: Final = {"type": "string"}
 _STRINGS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -76,7 +76,7 @@ SCHEMA: Final[dict[str, Any]] = {
 }
 
 # Set by the server alone: whatever a client sends here, an update keeps the stored value.
-SERVER_SET: Final = (
+SERVER_MANAGED: Final = (
     "uid",
     "creationTimestamp",
     "deletionTimestamp",
@@ -88,13 +88,13 @@ SERVER_SET: Final = (
 # Vowels and characters that look alike are left out, so that a suffix never reads as a word.
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH: Final = 5
-_LONGEST_BASE: Final = 63 - _SUFFIX_LENGTH
+_MAX_PREFIX_LENGTH: Final = 63 - _SUFFIX_LENGTH
 
 
 def generate_name(prefix: str) -> str:
     """Append the random suffix of generateName, shortening the prefix so that the name stays a DNS label."""
     suffix = "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(_SUFFIX_LENGTH))
-    return prefix[:_LONGEST_BASE] + suffix
+    return prefix[:_MAX_PREFIX_LENGTH] + suffix
 
 
 # --- names ---------------------------------------------------------------------------------------------------------
@@ -105,25 +105,25 @@ _LABEL_1035 = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = rf"(({_QUALIFIED})?)"
 
-_WORDS_SUBDOMAIN = (
+_SUBDOMAIN_MESSAGE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
     f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
 )
-_WORDS_LABEL = (
+_LABEL_MESSAGE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
     f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
 )
-_WORDS_LABEL_1035 = (
+_LABEL_1035_MESSAGE = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
     "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
     f"'{_LABEL_1035}')"
 )
-_WORDS_LABEL_VALUE = (
+_LABEL_VALUE_MESSAGE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
     "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation "
     "is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
-_WORDS_QUALIFIED = (
+_QUALIFIED_MESSAGE = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
     "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
@@ -136,19 +136,19 @@ def subdomain_findings(text: str) -> Iterator[str]:
     if len(text) > _MAX_SUBDOMAIN:
         yield f"must be no more than {_MAX_SUBDOMAIN} characters"
     if re.fullmatch(_SUBDOMAIN, text) is None:
-        yield _WORDS_SUBDOMAIN
+        yield _SUBDOMAIN_MESSAGE
 
 
 def label_findings(text: str) -> Iterator[str]:
-    return _short_text_findings(text, _LABEL, _WORDS_LABEL)
+    return _short_text_findings(text, _LABEL, _LABEL_MESSAGE)
 
 
 def label_1035_findings(text: str) -> Iterator[str]:
-    return _short_text_findings(text, _LABEL_1035, _WORDS_LABEL_1035)
+    return _short_text_findings(text, _LABEL_1035, _LABEL_1035_MESSAGE)
 
 
 def label_value_findings(text: str) -> Iterator[str]:
-    return _short_text_findings(text, _LABEL_VALUE, _WORDS_LABEL_VALUE)
+    return _short_text_findings(text, _LABEL_VALUE, _LABEL_VALUE_MESSAGE)
 
 
 def _short_text_findings(text: str, pattern: str, words: str) -> Iterator[str]:
@@ -179,7 +179,7 @@ def qualified_findings(text: str) -> Iterator[str]:
     elif len(name) > _MAX_LABEL:
         yield f"name part must be no more than {_MAX_LABEL} bytes"
     if re.fullmatch(_QUALIFIED, name) is None:
-        yield _WORDS_QUALIFIED
+        yield _QUALIFIED_MESSAGE
 
 
 _NAME_RULES = {
@@ -190,11 +190,11 @@ _NAME_RULES = {
 }
 
 
-def validate_metadata(plural: str, metadata: Mapping[str, Any]) -> Iterator[Cause]:
+def validate_metadata(plural: str, metadata: Mapping[str, Any]) -> Iterator[StatusCause]:
     """Find what is wrong with an object's name, labels, annotations, finalizers and owners."""
     name = metadata.get("name", "")
     if not name:
-        yield Cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")
+        yield StatusCause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")
     else:
         for finding in _NAME_RULES.get(plural, subdomain_findings)(name):
             yield _invalid(name, finding, "metadata.name")
@@ -206,22 +206,22 @@ def validate_metadata(plural: str, metadata: Mapping[str, Any]) -> Iterator[Caus
             yield _invalid(finalizer, finding, "metadata.finalizers")
 
 
-def validate_metadata_change(metadata: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[Cause]:
+def validate_metadata_change(metadata: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[StatusCause]:
     """Find what an update may not change in metadata."""
     if "deletionTimestamp" not in before:
         return
     added = [one for one in metadata.get("finalizers") or () if one not in (before.get("finalizers") or ())]
     if added:
-        listed = ", ".join(render(one) for one in added)
+        listed = ", ".join(render_json(one) for one in added)
         sentence = "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers "
-        yield Cause("FieldValueForbidden", f"{sentence}[]string{{{listed}}}", "metadata.finalizers")
+        yield StatusCause("FieldValueForbidden", f"{sentence}[]string{{{listed}}}", "metadata.finalizers")
 
 
-def _invalid(value: Any, finding: str, path: str) -> Cause:
-    return Cause("FieldValueInvalid", f"Invalid value: {render(value)}: {finding}", path)
+def _invalid(value: Any, finding: str, path: str) -> StatusCause:
+    return StatusCause("FieldValueInvalid", f"Invalid value: {render_json(value)}: {finding}", path)
 
 
-def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:
+def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> Iterator[StatusCause]:
     controllers = []
     for owner in owners:
         for member in ("apiVersion", "kind", "name", "uid"):
@@ -234,10 +234,10 @@ def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:
         sentence = f'Only one reference can have Controller set to true. Found "true" in references for {listed}'
         order = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
         shown = json.dumps([{k: o[k] for k in order if k in o} for o in owners], separators=(",", ":"))
-        yield Cause("FieldValueInvalid", f"Invalid value: {shown}: {sentence}", "metadata.ownerReferences")
+        yield StatusCause("FieldValueInvalid", f"Invalid value: {shown}: {sentence}", "metadata.ownerReferences")
 
 
-def _validate_labels(labels: Mapping[str, str]) -> Iterator[Cause]:
+def _validate_labels(labels: Mapping[str, str]) -> Iterator[StatusCause]:
     for key, value in labels.items():
         for finding in qualified_findings(key):
             yield _invalid(key, finding, "metadata.labels")
@@ -245,15 +245,15 @@ def _validate_labels(labels: Mapping[str, str]) -> Iterator[Cause]:
             yield _invalid(value, finding, "metadata.labels")
 
 
-_MOST_ANNOTATION_BYTES = 256 * 1024
+_MAX_ANNOTATION_BYTES = 256 * 1024
 
 
-def _validate_annotations(annotations: Mapping[str, str]) -> Iterator[Cause]:
+def _validate_annotations(annotations: Mapping[str, str]) -> Iterator[StatusCause]:
     size = 0
     for key, value in annotations.items():
         size += len(key.encode()) + len(value.encode())
         for finding in qualified_findings(key.lower()):
             yield _invalid(key, finding, "metadata.annotations")
-    if size > _MOST_ANNOTATION_BYTES:
-        sentence = f"Too long: may not be more than {_MOST_ANNOTATION_BYTES} bytes"
-        yield Cause("FieldValueTooLong", sentence, "metadata.annotations")
+    if size > _MAX_ANNOTATION_BYTES:
+        sentence = f"Too long: may not be more than {_MAX_ANNOTATION_BYTES} bytes"
+        yield StatusCause("FieldValueTooLong", sentence, "metadata.annotations")

@@ -67,11 +67,11 @@ def _schema(kind: Kind) -> Obj:
     source: Obj = dict(kind.schema.source)
     reference = {"allOf": [{"$ref": f"#/components/schemas/{_META}"}]}
     source["properties"] = {**source["properties"], "metadata": reference}
-    source["x-kubernetes-group-version-kind"] = [_named(kind)]
+    source["x-kubernetes-group-version-kind"] = [_group_version_kind(kind)]
     return source
 
 
-def _named(kind: Kind) -> Obj:
+def _group_version_kind(kind: Kind) -> Obj:
     return {"group": kind.group, "version": kind.version, "kind": kind.kind}
 
 
@@ -105,7 +105,7 @@ def _operation(kind: Kind, action: str, options: tuple[str, ...] = (), *, body: 
         ],
         "responses": {"200": {"description": "OK", "content": content}},
         "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind": _named(kind),
+        "x-kubernetes-group-version-kind": _group_version_kind(kind),
     }
     if body:
         operation["requestBody"] = {"content": content, "required": True}

@@ -12,12 +12,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rollouts.sandbox.apiserver.errors import bad_request, gone
+from rollouts.sandbox.apiserver.errors import bad_request, resource_expired
 from rollouts.sandbox.apiserver.registry import Kind
 from rollouts.sandbox.apiserver.selectors import Predicate
-from rollouts.sandbox.apiserver.storage import Store, Stored
+from rollouts.sandbox.apiserver.storage import Storage, StoredObject
 
-KEPT_MOMENTS = 64
+MAX_SNAPSHOTS = 64
 
 _EXPIRED = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -29,7 +29,7 @@ _EXPIRED = (
 class Page:
     """Part of a list."""
 
-    items: Sequence[Stored]
+    items: Sequence[StoredObject]
     revision: int  # of the whole list
     token: str  # continues the list; "" on the last page
     remaining: int  # objects after this page
@@ -38,48 +38,50 @@ class Page:
 class Paging:
     """The lists that are being read in pages."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Storage) -> None:
         self._store = store
-        self._moments: OrderedDict[tuple[str, str | None, str, int], Sequence[Stored]] = OrderedDict()
+        self._snapshots: OrderedDict[tuple[str, str | None, str, int], Sequence[StoredObject]] = OrderedDict()
 
     def page(self, kind: Kind, namespace: str | None, selection: tuple[str, Predicate], limit: int, token: str) -> Page:
         """The next page; `selection` is the selectors' text, which names the list, and their predicate."""
         text, matches = selection
         if token:
-            revision, start = parse_token(token)
-            found = self._moments.get((kind.key, namespace, text, revision))
+            revision, start = parse_continue_token(token)
+            found = self._snapshots.get((kind.key, namespace, text, revision))
             if found is None:
-                raise gone(_EXPIRED)
+                raise resource_expired(_EXPIRED)
         else:
             revision, start = self._store.revision, ""
             found = [one for one in self._store.list(kind, namespace) if matches(one.obj)]
         return self._cut((kind.key, namespace, text, revision), found, start, limit)
 
-    def _cut(self, moment: tuple[str, str | None, str, int], found: Sequence[Stored], start: str, limit: int) -> Page:
+    def _cut(
+        self, snapshot_key: tuple[str, str | None, str, int], found: Sequence[StoredObject], start: str, limit: int
+    ) -> Page:
         first = next((i for i, one in enumerate(found) if _key(one) > start), len(found)) if start else 0
         end = first + limit if limit else len(found)
         items, remaining = found[first:end], max(0, len(found) - end)
         if not remaining:
-            return Page(items, moment[3], "", 0)
-        self._moments[moment] = found
-        self._moments.move_to_end(moment)
-        while len(self._moments) > KEPT_MOMENTS:
-            self._moments.popitem(last=False)
-        return Page(items, moment[3], make_token(moment[3], _key(items[-1])), remaining)
+            return Page(items, snapshot_key[3], "", 0)
+        self._snapshots[snapshot_key] = found
+        self._snapshots.move_to_end(snapshot_key)
+        while len(self._snapshots) > MAX_SNAPSHOTS:
+            self._snapshots.popitem(last=False)
+        return Page(items, snapshot_key[3], make_continue_token(snapshot_key[3], _key(items[-1])), remaining)
 
 
-def _key(stored: Stored) -> str:
+def _key(stored: StoredObject) -> str:
     metadata = stored.obj["metadata"]
     # The separator sorts before every character a name can have, so that keys sort as the store lists.
     return f"{metadata.get('namespace', '')}\x00{metadata['name']}"
 
 
-def make_token(revision: int, start: str) -> str:
+def make_continue_token(revision: int, start: str) -> str:
     text = json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": start})
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def parse_token(token: str) -> tuple[int, str]:
+def parse_continue_token(token: str) -> tuple[int, str]:
     """The revision and last key of a token; refused when it is none of ours."""
     try:
         value = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))

@@ -1,4 +1,5 @@
-"""Patches as functions from an object to a new object: JSON merge patch and JSON patch (strategic merge: `strategic_merge_patch`).
+"""Patches as functions from an object to a new object: JSON merge patch and JSON patch (strategic merge:
+`strategic_merge_patch`).
 
 `verbs.patch` picks the function by the request's patch type and then treats the result as an update. The object given
 is never changed; parts that the patch leaves alone are shared with it.
@@ -11,7 +12,7 @@ import jsonpatch
 import jsonpointer
 import orjson
 
-from rollouts.sandbox.apiserver.errors import ApiError, Resource, bad_request
+from rollouts.sandbox.apiserver.errors import ApiError, QualifiedResource, bad_request
 
 Obj = dict[str, Any]
 
@@ -47,18 +48,18 @@ def json_patch(target: Obj, operations: Any) -> Obj:
     result = orjson.loads(orjson.dumps(target))
     try:
         for operation in operations:
-            adapted = _adapted(result, operation)
+            adapted = _adapt_operation(result, operation)
             if adapted is not None:
                 result = jsonpatch.JsonPatch([adapted]).apply(result, in_place=True)
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
         sentence = "the server rejected our request due to an error in our request"
-        raise ApiError(422, "Invalid", sentence, Resource("", "")) from error
+        raise ApiError(422, "Invalid", sentence, QualifiedResource("", "")) from error
     if not isinstance(result, dict):
         raise bad_request("the patched value is not an object")
     return result
 
 
-def _adapted(target: Obj, operation: Any) -> Any:
+def _adapt_operation(target: Obj, operation: Any) -> Any:
     """An operation as the real server reads it; None when it has nothing to do.
 
     There, a member that is absent can be replaced if its parent is there, and a test for null holds where nothing is.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rollouts.sandbox.apiserver.errors import no_such_resource
+from rollouts.sandbox.apiserver.errors import resource_not_served
 from rollouts.sandbox.apiserver.registry import Kind, Registry
 
 _GROUP_VERSION = 3  # the parts of /apis/<group>/<version>
@@ -13,7 +13,7 @@ class NotServedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestInfo:
     """The resource a request is about."""
 
     kind: Kind
@@ -22,7 +22,7 @@ class Target:
     subresource: str | None
 
 
-def parse_path(registry: Registry, path: str) -> Target:
+def parse_path(registry: Registry, path: str) -> RequestInfo:
     """Find the resource at a path below /api or /apis."""
     parts = path.strip("/").split("/")
     if not all(parts):
@@ -33,26 +33,26 @@ def parse_path(registry: Registry, path: str) -> Target:
         group, version, *rest = (*parts[1:], "", "") if len(parts) < _GROUP_VERSION else parts[1:]
     else:
         raise NotServedError
-    return _target(registry, group, version, rest)
+    return _parse_resource(registry, group, version, rest)
 
 
-def _target(registry: Registry, group: str, version: str, rest: list[str]) -> Target:
+def _parse_resource(registry: Registry, group: str, version: str, rest: list[str]) -> RequestInfo:
     namespace: str | None = None
     match rest:
         case ["namespaces", place, plural, *_] if registry.find(group, version, plural) is not None:
             namespace, rest = place, rest[2:]
     kind = registry.find(group, version, rest[0]) if rest else None
     if kind is None:
-        raise _missing(registry, group, version)
+        raise _make_not_served_error(registry, group, version)
     name, subresource, beyond = (*rest[1:], *(None,) * 3)[:3]
     scoped = namespace is not None
     misplaced = (scoped and not kind.namespaced) or (kind.namespaced and not scoped and name is not None)
     if misplaced or beyond is not None:
-        raise _missing(registry, group, version)
-    return Target(kind, namespace, name, subresource)
+        raise _make_not_served_error(registry, group, version)
+    return RequestInfo(kind, namespace, name, subresource)
 
 
-def _missing(registry: Registry, group: str, version: str) -> Exception:
+def _make_not_served_error(registry: Registry, group: str, version: str) -> Exception:
     """Below a built-in group a Status, elsewhere a bare page, as the real server's two halves answer."""
     builtin = any(kind.builtin and kind.group == group and kind.version == version for kind in registry)
-    return no_such_resource() if builtin else NotServedError()
+    return resource_not_served() if builtin else NotServedError()

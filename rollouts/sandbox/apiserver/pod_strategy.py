@@ -6,16 +6,16 @@ Pure functions on pods, called by `strategies` and `verbs`.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rollouts.engine.scheduling.resources import count_quantity
+from rollouts.engine.scheduling.resources import quantity_to_decimal
 from rollouts.sandbox.apiserver import objectmeta
-from rollouts.sandbox.apiserver.errors import Cause
-from rollouts.sandbox.apiserver.formats import render
+from rollouts.sandbox.apiserver.errors import StatusCause
+from rollouts.sandbox.apiserver.formats import render_json
 
 Obj = dict[str, Any]
 
 # A pod stays five minutes on a node that stopped answering, unless it says otherwise.
-_PATIENCE = 300
-_GATED = "Scheduling is blocked due to non-empty scheduling gates"
+_DEFAULT_TOLERATION_SECONDS = 300
+_GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 def containers_of(spec: Obj) -> Iterator[tuple[str, Obj]]:
@@ -29,7 +29,7 @@ def containers_of(spec: Obj) -> Iterator[tuple[str, Obj]]:
 # --- new pods ------------------------------------------------------------------------------------------------------
 
 
-def complete(pod: Obj) -> None:
+def set_defaults(pod: Obj) -> None:
     """Fill in what depends on other fields: pull policies by image tag, requests by limits."""
     for _, container in containers_of(_spec(pod)):
         if "image" in container:
@@ -40,7 +40,7 @@ def complete(pod: Obj) -> None:
             resources["requests"] = {**limits, **(resources.get("requests") or {})}
 
 
-def complete_status(status: Obj) -> None:
+def set_status_defaults(status: Obj) -> None:
     """A pod's address is the first of its addresses."""
     if status.get("podIP") and not status.get("podIPs"):
         status["podIPs"] = [{"ip": status["podIP"]}]
@@ -56,12 +56,12 @@ def _pull_policy(image: str) -> str:
     return "Always" if tag in {"", "latest"} and "@" not in image else "IfNotPresent"
 
 
-def begin(pod: Obj, now: str) -> None:
+def prepare_for_create(pod: Obj, now: str) -> None:
     """Give a new pod what admission adds, and the status every pod starts with."""
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return
-    status: Obj = {"phase": "Pending", "qosClass": quality_of_service(spec)}
+    status: Obj = {"phase": "Pending", "qosClass": compute_qos_class(spec)}
     if spec.get("schedulingGates"):
         status["conditions"] = [
             {
@@ -70,13 +70,13 @@ def begin(pod: Obj, now: str) -> None:
                 "lastProbeTime": None,
                 "lastTransitionTime": now,
                 "reason": "SchedulingGated",
-                "message": _GATED,
+                "message": _GATED_MESSAGE,
             }
         ]
     pod["status"] = status
 
 
-def settle_priority(pod: Obj, classes: Iterable[Obj]) -> str | None:
+def assign_priority(pod: Obj, classes: Iterable[Obj]) -> str | None:
     """Give a new pod the priority of its class; the reason when there is none of that name, or it names another."""
     spec = pod.get("spec")
     if not isinstance(spec, dict):
@@ -100,7 +100,7 @@ def settle_priority(pod: Obj, classes: Iterable[Obj]) -> str | None:
     return None
 
 
-def tolerate_short_outages(pod: Obj) -> None:
+def add_default_tolerations(pod: Obj) -> None:
     """Let a pod stay a while on a node that stops answering, unless it says how long itself."""
     spec = pod.get("spec")
     if not isinstance(spec, dict):
@@ -109,7 +109,12 @@ def tolerate_short_outages(pod: Obj) -> None:
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(_tolerates(one, key) for one in tolerations):
             tolerations.append(
-                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _PATIENCE}
+                {
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": _DEFAULT_TOLERATION_SECONDS,
+                }
             )
     if tolerations != spec.get("tolerations"):
         pod["spec"] = {**spec, "tolerations": tolerations}
@@ -120,7 +125,7 @@ def _tolerates(toleration: Obj, key: str) -> bool:
     return named and toleration.get("effect") in {"NoExecute", None, ""}
 
 
-def quality_of_service(spec: Obj) -> str:
+def compute_qos_class(spec: Obj) -> str:
     """Guaranteed, Burstable or BestEffort, from the containers' cpu and memory."""
     asked, fixed = False, True
     for _, container in containers_of(spec):
@@ -138,7 +143,7 @@ def quality_of_service(spec: Obj) -> str:
 # --- leaving and binding -------------------------------------------------------------------------------------------
 
 
-def grace_period(pod: Obj, asked: int | None) -> int:
+def compute_grace_period(pod: Obj, asked: int | None) -> int:
     """How many seconds a pod may take to leave; 0 removes it at once.
 
     A pod that never got a node, or has finished, has nothing to wind down.
@@ -152,7 +157,7 @@ def grace_period(pod: Obj, asked: int | None) -> int:
     return 1 if asked < 0 else int(asked)
 
 
-def refusal_to_bind(pod: Obj) -> str | None:
+def find_bind_conflict(pod: Obj) -> str | None:
     """Why a pod cannot be given a node now; None when it can."""
     name, spec = pod["metadata"]["name"], pod["spec"]
     if "deletionTimestamp" in pod["metadata"]:
@@ -164,7 +169,7 @@ def refusal_to_bind(pod: Obj) -> str | None:
     return None
 
 
-def bound(pod: Obj, node: str, now: str) -> Obj:
+def with_node(pod: Obj, node: str, now: str) -> Obj:
     """The pod on that node, with its PodScheduled condition."""
     status = pod.get("status") or {}
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
@@ -180,82 +185,82 @@ def bound(pod: Obj, node: str, now: str) -> Obj:
 # --- rules ---------------------------------------------------------------------------------------------------------
 
 
-def findings(pod: Obj, old: Obj | None) -> Iterator[Cause]:
+def findings(pod: Obj, old: Obj | None) -> Iterator[StatusCause]:
     """Find what the server refuses in a pod beyond its schema."""
     spec = _spec(pod)
     if old is not None:
         if spec != old["spec"]:
-            yield from _change_findings(spec, old["spec"])
+            yield from _update_findings(spec, old["spec"])
         return
     if spec.get("containers") == []:
-        yield Cause("FieldValueRequired", "Required value", "spec.containers")
+        yield StatusCause("FieldValueRequired", "Required value", "spec.containers")
     deadline = spec.get("activeDeadlineSeconds")
-    if isinstance(deadline, int) and not 1 <= deadline <= _MOST_SECONDS:
-        sentence = f"must be between 1 and {_MOST_SECONDS}, inclusive"
-        yield Cause("FieldValueInvalid", f"Invalid value: {deadline}: {sentence}", "spec.activeDeadlineSeconds")
+    if isinstance(deadline, int) and not 1 <= deadline <= _MAX_SECONDS:
+        sentence = f"must be between 1 and {_MAX_SECONDS}, inclusive"
+        yield StatusCause("FieldValueInvalid", f"Invalid value: {deadline}: {sentence}", "spec.activeDeadlineSeconds")
     names: set[str] = set()
     for path, container in containers_of(spec):
         yield from _container_findings(path, container, names)
 
 
-def _container_findings(path: str, container: Obj, names: set[str]) -> Iterator[Cause]:
+def _container_findings(path: str, container: Obj, names: set[str]) -> Iterator[StatusCause]:
     name = container.get("name")
     if name:
         for finding in objectmeta.label_findings(name):
-            yield Cause("FieldValueInvalid", f"Invalid value: {render(name)}: {finding}", f"{path}.name")
+            yield StatusCause("FieldValueInvalid", f"Invalid value: {render_json(name)}: {finding}", f"{path}.name")
         if name in names:
-            yield Cause("FieldValueDuplicate", f"Duplicate value: {render(name)}", f"{path}.name")
+            yield StatusCause("FieldValueDuplicate", f"Duplicate value: {render_json(name)}", f"{path}.name")
         names.add(name)
     if not container.get("image"):
-        yield Cause("FieldValueRequired", "Required value", f"{path}.image")
+        yield StatusCause("FieldValueRequired", "Required value", f"{path}.image")
     resources = container.get("resources") or {}
     limits = resources.get("limits") or {}
     for resource, amount in (resources.get("requests") or {}).items():
-        if resource in limits and count_quantity(amount) > count_quantity(limits[resource]):
+        if resource in limits and quantity_to_decimal(amount) > quantity_to_decimal(limits[resource]):
             sentence = f"must be less than or equal to {resource} limit of {limits[resource]}"
-            yield Cause(
-                "FieldValueInvalid", f"Invalid value: {render(amount)}: {sentence}", f"{path}.resources.requests"
+            yield StatusCause(
+                "FieldValueInvalid", f"Invalid value: {render_json(amount)}: {sentence}", f"{path}.resources.requests"
             )
 
 
-_MOST_SECONDS = 2**31 - 1
-_CHANGEABLE = (
+_MAX_SECONDS = 2**31 - 1
+_IMMUTABLE_MESSAGE = (
     "pod updates may not change fields other than `parsing.containers[*].image`,`parsing.initContainers[*].image`,"
     "`parsing.activeDeadlineSeconds`,`parsing.tolerations` (only additions to existing tolerations),"
     "`parsing.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 # While a pod waits behind gates, these may still be made stricter; the sandbox lets them change freely then.
-_OPEN_WHILE_GATED = ("nodeSelector", "affinity")
+_MUTABLE_WHILE_GATED = ("nodeSelector", "affinity")
 
 
-def _change_findings(spec: Obj, old: Obj) -> Iterator[Cause]:
+def _update_findings(spec: Obj, old: Obj) -> Iterator[StatusCause]:
     for group in ("containers", "initContainers"):
         if [one["name"] for one in spec.get(group) or ()] != [one["name"] for one in old.get(group) or ()]:
             sentence = "Forbidden: pod updates may not add or remove containers"
-            yield Cause("FieldValueForbidden", sentence, f"spec.{group}")
+            yield StatusCause("FieldValueForbidden", sentence, f"spec.{group}")
             return
     before = {gate["name"] for gate in old.get("schedulingGates") or ()}
     for index, gate in enumerate(spec.get("schedulingGates") or ()):
         if gate["name"] not in before:
             sentence = f"Forbidden: only deletion is allowed, but found new scheduling gate '{gate['name']}'"
-            yield Cause("FieldValueForbidden", sentence, f"spec.schedulingGates[{index}].name")
+            yield StatusCause("FieldValueForbidden", sentence, f"spec.schedulingGates[{index}].name")
             return
     tolerations = spec.get("tolerations") or []
     if any(one not in tolerations for one in old.get("tolerations") or ()):
         sentence = "Forbidden: existing toleration can not be modified except its tolerationSeconds"
-        yield Cause("FieldValueForbidden", sentence, "spec.tolerations")
+        yield StatusCause("FieldValueForbidden", sentence, "spec.tolerations")
         return
     for path, container in containers_of(spec):
         if not container.get("image"):
-            yield Cause("FieldValueRequired", "Required value", f"{path}.image")
-    if _fixed_part(spec, gated=bool(before)) != _fixed_part(old, gated=bool(before)):
-        yield Cause("FieldValueForbidden", f"Forbidden: {_CHANGEABLE}", "spec")
+            yield StatusCause("FieldValueRequired", "Required value", f"{path}.image")
+    if _immutable_part(spec, gated=bool(before)) != _immutable_part(old, gated=bool(before)):
+        yield StatusCause("FieldValueForbidden", f"Forbidden: {_IMMUTABLE_MESSAGE}", "spec")
 
 
-def _fixed_part(spec: Obj, *, gated: bool) -> Obj:
+def _immutable_part(spec: Obj, *, gated: bool) -> Obj:
     """A pod's spec without what an update may change."""
     loose = {"activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"}
-    loose.update(_OPEN_WHILE_GATED if gated else ())
+    loose.update(_MUTABLE_WHILE_GATED if gated else ())
     fixed = {key: value for key, value in spec.items() if key not in loose}
     for group in ("containers", "initContainers"):
         if group in fixed:

@@ -1,7 +1,7 @@
 """The columns of the built-in kinds, as people know them from `kubectl get`.
 
-A table from plural to columns, each with the function that reads its cell; `model_admin` adds the custom kinds' columns,
-which come from their definitions. `kubectl` shows columns of priority 1 only with `-o wide`.
+A table from plural to columns, each with the function that reads its cell; `tables` adds the custom kinds'
+columns, which come from their definitions. `kubectl` shows columns of priority 1 only with `-o wide`.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,35 +12,35 @@ from typing import Any
 from rollouts.sandbox.apiserver.ages import parse_time, render_age, render_duration
 
 Obj = dict[str, Any]
-Read = Callable[[Obj, datetime], Any]
+CellReader = Callable[[Obj, datetime], Any]
 NONE = "<none>"
 
 
 @dataclass(frozen=True, slots=True)
-class CellColumn:
+class PrinterColumn:
     """A column and how its cell is read."""
 
     name: str
-    read: Read
+    read: CellReader
     type: str = "string"
     format: str = ""
     priority: int = 0
     description: str = ""
 
 
-def age(obj: Obj, now: datetime) -> str:
+def read_age(obj: Obj, now: datetime) -> str:
     return render_age(obj["metadata"].get("creationTimestamp"), now)
 
 
-def _name(obj: Obj, _now: datetime) -> str:
+def _read_name(obj: Obj, _now: datetime) -> str:
     return str(obj["metadata"]["name"])
 
 
-NAME = CellColumn("Name", _name, format="name")
-AGE = CellColumn("Age", age)
+NAME = PrinterColumn("Name", _read_name, format="name")
+AGE = PrinterColumn("Age", read_age)
 
 
-def _at(*path: str, empty: Any = NONE) -> Read:
+def _read_path(*path: str, empty: Any = NONE) -> CellReader:
     def read(obj: Obj, _now: datetime) -> Any:
         value: Any = obj
         for member in path:
@@ -62,13 +62,13 @@ def _pod_ready(pod: Obj, _now: datetime) -> str:
 def pod_status(pod: Obj) -> str:
     """The one word for a pod's state that `kubectl get pods` shows."""
     status = pod.get("status", {})
-    word = _starting_word(status) or _container_word(status) or status.get("reason") or status.get("phase", "")
+    word = _initializing_reason(status) or _container_reason(status) or status.get("reason") or status.get("phase", "")
     if "deletionTimestamp" in pod["metadata"]:
         return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
     return str(word)
 
 
-def _starting_word(status: Obj) -> str:
+def _initializing_reason(status: Obj) -> str:
     """What keeps a pod from starting its containers: a gate, or an init container."""
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
@@ -80,14 +80,14 @@ def _starting_word(status: Obj) -> str:
         if terminated is not None and terminated.get("exitCode") == 0:
             continue
         if terminated is not None:
-            return f"Init:{_ended(terminated)}"
+            return f"Init:{_terminated_reason(terminated)}"
         if waiting is not None and waiting.get("reason") not in {None, "", "PodInitializing"}:
             return f"Init:{waiting['reason']}"
         return f"Init:{index}/{len(statuses)}"
     return ""
 
 
-def _container_word(status: Obj) -> str:
+def _container_reason(status: Obj) -> str:
     word, running = "", False
     for one in reversed(status.get("containerStatuses") or ()):
         state = one.get("state") or {}
@@ -95,7 +95,7 @@ def _container_word(status: Obj) -> str:
         if waiting.get("reason"):
             word = waiting["reason"]
         elif terminated is not None:
-            word = _ended(terminated)
+            word = _terminated_reason(terminated)
         elif one.get("ready") and "running" in state:
             running = True
     if word == "Completed" and running:
@@ -104,7 +104,7 @@ def _container_word(status: Obj) -> str:
     return word
 
 
-def _ended(terminated: Obj) -> str:
+def _terminated_reason(terminated: Obj) -> str:
     if terminated.get("reason"):
         return str(terminated["reason"])
     if terminated.get("signal"):
@@ -150,7 +150,7 @@ def _node_roles(node: Obj, _now: datetime) -> str:
     return ",".join(sorted(roles)) or NONE
 
 
-def _node_address(kind: str) -> Read:
+def _node_address(kind: str) -> CellReader:
     def read(node: Obj, _now: datetime) -> str:
         addresses = node.get("status", {}).get("addresses") or ()
         return next((one["address"] for one in addresses if one.get("type") == kind), NONE)
@@ -158,8 +158,8 @@ def _node_address(kind: str) -> Read:
     return read
 
 
-def _node_info(member: str) -> Read:
-    return _at("status", "nodeInfo", member, empty="<unknown>")
+def _node_info(member: str) -> CellReader:
+    return _read_path("status", "nodeInfo", member, empty="<unknown>")
 
 
 # --- events --------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def _autoscaler_targets(autoscaler: Obj, _now: datetime) -> str:
     return ", ".join(shown) or NONE
 
 
-def _subjects(kind: str) -> Read:
+def _subjects(kind: str) -> CellReader:
     def read(binding: Obj, _now: datetime) -> str:
         chosen = [one for one in binding.get("subjects") or () if one.get("kind") == kind]
         return ", ".join(f"{one['namespace']}/{one['name']}" if one.get("namespace") else one["name"] for one in chosen)
@@ -244,34 +244,34 @@ def _role_reference(binding: Obj, _now: datetime) -> str:
     return f"{reference.get('kind')}/{reference.get('name')}"
 
 
-def _wide(columns: Iterable[tuple[str, Read]]) -> tuple[CellColumn, ...]:
-    return tuple(CellColumn(name, read, priority=1) for name, read in columns)
+def _wide(columns: Iterable[tuple[str, CellReader]]) -> tuple[PrinterColumn, ...]:
+    return tuple(PrinterColumn(name, read, priority=1) for name, read in columns)
 
 
-_CREATED = CellColumn("Created At", _at("metadata", "creationTimestamp"), type="date")
+_CREATED_AT = PrinterColumn("Created At", _read_path("metadata", "creationTimestamp"), type="date")
 
-COLUMNS: dict[str, tuple[CellColumn, ...]] = {
+COLUMNS: dict[str, tuple[PrinterColumn, ...]] = {
     "pods": (
         NAME,
-        CellColumn("Ready", _pod_ready),
-        CellColumn("Status", lambda pod, _now: pod_status(pod)),
-        CellColumn("Restarts", _pod_restarts),
+        PrinterColumn("Ready", _pod_ready),
+        PrinterColumn("Status", lambda pod, _now: pod_status(pod)),
+        PrinterColumn("Restarts", _pod_restarts),
         AGE,
         *_wide(
             (
-                ("IP", _at("status", "podIP")),
-                ("Node", _at("spec", "nodeName")),
-                ("Nominated Node", _at("status", "nominatedNodeName")),
+                ("IP", _read_path("status", "podIP")),
+                ("Node", _read_path("spec", "nodeName")),
+                ("Nominated Node", _read_path("status", "nominatedNodeName")),
                 ("Readiness Gates", _readiness_gates),
             )
         ),
     ),
     "nodes": (
         NAME,
-        CellColumn("Status", _node_status),
-        CellColumn("Roles", _node_roles),
+        PrinterColumn("Status", _node_status),
+        PrinterColumn("Roles", _node_roles),
         AGE,
-        CellColumn("Version", _at("status", "nodeInfo", "kubeletVersion", empty="")),
+        PrinterColumn("Version", _read_path("status", "nodeInfo", "kubeletVersion", empty="")),
         *_wide(
             (
                 ("Internal-IP", _node_address("InternalIP")),
@@ -282,59 +282,59 @@ COLUMNS: dict[str, tuple[CellColumn, ...]] = {
             )
         ),
     ),
-    "namespaces": (NAME, CellColumn("Status", _at("status", "phase", empty="")), AGE),
+    "namespaces": (NAME, PrinterColumn("Status", _read_path("status", "phase", empty="")), AGE),
     "services": (
         NAME,
-        CellColumn("Type", _at("spec", "type")),
-        CellColumn("Cluster-IP", _at("spec", "clusterIP")),
-        CellColumn("External-IP", _service_external),
-        CellColumn("Port(s)", _service_ports),
+        PrinterColumn("Type", _read_path("spec", "type")),
+        PrinterColumn("Cluster-IP", _read_path("spec", "clusterIP")),
+        PrinterColumn("External-IP", _service_external),
+        PrinterColumn("Port(s)", _service_ports),
         AGE,
-        CellColumn("Selector", _service_selector, priority=1),
+        PrinterColumn("Selector", _service_selector, priority=1),
     ),
     "events": (
-        CellColumn("Last Seen", _event_last_seen),
-        CellColumn("Type", _at("type", empty="")),
-        CellColumn("Reason", _at("reason", empty="")),
-        CellColumn("Object", _event_object),
-        CellColumn("Subobject", _at("involvedObject", "fieldPath", empty=""), priority=1),
-        CellColumn("Source", _event_source, priority=1),
-        CellColumn("Message", lambda event, _now: str(event.get("message", "")).strip()),
-        CellColumn("First Seen", _event_first_seen, priority=1),
-        CellColumn("Count", _at("count", empty=1), priority=1),
-        CellColumn("Name", _name, format="name", priority=1),
+        PrinterColumn("Last Seen", _event_last_seen),
+        PrinterColumn("Type", _read_path("type", empty="")),
+        PrinterColumn("Reason", _read_path("reason", empty="")),
+        PrinterColumn("Object", _event_object),
+        PrinterColumn("Subobject", _read_path("involvedObject", "fieldPath", empty=""), priority=1),
+        PrinterColumn("Source", _event_source, priority=1),
+        PrinterColumn("Message", lambda event, _now: str(event.get("message", "")).strip()),
+        PrinterColumn("First Seen", _event_first_seen, priority=1),
+        PrinterColumn("Count", _read_path("count", empty=1), priority=1),
+        PrinterColumn("Name", _read_name, format="name", priority=1),
     ),
     "serviceaccounts": (NAME, AGE),
-    "secrets": (NAME, CellColumn("Type", _at("type", empty="")), CellColumn("Data", _data_count), AGE),
-    "configmaps": (NAME, CellColumn("Data", _data_count), AGE),
-    "leases": (NAME, CellColumn("Holder", _at("spec", "holderIdentity", empty="")), AGE),
+    "secrets": (NAME, PrinterColumn("Type", _read_path("type", empty="")), PrinterColumn("Data", _data_count), AGE),
+    "configmaps": (NAME, PrinterColumn("Data", _data_count), AGE),
+    "leases": (NAME, PrinterColumn("Holder", _read_path("spec", "holderIdentity", empty="")), AGE),
     "horizontalpodautoscalers": (
         NAME,
-        CellColumn("Reference", _autoscaler_reference),
-        CellColumn("Targets", _autoscaler_targets),
-        CellColumn("MinPods", _at("spec", "minReplicas", empty="<unset>")),
-        CellColumn("MaxPods", _at("spec", "maxReplicas")),
-        CellColumn("Replicas", _at("status", "currentReplicas", empty=0)),
+        PrinterColumn("Reference", _autoscaler_reference),
+        PrinterColumn("Targets", _autoscaler_targets),
+        PrinterColumn("MinPods", _read_path("spec", "minReplicas", empty="<unset>")),
+        PrinterColumn("MaxPods", _read_path("spec", "maxReplicas")),
+        PrinterColumn("Replicas", _read_path("status", "currentReplicas", empty=0)),
         AGE,
     ),
     "poddisruptionbudgets": (
         NAME,
-        CellColumn("Min Available", _at("spec", "minAvailable", empty="N/A")),
-        CellColumn("Max Unavailable", _at("spec", "maxUnavailable", empty="N/A")),
-        CellColumn("Allowed Disruptions", _at("status", "disruptionsAllowed", empty=0), type="integer"),
+        PrinterColumn("Min Available", _read_path("spec", "minAvailable", empty="N/A")),
+        PrinterColumn("Max Unavailable", _read_path("spec", "maxUnavailable", empty="N/A")),
+        PrinterColumn("Allowed Disruptions", _read_path("status", "disruptionsAllowed", empty=0), type="integer"),
         AGE,
     ),
     "priorityclasses": (
         NAME,
-        CellColumn("Value", _at("value"), type="integer"),
-        CellColumn("Global-Default", _at("globalDefault", empty=False), type="boolean"),
+        PrinterColumn("Value", _read_path("value"), type="integer"),
+        PrinterColumn("Global-Default", _read_path("globalDefault", empty=False), type="boolean"),
         AGE,
-        CellColumn("PreemptionPolicy", _at("preemptionPolicy")),
+        PrinterColumn("PreemptionPolicy", _read_path("preemptionPolicy")),
     ),
-    "roles": (NAME, _CREATED),
+    "roles": (NAME, _CREATED_AT),
     "rolebindings": (
         NAME,
-        CellColumn("Role", _role_reference),
+        PrinterColumn("Role", _role_reference),
         AGE,
         *_wide(
             (
@@ -344,5 +344,5 @@ COLUMNS: dict[str, tuple[CellColumn, ...]] = {
             )
         ),
     ),
-    "customresourcedefinitions": (NAME, _CREATED),
+    "customresourcedefinitions": (NAME, _CREATED_AT),
 }

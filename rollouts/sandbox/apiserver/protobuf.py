@@ -1,7 +1,7 @@
 """Reads the protobuf form of the few objects that `kubectl create <kind> <name>` sends in it.
 
 `kubectl` writes manifests as JSON, but its imperative commands (create namespace, configmap, secret, role, ...) speak
-protobuf to any server. `request_id` hands such bodies here and gets the JSON form. Answers always go out as JSON, which
+protobuf to any server. `requests` hands such bodies here and gets the JSON form. Answers always go out as JSON, which
 every client accepts. A message is described by a table from field number to name and type; fields not in the table are
 skipped, as protobuf demands.
 """
@@ -133,10 +133,10 @@ def parse_protobuf(body: bytes) -> Obj:
     if not body.startswith(_MAGIC):
         raise bad_request("the provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     try:
-        envelope = _message(body[len(_MAGIC) :], _ENVELOPE)
+        envelope = _parse_message(body[len(_MAGIC) :], _ENVELOPE)
         named = envelope.get("type", {})
         fields = MESSAGES.get(named.get("kind", ""))
-        value = _message(envelope.get("raw", b""), fields) if fields is not None else None
+        value = _parse_message(envelope.get("raw", b""), fields) if fields is not None else None
     except (IndexError, UnicodeDecodeError) as error:
         raise bad_request(f"proto: the message cannot be read: {error}") from None
     if value is None:
@@ -144,37 +144,37 @@ def parse_protobuf(body: bytes) -> Obj:
     return {**named, **value}
 
 
-def _message(data: bytes, fields: Fields) -> Obj:
+def _parse_message(data: bytes, fields: Fields) -> Obj:
     result: Obj = {}
-    for number, value in _parts(data):
+    for number, value in _read_fields(data):
         if number not in fields:
             continue
         name, kind = fields[number]
         if isinstance(kind, list):
-            result.setdefault(name, []).append(_value(value, kind[0]))
+            result.setdefault(name, []).append(_parse_value(value, kind[0]))
         elif isinstance(kind, set):
             (inner,) = kind
-            entry = _message(value, {1: ("key", TEXT), 2: ("value", inner)})
+            entry = _parse_message(value, {1: ("key", TEXT), 2: ("value", inner)})
             result.setdefault(name, {})[entry.get("key", "")] = entry.get("value", "")
         else:
-            result[name] = _value(value, kind)
+            result[name] = _parse_value(value, kind)
     # What is empty was not set: protobuf writes zero values of plain fields.
     return {name: value for name, value in result.items() if value not in ("", {}, [], None)}
 
 
-def _value(value: Any, kind: Any) -> Any:
+def _parse_value(value: Any, kind: Any) -> Any:
     if isinstance(kind, dict):
-        return _message(value, kind)
+        return _parse_message(value, kind)
     return _SCALARS[kind](value)
 
 
-def _time(value: bytes) -> str | None:
-    seconds = _message(value, {1: ("seconds", NUMBER)}).get("seconds")
+def _parse_timestamp(value: bytes) -> str | None:
+    seconds = _parse_message(value, {1: ("seconds", NUMBER)}).get("seconds")
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else None
 
 
-def _int_or_string(value: bytes) -> int | str:
-    parts = _message(value, {1: ("type", NUMBER), 2: ("number", NUMBER), 3: ("text", TEXT)})
+def _parse_int_or_string(value: bytes) -> int | str:
+    parts = _parse_message(value, {1: ("type", NUMBER), 2: ("number", NUMBER), 3: ("text", TEXT)})
     found: int | str = parts.get("text", "") if parts.get("type") else parts.get("number", 0)
     return found
 
@@ -184,8 +184,8 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     NUMBER: int,
     FLAG: bool,
     BYTES: lambda value: base64.b64encode(value).decode(),
-    TIME: _time,
-    INT_OR_STRING: _int_or_string,
+    TIME: _parse_timestamp,
+    INT_OR_STRING: _parse_int_or_string,
     MESSAGE: bytes,
 }
 
@@ -193,26 +193,26 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 
 
-def _parts(data: bytes) -> Iterator[tuple[int, Any]]:
+def _read_fields(data: bytes) -> Iterator[tuple[int, Any]]:
     """A message's fields: numbers for varints, bytes for everything else."""
     at = 0
     while at < len(data):
-        tag, at = _varint(data, at)
+        tag, at = _read_varint(data, at)
         number, wire = tag >> 3, tag & 7
         if wire == _VARINT:
-            value, at = _varint(data, at)
+            value, at = _read_varint(data, at)
             yield number, value - (1 << 64) if value >= 1 << 63 else value
             continue
         size = {_FIXED64: 8, _FIXED32: 4}.get(wire)
         if wire == _LENGTH:
-            size, at = _varint(data, at)
+            size, at = _read_varint(data, at)
         if size is None or at + size > len(data):
             raise IndexError(f"field {number} is damaged")
         yield number, data[at : at + size]
         at += size
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[at]

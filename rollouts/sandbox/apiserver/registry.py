@@ -14,23 +14,23 @@ from typing import Any
 import yaml
 
 from rollouts.sandbox.apiserver import objectmeta
-from rollouts.sandbox.apiserver.errors import Cause, Resource
+from rollouts.sandbox.apiserver.errors import QualifiedResource, StatusCause
 from rollouts.sandbox.apiserver.schema import Schema, parse_schema
 
 BUILTIN = Path(__file__).parent / "builtin"
 
-Review = Callable[[dict[str, Any], dict[str, Any] | None], list[Cause]]
+AdmissionValidator = Callable[[dict[str, Any], dict[str, Any] | None], list[StatusCause]]
 """What is wrong with an object, given how it was before (None: it is created)."""
 
-Advice = Callable[[dict[str, Any], dict[str, Any] | None], list[str]]
+AdmissionWarner = Callable[[dict[str, Any], dict[str, Any] | None], list[str]]
 """What is odd about an object that was accepted, given how it was before."""
 
 # Kinds whose real counterpart counts generations although they are built in; custom kinds all do.
-_COUNTED_BUILTINS = frozenset(("pods", "poddisruptionbudgets", "priorityclasses"))
+_BUILTINS_WITH_GENERATION = frozenset(("pods", "poddisruptionbudgets", "priorityclasses"))
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class AdditionalPrinterColumn:
     """One column of `kubectl get`."""
 
     name: str
@@ -67,10 +67,10 @@ class Kind:
     schema: Schema  # of the whole object, metadata included
     has_status: bool
     scale: ScalePaths | None
-    columns: tuple[Column, ...]
+    columns: tuple[AdditionalPrinterColumn, ...]
     manifest: dict[str, Any] = field(repr=False)  # the CustomResourceDefinition as read
-    review: Review | None = None  # admission beyond schema and CEL, as a webhook would do it
-    advice: Advice | None = None  # the warnings of that webhook
+    admission_validator: AdmissionValidator | None = None  # admission beyond schema and CEL, as a webhook would do it
+    admission_warner: AdmissionWarner | None = None  # the warnings of that webhook
 
     @property
     def key(self) -> str:
@@ -82,16 +82,16 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
-    def counts_generations(self) -> bool:
-        return not self.builtin or self.plural in _COUNTED_BUILTINS
+    def has_generation(self) -> bool:
+        return not self.builtin or self.plural in _BUILTINS_WITH_GENERATION
 
-    def resource(self, name: str = "") -> Resource:
+    def qualified_resource(self, name: str = "") -> QualifiedResource:
         """What most errors name: the plural."""
-        return Resource(self.group, self.plural, name)
+        return QualifiedResource(self.group, self.plural, name)
 
-    def named(self, name: str) -> Resource:
+    def qualified_kind(self, name: str) -> QualifiedResource:
         """What validation errors name: the kind."""
-        return Resource(self.group, self.kind, name)
+        return QualifiedResource(self.group, self.kind, name)
 
 
 class Registry:
@@ -106,14 +106,17 @@ class Registry:
     def load(
         cls,
         *directories: Path,
-        reviews: Mapping[str, Review] = MappingProxyType({}),
-        advice: Mapping[str, Advice] = MappingProxyType({}),
+        validators: Mapping[str, AdmissionValidator] = MappingProxyType({}),
+        warners: Mapping[str, AdmissionWarner] = MappingProxyType({}),
     ) -> "Registry":
         """Read the built-in kinds and every manifest of the given directories; reviews and advice go by `Kind.key`."""
         kinds = [parse_kind(manifest, builtin=True) for manifest in read_manifests(BUILTIN)]
         for directory in directories:
             kinds += [parse_kind(manifest, builtin=False) for manifest in read_manifests(directory)]
-        return cls(replace(kind, review=reviews.get(kind.key), advice=advice.get(kind.key)) for kind in kinds)
+        return cls(
+            replace(kind, admission_validator=validators.get(kind.key), admission_warner=warners.get(kind.key))
+            for kind in kinds
+        )
 
     def kind(self, plural: str, group: str = "") -> Kind:
         """The kind of that plural; KeyError when nothing of the sort is registered."""
@@ -158,7 +161,7 @@ def parse_kind(manifest: dict[str, Any], *, builtin: bool = False) -> Kind:
         categories=tuple(names.get("categories") or ()),
         namespaced=spec["scope"] == "Namespaced",
         builtin=builtin,
-        schema=parse_schema(_whole_object(source)),
+        schema=parse_schema(_with_object_members(source)),
         has_status="status" in subresources,
         scale=_parse_scale(subresources.get("scale")),
         columns=tuple(_parse_column(one) for one in version.get("additionalPrinterColumns") or ()),
@@ -166,7 +169,7 @@ def parse_kind(manifest: dict[str, Any], *, builtin: bool = False) -> Kind:
     )
 
 
-def _whole_object(source: dict[str, Any]) -> dict[str, Any]:
+def _with_object_members(source: dict[str, Any]) -> dict[str, Any]:
     """The schema with the parts every object has: apiVersion, kind and the standard metadata."""
     properties = dict(source.get("properties") or {})
     properties["apiVersion"] = {"type": "string"}
@@ -190,8 +193,8 @@ def _members(path: str) -> tuple[str, ...]:
     return tuple(path.strip(".").split("."))
 
 
-def _parse_column(source: dict[str, Any]) -> Column:
-    return Column(
+def _parse_column(source: dict[str, Any]) -> AdditionalPrinterColumn:
+    return AdditionalPrinterColumn(
         name=source["name"],
         type=source["type"],
         path=source["jsonPath"],

@@ -13,16 +13,23 @@ import orjson
 import yaml
 
 from rollouts.sandbox.apiserver import protobuf
-from rollouts.sandbox.apiserver.errors import ApiError, Cause, Resource, bad_request, invalid, unsupported_media_type
-from rollouts.sandbox.apiserver.formats import render
+from rollouts.sandbox.apiserver.errors import (
+    ApiError,
+    QualifiedResource,
+    StatusCause,
+    bad_request,
+    invalid,
+    unsupported_media_type,
+)
+from rollouts.sandbox.apiserver.formats import render_json
 from rollouts.sandbox.apiserver.registry import Kind
 
 Obj = dict[str, Any]
 
-_MOST_MANAGER = 128
-_VALIDATION = ("", "Ignore", "Strict", "Warn")
-_MEDIA = f"application/json, application/yaml, {protobuf.MEDIA}"
-_SHOWN = 30
+_MAX_MANAGER_LENGTH = 128
+_FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+_MEDIA_TYPES = f"application/json, application/yaml, {protobuf.MEDIA}"
+_SHOWN_LENGTH = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,7 @@ class Request:
             raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
     @property
-    def media(self) -> str:
+    def media_type(self) -> str:
         """The body's media type without its parameters."""
         return self.headers.get("content-type", "").split(";")[0].strip().lower()
 
@@ -76,26 +83,30 @@ def parse_write_options(request: Request, options: str, *, apply: bool = False) 
     causes = []
     dry_run = list(request.query.get("dryRun", ()))
     if dry_run not in ([], ["All"], [""]):
-        sentence = f'Unsupported value: {render(dry_run)}: supported values: "All"'
-        causes.append(Cause("FieldValueNotSupported", sentence, "dryRun"))
+        sentence = f'Unsupported value: {render_json(dry_run)}: supported values: "All"'
+        causes.append(StatusCause("FieldValueNotSupported", sentence, "dryRun"))
     named = request.text("fieldManager")
     if apply and not named:
-        causes.append(Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager"))
-    if len(named) > _MOST_MANAGER:
+        causes.append(StatusCause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager"))
+    if len(named) > _MAX_MANAGER_LENGTH:
         causes.append(
-            Cause("FieldValueTooLong", f"Too long: may not be more than {_MOST_MANAGER} bytes", "fieldManager")
+            StatusCause(
+                "FieldValueTooLong", f"Too long: may not be more than {_MAX_MANAGER_LENGTH} bytes", "fieldManager"
+            )
         )
     force = request.flag("force") if "force" in request.query else None
     if options == "PatchOptions" and force is not None and not apply:
-        causes.append(Cause("FieldValueForbidden", "Forbidden: may not be specified for non-apply patch", "force"))
+        causes.append(
+            StatusCause("FieldValueForbidden", "Forbidden: may not be specified for non-apply patch", "force")
+        )
     validation = request.text("fieldValidation")
-    if validation not in _VALIDATION:
-        supported = ", ".join(render(one) for one in _VALIDATION)
-        sentence = f"Unsupported value: {render(validation)}: supported values: {supported}"
-        causes.append(Cause("FieldValueNotSupported", sentence, "fieldValidation"))
+    if validation not in _FIELD_VALIDATIONS:
+        supported = ", ".join(render_json(one) for one in _FIELD_VALIDATIONS)
+        sentence = f"Unsupported value: {render_json(validation)}: supported values: {supported}"
+        causes.append(StatusCause("FieldValueNotSupported", sentence, "fieldValidation"))
     if causes:
-        raise invalid(Resource("meta.k8s.io", options), causes)
-    agent = request.headers.get("user-agent", "").split("/")[0][:_MOST_MANAGER]
+        raise invalid(QualifiedResource("meta.k8s.io", options), causes)
+    agent = request.headers.get("user-agent", "").split("/")[0][:_MAX_MANAGER_LENGTH]
     return WriteOptions(dry_run == ["All"], named or agent or "unknown", validation or "Warn", force)
 
 
@@ -117,7 +128,7 @@ def parse_delete_options(request: Request) -> DeleteOptions:
     """Read a delete's options from its body, or from the parameters when there is none."""
     given: Obj = {}
     if request.body.strip():
-        given = _options_body(request)
+        given = _read_options_body(request)
     else:
         grace = request.number("gracePeriodSeconds")
         given = {} if grace is None else {"gracePeriodSeconds": grace}
@@ -136,8 +147,8 @@ def parse_delete_options(request: Request) -> DeleteOptions:
     )
 
 
-def _options_body(request: Request) -> Obj:
-    check_media(request)
+def _read_options_body(request: Request) -> Obj:
+    check_media_type(request)
     value = decode_body(request, "DeleteOptions")
     if not isinstance(value, dict):
         raise bad_request("the delete options are not an object")
@@ -150,12 +161,12 @@ def _options_body(request: Request) -> Obj:
 def _propagation(given: Obj) -> str | None:
     policy, orphan = given.get("propagationPolicy"), given.get("orphanDependents")
     if policy is not None and orphan is not None:
-        sentence = f"Invalid value: {render(policy)}: orphanDependents and deletionPropagation cannot be both set"
-        raise _bad_delete(Cause("FieldValueInvalid", sentence, "propagationPolicy"))
+        sentence = f"Invalid value: {render_json(policy)}: orphanDependents and deletionPropagation cannot be both set"
+        raise _invalid_delete_options(StatusCause("FieldValueInvalid", sentence, "propagationPolicy"))
     if policy is not None and policy not in _POLICIES:
-        supported = ", ".join(render(one) for one in (*_POLICIES, "nil"))
-        sentence = f"Unsupported value: {render(policy)}: supported values: {supported}"
-        raise _bad_delete(Cause("FieldValueNotSupported", sentence, "propagationPolicy"))
+        supported = ", ".join(render_json(one) for one in (*_POLICIES, "nil"))
+        sentence = f"Unsupported value: {render_json(policy)}: supported values: {supported}"
+        raise _invalid_delete_options(StatusCause("FieldValueNotSupported", sentence, "propagationPolicy"))
     if orphan is not None:
         return "Orphan" if orphan else "Background"
     return policy
@@ -163,13 +174,13 @@ def _propagation(given: Obj) -> str | None:
 
 def _delete_dry_run(given: list[str]) -> bool:
     if given not in ([], ["All"]):
-        sentence = f'Unsupported value: {render(given)}: supported values: "All"'
-        raise _bad_delete(Cause("FieldValueNotSupported", sentence, "dryRun"))
+        sentence = f'Unsupported value: {render_json(given)}: supported values: "All"'
+        raise _invalid_delete_options(StatusCause("FieldValueNotSupported", sentence, "dryRun"))
     return bool(given)
 
 
-def _bad_delete(cause: Cause) -> ApiError:
-    return invalid(Resource("meta.k8s.io", "DeleteOptions"), [cause])
+def _invalid_delete_options(cause: StatusCause) -> ApiError:
+    return invalid(QualifiedResource("meta.k8s.io", "DeleteOptions"), [cause])
 
 
 # --- bodies --------------------------------------------------------------------------------------------------------
@@ -185,19 +196,19 @@ _JsonLoader.yaml_implicit_resolvers = {
 }
 
 
-def check_media(request: Request) -> None:
+def check_media_type(request: Request) -> None:
     """Refuse bodies of other kinds, which includes everything that a web page's form or beacon could send."""
-    if request.media not in {"application/json", "application/yaml", protobuf.MEDIA}:
+    if request.media_type not in {"application/json", "application/yaml", protobuf.MEDIA}:
         raise unsupported_media_type(
-            f"the body of the request was in an unknown format - accepted media types include: {_MEDIA}"
+            f"the body of the request was in an unknown format - accepted media types include: {_MEDIA_TYPES}"
         )
 
 
 def decode_body(request: Request, kind: str) -> Any:
     """The body as a JSON value; `kind` is what it should be."""
-    if request.media == "application/yaml":
+    if request.media_type == "application/yaml":
         return parse_yaml(request.body)
-    if request.media == protobuf.MEDIA:
+    if request.media_type == protobuf.MEDIA:
         return protobuf.parse_protobuf(request.body)
     try:
         value = orjson.loads(request.body)
@@ -250,19 +261,19 @@ def decode_patch(body: bytes) -> Any:
 
 
 def _unrecognized(kind: str, body: bytes, why: str) -> ApiError:
-    return bad_request(f"the object provided is unrecognized (must be of type {kind}): {why} ({_shown(body)})")
+    return bad_request(f"the object provided is unrecognized (must be of type {kind}): {why} ({_excerpt(body)})")
 
 
-def _shown(body: bytes) -> str:
+def _excerpt(body: bytes) -> str:
     if not body:
         return "<empty>"
     if not body.lstrip().startswith(b"{"):
-        return body[:_SHOWN].hex()
+        return body[:_SHOWN_LENGTH].hex()
     text = body.decode(errors="replace")
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]} ..."
 
 
-_PLACES = (
+_GO_PARSE_ERRORS = (
     ("Expecting property name", "looking for beginning of object key string"),
     ("Expecting ':'", "after object key"),
     ("Expecting ','", "after object key:value pair"),
@@ -278,7 +289,7 @@ def _go_error(body: bytes, error: ValueError) -> str:
     except json.JSONDecodeError as found:
         if found.pos >= len(text.rstrip()):
             return "unexpected end of JSON input"
-        place = next((words for start, words in _PLACES if found.msg.startswith(start)), None)
+        place = next((words for start, words in _GO_PARSE_ERRORS if found.msg.startswith(start)), None)
         return f"invalid character '{text[found.pos]}' {place or 'looking for beginning of value'}"
     except RecursionError:
         return "exceeded max depth"
@@ -288,42 +299,42 @@ def _go_error(body: bytes, error: ValueError) -> str:
 # --- fields given twice --------------------------------------------------------------------------------------------
 
 
-class _Doubled(dict[str, Any]):
+class _DictWithDuplicates(dict[str, Any]):
     """An object in which keys occurred more than once."""
 
-    doubled: tuple[str, ...] = ()
+    duplicates: tuple[str, ...] = ()
 
 
-def _remember_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _record_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) == len(pairs):
         return value
     seen: set[str] = set()
     again = [key for key, _ in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
-    doubled = _Doubled(value)
-    doubled.doubled = tuple(dict.fromkeys(again))
+    doubled = _DictWithDuplicates(value)
+    doubled.duplicates = tuple(dict.fromkeys(again))
     return doubled
 
 
-def doubled_fields(body: bytes) -> list[str]:
+def find_duplicate_fields(body: bytes) -> list[str]:
     """The paths of fields that a JSON body gives more than once; the last one counts."""
     try:
-        value = json.loads(body, object_pairs_hook=_remember_doubles)
+        value = json.loads(body, object_pairs_hook=_record_duplicates)
     except (ValueError, RecursionError):
         return []
     found: list[str] = []
-    _collect_doubles(value, "", found)
+    _collect_duplicates(value, "", found)
     return found
 
 
-def _collect_doubles(value: Any, path: str, found: list[str]) -> None:
+def _collect_duplicates(value: Any, path: str, found: list[str]) -> None:
     if isinstance(value, dict):
-        if isinstance(value, _Doubled):
-            found += [f"{path}.{key}" if path else key for key in value.doubled]
+        if isinstance(value, _DictWithDuplicates):
+            found += [f"{path}.{key}" if path else key for key in value.duplicates]
         for key, member in value.items():
             if isinstance(member, dict | list):
-                _collect_doubles(member, f"{path}.{key}" if path else key, found)
+                _collect_duplicates(member, f"{path}.{key}" if path else key, found)
     else:
         for index, item in enumerate(value if isinstance(value, list) else ()):
             if isinstance(item, dict | list):
-                _collect_doubles(item, f"{path}[{index}]", found)
+                _collect_duplicates(item, f"{path}[{index}]", found)

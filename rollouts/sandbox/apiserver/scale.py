@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rollouts.sandbox.apiserver.admission import dig
+from rollouts.sandbox.apiserver.admission import get_nested_field
 from rollouts.sandbox.apiserver.registry import ScalePaths
 from rollouts.sandbox.apiserver.schema import type_name
 
@@ -13,11 +13,11 @@ _SHARED_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTime
 
 def to_scale(paths: ScalePaths, obj: Obj) -> Obj:
     """The Scale of an object."""
-    status: Obj = {"replicas": dig(obj, paths.status_replicas) or 0}
-    selector = dig(obj, paths.selector) if paths.selector else None
+    status: Obj = {"replicas": get_nested_field(obj, paths.status_replicas) or 0}
+    selector = get_nested_field(obj, paths.selector) if paths.selector else None
     if selector:
         status["selector"] = selector
-    replicas = dig(obj, paths.replicas)
+    replicas = get_nested_field(obj, paths.replicas)
     metadata = obj["metadata"]
     return {
         "kind": "Scale",
@@ -28,11 +28,11 @@ def to_scale(paths: ScalePaths, obj: Obj) -> Obj:
     }
 
 
-def scale_problem(scale: Any) -> str | None:
+def find_scale_problem(scale: Any) -> str | None:
     """What keeps a body from being a Scale."""
     if not isinstance(scale, dict):
         return "json: cannot unmarshal into Go value of type v1.Scale"
-    replicas = dig(scale, ("spec", "replicas"))
+    replicas = get_nested_field(scale, ("spec", "replicas"))
     if replicas is None or (isinstance(replicas, int) and not isinstance(replicas, bool)):
         return None
     shape = {"boolean": "bool", "integer": "number"}.get(type_name(replicas), type_name(replicas))
@@ -46,10 +46,10 @@ def from_scale(paths: ScalePaths, obj: Obj, scale: Obj) -> Obj:
     for key in ("uid", "resourceVersion"):
         if sent.get(key):
             metadata[key] = sent[key]
-    return _with(obj, paths.replicas, dig(scale, ("spec", "replicas")) or 0) | {"metadata": metadata}
+    return _with_value(obj, paths.replicas, get_nested_field(scale, ("spec", "replicas")) or 0) | {"metadata": metadata}
 
 
-def _with(obj: Obj, path: tuple[str, ...], value: Any) -> Obj:
+def _with_value(obj: Obj, path: tuple[str, ...], value: Any) -> Obj:
     """A copy with one value at a path set."""
     name, rest = path[0], path[1:]
-    return {**obj, name: _with(obj.get(name) or {}, rest, value) if rest else value}
+    return {**obj, name: _with_value(obj.get(name) or {}, rest, value) if rest else value}

@@ -1,8 +1,9 @@
 """The structural schema of a kind, compiled once: prune, default and validate the objects of that kind.
 
 `registry` compiles the OpenAPI v3 schema of each CustomResourceDefinition (built-in kinds come in the same form);
-`verbs` runs incoming objects through `prune`, `default` and `validate`; `patch`, `fieldsets` and `server_side_apply` read the
-list and map types. The compiled form is a tree of `Schema` values, so the cost of a write is one walk over the object.
+`verbs` runs incoming objects through `prune`, `default` and `validate`; `patch`, `fieldsets` and `server_side_apply`
+read the list and map types. The compiled form is a tree of `Schema` values, so the cost of a write is one walk over the
+object.
 
 `prune` and `default` change the object they are given: it must be the caller's own copy. `validate` changes nothing,
 and it skips whatever equals the stored object, as the real server does (an old object that a tightened schema would
@@ -17,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rollouts.sandbox.apiserver import formats
-from rollouts.sandbox.apiserver.errors import Cause
-from rollouts.sandbox.apiserver.keywords import Check, named, parse_checks
+from rollouts.sandbox.apiserver.errors import StatusCause
+from rollouts.sandbox.apiserver.keywords import ValueCheck, parse_checks, render_location
 
 Json = Any
 PyType = type[object]
@@ -59,7 +60,7 @@ class Schema:
     int_or_string: bool = False
     preserve: bool = False  # keeps unknown fields
     embedded: bool = False  # a whole object with its own apiVersion, kind and metadata
-    checks: tuple[Check, ...] = ()  # value checks in the order the real server runs them
+    checks: tuple[ValueCheck, ...] = ()  # value checks in the order the real server runs them
     all_of: tuple[Schema, ...] = ()
     any_of: tuple[Schema, ...] = ()
     one_of: tuple[Schema, ...] = ()
@@ -129,12 +130,14 @@ def parse_schema(source: dict[str, Any]) -> Schema:
 
 
 _PLAIN_TYPES = {"string": str, "boolean": bool, "integer": int}
-_SILENT = frozenset(("type", "description", "default", "nullable", "title", "example", "x-kubernetes-validations"))
+_ANNOTATION_KEYWORDS = frozenset(
+    ("type", "description", "default", "nullable", "title", "example", "x-kubernetes-validations")
+)
 
 
 def _plain_type(source: dict[str, Any]) -> PyType | None:
     """The Python type of a scalar about which the schema says nothing but its type."""
-    return _PLAIN_TYPES.get(source.get("type", "")) if _SILENT.issuperset(source) else None
+    return _PLAIN_TYPES.get(source.get("type", "")) if _ANNOTATION_KEYWORDS.issuperset(source) else None
 
 
 def _parse_rule(source: dict[str, Any]) -> Rule:
@@ -258,7 +261,7 @@ def _default_object(schema: Schema, value: dict[str, Any]) -> None:
 # --- validation ----------------------------------------------------------------------------------------------------
 
 
-def validate(schema: Schema, value: Json, old: Json = MISSING, path: str = "") -> Iterator[Cause]:
+def validate(schema: Schema, value: Json, old: Json = MISSING, path: str = "") -> Iterator[StatusCause]:
     """Find what breaks the schema; whatever equals `old` has been accepted before and is not looked at again."""
     if old is not MISSING and value == old:
         return
@@ -283,7 +286,7 @@ def validate(schema: Schema, value: Json, old: Json = MISSING, path: str = "") -
     yield from _validate_junctors(schema, value, path)
 
 
-def _validate_object(schema: Schema, value: dict[str, Any], old: Json, path: str) -> Iterator[Cause]:
+def _validate_object(schema: Schema, value: dict[str, Any], old: Json, path: str) -> Iterator[StatusCause]:
     prefix = f"{path}." if path else ""
     before = old if isinstance(old, dict) else None
     for name, member in value.items():
@@ -293,10 +296,10 @@ def _validate_object(schema: Schema, value: dict[str, Any], old: Json, path: str
             yield from validate(child, member, was, f"{prefix}{name}")
     for name in schema.required:
         if name not in value:
-            yield Cause("FieldValueRequired", "Required value", prefix + name)
+            yield StatusCause("FieldValueRequired", "Required value", prefix + name)
 
 
-def _validate_list(schema: Schema, value: list[Any], old: Json, path: str) -> Iterator[Cause]:
+def _validate_list(schema: Schema, value: list[Any], old: Json, path: str) -> Iterator[StatusCause]:
     if schema.items is None:
         return
     before: dict[Any, Any] = {}
@@ -335,39 +338,39 @@ def freeze(value: Json) -> Any:
     return ("?", value) if isinstance(value, bool) else value
 
 
-def _duplicates(value: list[Any], identities: list[Any], path: str, keys: tuple[str, ...]) -> Iterator[Cause]:
+def _duplicates(value: list[Any], identities: list[Any], path: str, keys: tuple[str, ...]) -> Iterator[StatusCause]:
     seen: set[Any] = set()
     for index, identity in enumerate(identities):
         if identity in seen:
             item = value[index]
             shown = {key: item[key] for key in keys if key in item} if keys and isinstance(item, dict) else item
-            message = f"Duplicate value: {formats.render(shown)}"
-            yield Cause("FieldValueDuplicate", message, f"{path}[{index}]")
+            message = f"Duplicate value: {formats.render_json(shown)}"
+            yield StatusCause("FieldValueDuplicate", message, f"{path}[{index}]")
         seen.add(identity)
 
 
-def _validate_junctors(schema: Schema, value: Json, path: str) -> Iterator[Cause]:
+def _validate_junctors(schema: Schema, value: Json, path: str) -> Iterator[StatusCause]:
     for one in schema.all_of:
         yield from validate(one, value, MISSING, path)
-    if schema.any_of and not any(_holds(one, value) for one in schema.any_of):
-        yield _junctor(path, "must validate at least one schema (anyOf)")
+    if schema.any_of and not any(_is_valid(one, value) for one in schema.any_of):
+        yield _make_junctor_cause(path, "must validate at least one schema (anyOf)")
         yield from validate(schema.any_of[0], value, MISSING, path)
     if schema.one_of:
-        matches = sum(_holds(one, value) for one in schema.one_of)
+        matches = sum(_is_valid(one, value) for one in schema.one_of)
         if matches != 1:
             found = f"Found {matches} valid alternatives" if matches else "Found none valid"
-            yield _junctor(path, f"must validate one and only one schema (oneOf). {found}")
+            yield _make_junctor_cause(path, f"must validate one and only one schema (oneOf). {found}")
         if not matches:
             yield from validate(schema.one_of[0], value, MISSING, path)
-    if schema.not_ is not None and _holds(schema.not_, value):
-        yield _junctor(path, "must not validate the schema (not)")
+    if schema.not_ is not None and _is_valid(schema.not_, value):
+        yield _make_junctor_cause(path, "must not validate the schema (not)")
 
 
-def _junctor(path: str, sentence: str) -> Cause:
-    return Cause("FieldValueInvalid", f'Invalid value: "": "{path}" {sentence}', "<nil>")
+def _make_junctor_cause(path: str, sentence: str) -> StatusCause:
+    return StatusCause("FieldValueInvalid", f'Invalid value: "": "{path}" {sentence}', "<nil>")
 
 
-def _holds(schema: Schema, value: Json) -> bool:
+def _is_valid(schema: Schema, value: Json) -> bool:
     return next(validate(schema, value), None) is None
 
 
@@ -392,7 +395,7 @@ def type_name(value: Json) -> str:
     return next((name for name, classes in _TYPES.items() if isinstance(value, classes)), "number")
 
 
-def _type_mismatch(schema: Schema, value: Json, path: str) -> Cause | None:
+def _type_mismatch(schema: Schema, value: Json, path: str) -> StatusCause | None:
     if value is None:
         if schema.nullable or not schema.type:
             return None
@@ -410,13 +413,13 @@ def _type_mismatch(schema: Schema, value: Json, path: str) -> Cause | None:
     return None if right else _wrong_type(value, schema.type, path)
 
 
-def _wrong_type(value: Json, wanted: str, path: str) -> Cause:
+def _wrong_type(value: Json, wanted: str, path: str) -> StatusCause:
     actual = type_name(value)
-    message = f'Invalid value: "{actual}": {named(path)} must be of type {wanted}: "{actual}"'
-    return Cause("FieldValueTypeInvalid", message, path or "<nil>")
+    message = f'Invalid value: "{actual}": {render_location(path)} must be of type {wanted}: "{actual}"'
+    return StatusCause("FieldValueTypeInvalid", message, path or "<nil>")
 
 
-def _unsupported(value: Json, allowed: tuple[Json, ...], path: str) -> Cause:
-    shown = ", ".join(formats.render(one) for one in allowed)
-    message = f"Unsupported value: {formats.render(value)}: supported values: {shown}"
-    return Cause("FieldValueNotSupported", message, path)
+def _unsupported(value: Json, allowed: tuple[Json, ...], path: str) -> StatusCause:
+    shown = ", ".join(formats.render_json(one) for one in allowed)
+    message = f"Unsupported value: {formats.render_json(value)}: supported values: {shown}"
+    return StatusCause("FieldValueNotSupported", message, path)

@@ -10,7 +10,7 @@ from typing import Any
 
 from rollouts.sandbox.apiserver import objectmeta
 from rollouts.sandbox.apiserver.errors import bad_request
-from rollouts.sandbox.apiserver.formats import render
+from rollouts.sandbox.apiserver.formats import render_json
 from rollouts.sandbox.apiserver.registry import Kind
 
 Obj = dict[str, Any]
@@ -119,7 +119,8 @@ def _operation(key: str, operator: str, tokens: _Tokens) -> LabelTest:
 def _comparison(key: str, operator: str, text: str) -> LabelTest:
     if not text.lstrip("-").isdigit():
         raise _SyntaxError(
-            f"values[0][{key}]: Invalid value: {render(text)}: for 'Gt', 'Lt' operators, the value must be an integer"
+            f"values[0][{key}]: Invalid value: {render_json(text)}: "
+            "for 'Gt', 'Lt' operators, the value must be an integer"
         )
     bound = int(text)
 
@@ -138,7 +139,7 @@ def _key(tokens: _Tokens) -> str:
         raise _SyntaxError(f"found '{key}', expected: !, identifier, or 'end of string'", inside=False)
     findings = list(objectmeta.qualified_findings(key))
     if findings:
-        raise _SyntaxError(f"<nil>: Invalid value: {render(key)}: {'; '.join(findings)}")
+        raise _SyntaxError(f"<nil>: Invalid value: {render_json(key)}: {'; '.join(findings)}")
     return key
 
 
@@ -150,7 +151,7 @@ def _value(key: str, tokens: _Tokens) -> str:
         raise _SyntaxError(f"found '{value}', expected: identifier")
     findings = list(objectmeta.label_value_findings(value))
     if findings:
-        raise _SyntaxError(f"values[0][{key}]: Invalid value: {render(value)}: {'; '.join(findings)}")
+        raise _SyntaxError(f"values[0][{key}]: Invalid value: {render_json(value)}: {'; '.join(findings)}")
     return value
 
 
@@ -174,10 +175,10 @@ def match_labels(selector: Obj | None, labels: Labels) -> bool:
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(_expression_holds(one, labels) for one in selector.get("matchExpressions") or ())
+    return all(_matches_expression(one, labels) for one in selector.get("matchExpressions") or ())
 
 
-def _expression_holds(expression: Obj, labels: Labels) -> bool:
+def _matches_expression(expression: Obj, labels: Labels) -> bool:
     key, values = expression["key"], expression.get("values") or ()
     match expression["operator"]:
         case "In":
@@ -192,13 +193,13 @@ def _expression_holds(expression: Obj, labels: Labels) -> bool:
 
 # --- fields --------------------------------------------------------------------------------------------------------
 
-_ANY_KIND = ("metadata.name", "metadata.namespace")
-_INVOLVED = tuple(
+_COMMON_FIELDS = ("metadata.name", "metadata.namespace")
+_INVOLVED_OBJECT_FIELDS = tuple(
     f"involvedObject.{member}"
     for member in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 )
 # What the real server lets select on, beyond name and namespace.
-_FIELDS: dict[str, tuple[str, ...]] = {
+_SELECTABLE_FIELDS: dict[str, tuple[str, ...]] = {
     "pods": (
         "spec.nodeName",
         "spec.restartPolicy",
@@ -210,7 +211,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
         "status.nominatedNodeName",
     ),
     "nodes": ("spec.unschedulable",),
-    "events": (*_INVOLVED, "reason", "reportingComponent", "source", "type"),
+    "events": (*_INVOLVED_OBJECT_FIELDS, "reason", "reportingComponent", "source", "type"),
     "namespaces": ("status.phase", "name"),
     "secrets": ("type",),
     "services": ("spec.clusterIP", "spec.type"),
@@ -220,7 +221,7 @@ _TERM = re.compile(r"(?P<field>[^=!]*?)(?P<operator>!=|==|=)(?P<value>.*)", re.D
 
 def parse_field_selector(kind: Kind, text: str) -> Predicate:
     """Read `parsing.nodeName=a,status.phase!=Running`."""
-    offered = _ANY_KIND + (_FIELDS.get(kind.plural, ()) if kind.builtin else ())
+    offered = _COMMON_FIELDS + (_SELECTABLE_FIELDS.get(kind.plural, ()) if kind.builtin else ())
     tests = [_field_test(kind, term, offered) for term in re.split(r"(?<!\\),", text) if term.strip()]
     return lambda obj: all(test(obj) for test in tests)
 

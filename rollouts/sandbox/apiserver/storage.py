@@ -5,7 +5,8 @@ and never changed. Each object is serialised once, when it is written: lists, wa
 
 Kept in SQLite: a write is committed before `put` returns, so a process killed at any line loses nothing that was
 acknowledged, and the counter never goes back, not even over a delete. The change log lives in memory and is bounded;
-a reader that fell off its end, or comes from before a restart, is told so (`TooOldError`) and lists again.
+a reader that fell off its end, or comes from before a restart, is told so (`TooOldResourceVersionError`) and lists
+again.
 """
 
 import sqlite3
@@ -25,9 +26,9 @@ Obj = dict[str, Any]
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 # How many changes of one kind a watch may lag behind before it has to list again.
-KEPT_CHANGES = 2_000
+WATCH_CACHE_SIZE = 2_000
 
-_TABLES = """
+_SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
     resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, revision INTEGER NOT NULL, body BLOB NOT NULL,
     PRIMARY KEY (resource, namespace, name)
@@ -37,7 +38,7 @@ INSERT OR IGNORE INTO counter VALUES (1, 0);
 """
 
 
-class TooOldError(Exception):
+class TooOldResourceVersionError(Exception):
     """The changes asked for are no longer in the log."""
 
     def __init__(self, oldest: int) -> None:
@@ -46,7 +47,7 @@ class TooOldError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredObject:
     """One version of an object: its value, its bytes and the revision that made it."""
 
     obj: Obj
@@ -55,7 +56,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StorageChange:
     """What a write did, as listeners and watches see it."""
 
     kind: Kind
@@ -66,38 +67,38 @@ class Change:
     body: bytes  # the object's bytes
 
 
-class _Shelf:
+class _KindObjects:
     """The objects of one kind, by namespace and name, with their names kept in listing order."""
 
-    __slots__ = ("by_namespace", "changes", "dropped", "ordered")
+    __slots__ = ("by_namespace", "changes", "compacted_revision", "ordered")
 
     def __init__(self) -> None:
-        self.by_namespace: dict[str, dict[str, Stored]] = {}
+        self.by_namespace: dict[str, dict[str, StoredObject]] = {}
         self.ordered: dict[str, list[str]] = {}  # sorted names, made on demand, forgotten on add and remove
-        self.changes: list[Change] = []
-        self.dropped = 0  # revision of the newest change no longer in the log
+        self.changes: list[StorageChange] = []
+        self.compacted_revision = 0  # revision of the newest change no longer in the log
 
-    def names(self, namespace: str) -> list[str]:
+    def sorted_names(self, namespace: str) -> list[str]:
         names = self.ordered.get(namespace)
         if names is None:
             names = self.ordered[namespace] = sorted(self.by_namespace.get(namespace, ()))
         return names
 
-    def log(self, change: Change) -> None:
+    def append_change(self, change: StorageChange) -> None:
         self.changes.append(change)
-        if len(self.changes) >= 2 * KEPT_CHANGES:  # in halves, so that a write costs the same on average
-            self.dropped = self.changes[KEPT_CHANGES - 1].revision
-            del self.changes[:KEPT_CHANGES]
+        if len(self.changes) >= 2 * WATCH_CACHE_SIZE:  # in halves, so that a write costs the same on average
+            self.compacted_revision = self.changes[WATCH_CACHE_SIZE - 1].revision
+            del self.changes[:WATCH_CACHE_SIZE]
 
 
-class Store:
+class Storage:
     """The objects of a sandbox. Single-threaded: all calls come from one event loop."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
-        self._shelves: dict[str, _Shelf] = {}
-        self._listeners: list[Callable[[Change], None]] = []
-        self._unheard: deque[Change] = deque()  # stored, not yet told to the listeners
+        self._objects_by_kind: dict[str, _KindObjects] = {}
+        self._subscribers: list[Callable[[StorageChange], None]] = []
+        self._undelivered: deque[StorageChange] = deque()  # stored, not yet told to the listeners
         self.revision = 0
         self.is_new = True  # nothing had ever been stored when this store was opened
         self._load()
@@ -109,7 +110,7 @@ class Store:
         database.execute("PRAGMA journal_mode = WAL")
         # A commit reaches the operating system, which outlives this process; only a power cut may lose the last ones.
         database.execute("PRAGMA synchronous = NORMAL")
-        database.executescript(_TABLES)
+        database.executescript(_SCHEMA)
         return cls(database)
 
     def close(self) -> None:
@@ -119,41 +120,41 @@ class Store:
         (self.revision,) = self._database.execute("SELECT revision FROM counter").fetchone()
         rows = self._database.execute("SELECT resource, namespace, name, revision, body FROM objects")
         for resource, namespace, name, revision, body in rows:
-            shelf = self._shelves.setdefault(resource, _Shelf())
+            shelf = self._objects_by_kind.setdefault(resource, _KindObjects())
             objects = shelf.by_namespace.setdefault(namespace, {})
-            objects[name] = Stored(orjson.loads(body), body, revision)
+            objects[name] = StoredObject(orjson.loads(body), body, revision)
             self.revision = max(self.revision, revision)
         self.is_new = self.revision == 0
         self._opened_at = self.revision
-        for shelf in self._shelves.values():
-            shelf.dropped = self.revision
+        for shelf in self._objects_by_kind.values():
+            shelf.compacted_revision = self.revision
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def get(self, kind: Kind, namespace: str | None, name: str) -> Stored | None:
-        shelf = self._shelves.get(kind.key)
+    def get(self, kind: Kind, namespace: str | None, name: str) -> StoredObject | None:
+        shelf = self._objects_by_kind.get(kind.key)
         return shelf.by_namespace.get(namespace or "", {}).get(name) if shelf is not None else None
 
-    def list(self, kind: Kind, namespace: str | None = None) -> Iterator[Stored]:
+    def list(self, kind: Kind, namespace: str | None = None) -> Iterator[StoredObject]:
         """The objects of a kind, in one namespace or all, ordered by namespace and name."""
-        shelf = self._shelves.get(kind.key)
+        shelf = self._objects_by_kind.get(kind.key)
         if shelf is None:
             return
         namespaces = sorted(shelf.by_namespace) if namespace is None else [namespace]
         for one in namespaces:
             objects = shelf.by_namespace.get(one, {})
-            for name in tuple(shelf.names(one)):
+            for name in tuple(shelf.sorted_names(one)):
                 yield objects[name]
 
     def count(self, kind: Kind) -> int:
-        shelf = self._shelves.get(kind.key)
+        shelf = self._objects_by_kind.get(kind.key)
         return sum(map(len, shelf.by_namespace.values())) if shelf is not None else 0
 
-    def changes(self, kind: Kind, since: int) -> Sequence[Change]:
+    def changes(self, kind: Kind, since: int) -> Sequence[StorageChange]:
         """The changes of a kind after a revision, oldest first; TooOldError when some of them are gone."""
-        shelf = self._shelf(kind)
-        if since < shelf.dropped:
-            raise TooOldError(shelf.dropped + 1)
+        shelf = self._objects_of(kind)
+        if since < shelf.compacted_revision:
+            raise TooOldResourceVersionError(shelf.compacted_revision + 1)
         if not shelf.changes or shelf.changes[-1].revision <= since:
             return []
         return shelf.changes[bisect_right(shelf.changes, since, key=attrgetter("revision")) :]
@@ -164,7 +165,7 @@ class Store:
         """Store a new version of an object under the next revision, and tell the listeners."""
         metadata = obj["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
-        shelf = self._shelf(kind)
+        shelf = self._objects_of(kind)
         objects = shelf.by_namespace.setdefault(namespace, {})
         old = objects.get(name)
         revision = self.revision + 1
@@ -174,18 +175,18 @@ class Store:
             "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)", (kind.key, namespace, name, revision, body)
         )
         self.revision = revision
-        objects[name] = Stored(obj, body, revision)
+        objects[name] = StoredObject(obj, body, revision)
         if old is None:
             shelf.ordered.pop(namespace, None)
         change_type: ChangeType = "ADDED" if old is None else "MODIFIED"
-        self._announce(shelf, Change(kind, change_type, obj, old.obj if old else None, revision, body))
+        self._publish(shelf, StorageChange(kind, change_type, obj, old.obj if old else None, revision, body))
         return obj
 
     def remove(self, kind: Kind, obj: Obj) -> Obj:
         """Remove an object; its last version carries the revision of the removal."""
         metadata = {**obj["metadata"]}
         namespace, name = metadata.get("namespace", ""), metadata["name"]
-        shelf = self._shelf(kind)
+        shelf = self._objects_of(kind)
         old = shelf.by_namespace[namespace][name]
         revision = self.revision + 1
         metadata["resourceVersion"] = str(revision)
@@ -199,34 +200,34 @@ class Store:
         self.revision = revision
         del shelf.by_namespace[namespace][name]
         shelf.ordered.pop(namespace, None)
-        self._announce(shelf, Change(kind, "DELETED", last, old.obj, revision, orjson.dumps(last)))
+        self._publish(shelf, StorageChange(kind, "DELETED", last, old.obj, revision, orjson.dumps(last)))
         return last
 
-    def listen(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+    def subscribe(self, callback: Callable[[StorageChange], None]) -> Callable[[], None]:
         """Call back after each stored write, in order; returns what ends it."""
-        self._listeners.append(callback)
+        self._subscribers.append(callback)
 
         def unlisten() -> None:
-            if callback in self._listeners:
-                self._listeners.remove(callback)
+            if callback in self._subscribers:
+                self._subscribers.remove(callback)
 
         return unlisten
 
-    def _announce(self, shelf: _Shelf, change: Change) -> None:
+    def _publish(self, shelf: _KindObjects, change: StorageChange) -> None:
         """Tell the listeners, in the order of the writes even when a listener writes itself."""
-        shelf.log(change)
-        self._unheard.append(change)
-        if len(self._unheard) > 1:
+        shelf.append_change(change)
+        self._undelivered.append(change)
+        if len(self._undelivered) > 1:
             return  # an outer call is at work and will come to this change
-        while self._unheard:
-            for callback in tuple(self._listeners):
-                callback(self._unheard[0])
-            self._unheard.popleft()
+        while self._undelivered:
+            for callback in tuple(self._subscribers):
+                callback(self._undelivered[0])
+            self._undelivered.popleft()
 
-    def _shelf(self, kind: Kind) -> _Shelf:
-        shelf = self._shelves.get(kind.key)
+    def _objects_of(self, kind: Kind) -> _KindObjects:
+        shelf = self._objects_by_kind.get(kind.key)
         if shelf is None:
-            shelf = self._shelves[kind.key] = _Shelf()
+            shelf = self._objects_by_kind[kind.key] = _KindObjects()
             # Before the first write of this kind in this process: what an earlier process did is not in the log.
-            shelf.dropped = self._opened_at
+            shelf.compacted_revision = self._opened_at
         return shelf

@@ -14,14 +14,14 @@ Obj = dict[str, Any]
 Identity = Callable[[Any], Any]
 
 _ORDER = "$setElementOrder/"
-_DELETE = "$deleteFromPrimitiveList/"
+_DELETE_FROM_LIST = "$deleteFromPrimitiveList/"
 
 
 def strategic_merge(schema: Schema, target: Obj, patch: Obj) -> Obj:
     """The target with the patch merged in; neither is changed."""
     directive = patch.get("$patch")
     if directive == "replace":
-        return _plain({key: value for key, value in patch.items() if key != "$patch"})  # type: ignore[no-any-return]
+        return _without_directives({key: value for key, value in patch.items() if key != "$patch"})  # type: ignore[no-any-return]
     if directive == "delete":
         return {}
     if directive not in {None, "merge"}:
@@ -33,8 +33,8 @@ def strategic_merge(schema: Schema, target: Obj, patch: Obj) -> Obj:
         if not key.startswith("$"):
             _merge_member(schema.child(key) or ANYTHING, result, key, value, patch)
     for key in patch:
-        if key.startswith((_ORDER, _DELETE)):
-            _directed_list(schema, result, key, patch)
+        if key.startswith((_ORDER, _DELETE_FROM_LIST)):
+            _apply_list_directive(schema, result, key, patch)
     return result
 
 
@@ -48,20 +48,24 @@ def _merge_member(schema: Schema, result: Obj, key: str, value: Any, patch: Obj)
             result.pop(key, None)
         else:
             result[key] = merged
-    elif isinstance(value, list) and _merges(schema):
+    elif isinstance(value, list) and _is_merging_list(schema):
         result[key] = _merge_list(schema, current if isinstance(current, list) else [], value, patch.get(_ORDER + key))
     else:
-        result[key] = _plain(value)
+        result[key] = _without_directives(value)
 
 
-def _merges(schema: Schema) -> bool:
+def _is_merging_list(schema: Schema) -> bool:
     return "merge" in schema.patch_strategy.split(",")
 
 
 def _merge_list(schema: Schema, current: list[Any], patch: list[Any], order: list[Any] | None) -> list[Any]:
     if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in patch):
-        return [_plain(item) for item in patch if not (isinstance(item, dict) and item.get("$patch") == "replace")]
-    identity = _identity(schema.merge_key)
+        return [
+            _without_directives(item)
+            for item in patch
+            if not (isinstance(item, dict) and item.get("$patch") == "replace")
+        ]
+    identity = _make_identity(schema.merge_key)
     if schema.merge_key:
         items = list(current)
         for item in patch:
@@ -70,10 +74,10 @@ def _merge_list(schema: Schema, current: list[Any], patch: list[Any], order: lis
         known = {freeze(item) for item in current}
         items = [*current, *(item for item in patch if freeze(item) not in known)]
     wanted = [identity(one) for one in (patch if order is None else order)]
-    return _ordered(items, wanted, [identity(one) for one in current], identity)
+    return _order_items(items, wanted, [identity(one) for one in current], identity)
 
 
-def _identity(merge_key: str) -> Identity:
+def _make_identity(merge_key: str) -> Identity:
     """What tells the items of a merging list apart."""
     if not merge_key:
         return freeze
@@ -94,7 +98,7 @@ def _merge_item(schema: Schema, items: list[Any], item: Any, key: str) -> None:
         items[at] = strategic_merge(schema.items or ANYTHING, items[at], item)
 
 
-def _ordered(items: list[Any], wanted: list[Any], before: list[Any], identity: Identity) -> list[Any]:
+def _order_items(items: list[Any], wanted: list[Any], before: list[Any], identity: Identity) -> list[Any]:
     """The patch's items in its order, the others among them where the list had them in front."""
     named = {identity(item): item for item in items}
     ours = [one for one in wanted if one in named]
@@ -111,13 +115,13 @@ def _precedes(order: list[Any], first: Any, second: Any) -> bool:
     return first in order and second in order and order.index(first) < order.index(second)
 
 
-def _directed_list(schema: Schema, result: Obj, directive: str, patch: Obj) -> None:
+def _apply_list_directive(schema: Schema, result: Obj, directive: str, patch: Obj) -> None:
     """Deletions from lists of plain values, and orders for lists that the patch does not otherwise touch."""
     prefix, key = directive.split("/", 1)
     current = result.get(key)
     if not isinstance(current, list):
         return
-    if prefix == _DELETE.rstrip("/"):
+    if prefix == _DELETE_FROM_LIST.rstrip("/"):
         gone = {freeze(item) for item in patch[directive]}
         result[key] = [item for item in current if freeze(item) not in gone]
     elif key not in patch:
@@ -125,10 +129,12 @@ def _directed_list(schema: Schema, result: Obj, directive: str, patch: Obj) -> N
         result[key] = _merge_list(child, current, [], patch[directive])
 
 
-def _plain(value: Any) -> Any:
+def _without_directives(value: Any) -> Any:
     """A value without directives, as it is stored."""
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items() if not key.startswith("$") and one is not None}
+        return {
+            key: _without_directives(one) for key, one in value.items() if not key.startswith("$") and one is not None
+        }
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_without_directives(item) for item in value]
     return value

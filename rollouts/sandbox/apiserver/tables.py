@@ -1,7 +1,7 @@
 """Objects as rows: the Table form in which `kubectl get` asks for them.
 
-Columns come from `printer_columns` for built-in kinds and from the definition for custom ones. Cells are computed when asked
-for, since ages grow; the row's object is metadata alone unless the client wants more.
+Columns come from `printer_columns` for built-in kinds and from the definition for custom ones. Cells are computed when
+asked for, since ages grow; the row's object is metadata alone unless the client wants more.
 """
 
 from datetime import datetime
@@ -12,8 +12,8 @@ import orjson
 
 from rollouts.sandbox.apiserver.ages import render_age
 from rollouts.sandbox.apiserver.jsonpath import parse_jsonpath
-from rollouts.sandbox.apiserver.printer_columns import AGE, COLUMNS, NAME, CellColumn, Read
-from rollouts.sandbox.apiserver.registry import Column, Kind
+from rollouts.sandbox.apiserver.printer_columns import AGE, COLUMNS, NAME, CellReader, PrinterColumn
+from rollouts.sandbox.apiserver.registry import AdditionalPrinterColumn, Kind
 
 Obj = dict[str, Any]
 
@@ -22,21 +22,21 @@ INCLUDE_METADATA, INCLUDE_OBJECT = "Metadata", "Object"
 
 
 @lru_cache(maxsize=256)
-def columns_of(kind: Kind) -> tuple[CellColumn, ...]:
+def list_columns(kind: Kind) -> tuple[PrinterColumn, ...]:
     """The columns of a kind, the name first; without any of its own it shows its age."""
     if kind.builtin and kind.plural in COLUMNS:
         return COLUMNS[kind.plural]
     if not kind.columns:
         return (NAME, AGE)
-    return (NAME, *(_custom(column) for column in kind.columns))
+    return (NAME, *(_make_custom_column(column) for column in kind.columns))
 
 
-def _custom(column: Column) -> CellColumn:
+def _make_custom_column(column: AdditionalPrinterColumn) -> PrinterColumn:
     described = column.description or f"Custom resource definition column (in JSONPath format): {column.path}"
-    return CellColumn(column.name, _reader(column), column.type, column.format, column.priority, described)
+    return PrinterColumn(column.name, _make_cell_reader(column), column.type, column.format, column.priority, described)
 
 
-def _reader(column: Column) -> Read:
+def _make_cell_reader(column: AdditionalPrinterColumn) -> CellReader:
     select = parse_jsonpath(column.path)
 
     def read(obj: Obj, now: datetime) -> Any:
@@ -74,13 +74,13 @@ def column_definitions(kind: Kind) -> list[Obj]:
             "description": column.description,
             "priority": column.priority,
         }
-        for column in columns_of(kind)
+        for column in list_columns(kind)
     ]
 
 
-def row(kind: Kind, obj: Obj, now: datetime, include: str) -> Obj:
+def render_row(kind: Kind, obj: Obj, now: datetime, include: str) -> Obj:
     """One object's row."""
-    cells = [column.read(obj, now) for column in columns_of(kind)]
+    cells = [column.read(obj, now) for column in list_columns(kind)]
     shown = {INCLUDE_OBJECT: obj, INCLUDE_METADATA: partial_metadata(obj)}
     return {"cells": cells, "object": shown.get(include)}
 
@@ -90,7 +90,7 @@ def partial_metadata(obj: Obj) -> Obj:
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
-def table(definitions: list[Obj] | None, rows: list[Obj], metadata: Obj) -> Obj:
+def render_table(definitions: list[Obj] | None, rows: list[Obj], metadata: Obj) -> Obj:
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",

@@ -1,7 +1,7 @@
 """The rules of an update, as functions on values: preconditions, what each door may change, what a patch makes.
 
-`verbs` calls them in this order: `patched` or `applicable` on what was sent, `check_uid` and `check_revision` against
-the stored object, `carry` to keep what the caller may not change.
+`verbs` calls them in this order: `compute_patched` or `parse_applied_configuration` on what was sent, `check_uid` and
+`check_resource_version` against the stored object, `prepare_for_update` to keep what the caller may not change.
 """
 
 from typing import Any
@@ -9,11 +9,11 @@ from typing import Any
 from rollouts.sandbox.apiserver import admission, objectmeta, strategies
 from rollouts.sandbox.apiserver.errors import (
     ApiError,
-    Cause,
+    StatusCause,
     bad_request,
     conflict,
     invalid,
-    modified_meanwhile,
+    object_modified,
     unsupported_media_type,
 )
 from rollouts.sandbox.apiserver.patch import PatchType, json_patch, merge_patch
@@ -35,7 +35,7 @@ def check_uid(kind: Kind, current: Obj, wanted: Obj) -> None:
         f"StorageError: invalid object, Code: 4, Key: /registry/{place}, ResourceVersion: 0, AdditionalErrorMsg: "
         f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
     )
-    raise conflict(kind.resource(wanted["name"]), why)
+    raise conflict(kind.qualified_resource(wanted["name"]), why)
 
 
 def check_uid_kept(kind: Kind, current: Obj, wanted: Obj) -> None:
@@ -44,23 +44,25 @@ def check_uid_kept(kind: Kind, current: Obj, wanted: Obj) -> None:
 
 
 def immutable_uid(kind: Kind, metadata: Obj) -> ApiError:
-    cause = Cause("FieldValueInvalid", f'Invalid value: "{metadata["uid"]}": field is immutable', "metadata.uid")
-    return invalid(kind.named(metadata["name"]), [cause])
+    cause = StatusCause("FieldValueInvalid", f'Invalid value: "{metadata["uid"]}": field is immutable', "metadata.uid")
+    return invalid(kind.qualified_kind(metadata["name"]), [cause])
 
 
-def check_revision(kind: Kind, current: Obj, wanted: Obj) -> None:
+def check_resource_version(kind: Kind, current: Obj, wanted: Obj) -> None:
     name, revision = current["metadata"]["name"], wanted.get("resourceVersion")
     if revision:
         if not revision.isdigit():
             raise ApiError(500, "", f'strconv.ParseUint: parsing "{revision}": invalid syntax')
         if revision != current["metadata"]["resourceVersion"]:
-            raise modified_meanwhile(kind.resource(name))
-    elif not kind.builtin or kind.plural in strategies.UPDATED_BY_REVISION:
+            raise object_modified(kind.qualified_resource(name))
+    elif not kind.builtin or kind.plural in strategies.REQUIRES_RESOURCE_VERSION:
         message = "Invalid value: 0: must be specified for an update"
-        raise invalid(kind.resource(name), [Cause("FieldValueInvalid", message, "metadata.resourceVersion")])
+        raise invalid(
+            kind.qualified_resource(name), [StatusCause("FieldValueInvalid", message, "metadata.resourceVersion")]
+        )
 
 
-def carry(kind: Kind, current: Obj, obj: Obj, subresource: str) -> None:
+def prepare_for_update(kind: Kind, current: Obj, obj: Obj, subresource: str) -> None:
     """Keep what this door may not change, and count a generation when more than metadata and status changed."""
     metadata, before = obj["metadata"], current["metadata"]
     if subresource in {"status", "scale"} and not (kind.builtin and subresource == "status"):
@@ -68,18 +70,18 @@ def carry(kind: Kind, current: Obj, obj: Obj, subresource: str) -> None:
         metadata = obj["metadata"] = {**before, **entries}
     if subresource == "status":
         for member in [key for key in {**obj, **current} if key not in {"metadata", "status"}]:
-            _keep(obj, current, member)
+            _keep_stored(obj, current, member)
     elif kind.has_status:
-        _keep(obj, current, "status")
-    for member in (*objectmeta.SERVER_SET, "resourceVersion"):
-        _keep(metadata, before, member)
+        _keep_stored(obj, current, "status")
+    for member in (*objectmeta.SERVER_MANAGED, "resourceVersion"):
+        _keep_stored(metadata, before, member)
     if kind.plural == "namespaces" and kind.builtin and subresource != "finalize":
-        _keep(obj, current, "spec")  # its finalizers go through namespaces/finalize alone
-    if kind.counts_generations and _wishes(obj) != _wishes(current):
+        _keep_stored(obj, current, "spec")  # its finalizers go through namespaces/finalize alone
+    if kind.has_generation and _desired_state(obj) != _desired_state(current):
         metadata["generation"] = before.get("generation", 0) + 1
 
 
-def _keep(obj: Obj, current: Obj, member: str) -> None:
+def _keep_stored(obj: Obj, current: Obj, member: str) -> None:
     """Give a member its stored value, absence included."""
     if member in current:
         obj[member] = current[member]
@@ -87,11 +89,11 @@ def _keep(obj: Obj, current: Obj, member: str) -> None:
         obj.pop(member, None)
 
 
-def _wishes(obj: Obj) -> Obj:
+def _desired_state(obj: Obj) -> Obj:
     return {key: value for key, value in obj.items() if key not in {"metadata", "status"}}
 
 
-def patched(kind: Kind, current: Obj, patch_type: PatchType, body: Any) -> Obj:
+def compute_patched(kind: Kind, current: Obj, patch_type: PatchType, body: Any) -> Obj:
     """The stored object with a patch applied, before any check."""
     if patch_type is PatchType.JSON:
         return json_patch(current, body)
@@ -110,17 +112,17 @@ def patched(kind: Kind, current: Obj, patch_type: PatchType, body: Any) -> Obj:
     return merged
 
 
-def applicable(kind: Kind, namespace: str | None, name: str, body: Any) -> Obj:
+def parse_applied_configuration(kind: Kind, namespace: str | None, name: str, body: Any) -> Obj:
     """An applied configuration, placed; refused when it is not of this kind or sets what an apply may not."""
     if not isinstance(body, dict) or not body.get("kind") or not body.get("apiVersion"):
         raise bad_request("invalid object type: /, Kind=")
     if body["kind"] != kind.kind or body["apiVersion"] != kind.api_version:
         group, _, version = body["apiVersion"].rpartition("/")
         raise bad_request(f"invalid object type: {group}/{version}, Kind={body['kind']}")
-    configuration: Obj = admission.own_copy(body)
+    configuration: Obj = admission.deep_copy(body)
     metadata = configuration.setdefault("metadata", {})
     if "managedFields" in metadata:
         raise bad_request("metadata.managedFields must be nil")
     metadata.setdefault("name", name)
-    admission.place(kind, namespace, {**metadata}, name)
+    admission.ensure_name_and_namespace(kind, namespace, {**metadata}, name)
     return configuration

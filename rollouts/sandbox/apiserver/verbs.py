@@ -2,9 +2,9 @@
 
 `asgi` turns requests into these calls and the behaviour half calls them directly. Each verb is a synchronous function
 on one event loop, so it is atomic. Every write takes the same way: a private copy is pruned and defaulted
-(`admission`), joined with what the caller may not change, its fields given to their manager (`managed_fields`), checked,
-and only then stored; a refusal is raised as `ApiError` and leaves nothing behind; a write that changes nothing keeps
-the resourceVersion.
+(`admission`), joined with what the caller may not change, its fields given to their manager (`managed_fields`),
+checked, and only then stored; a refusal is raised as `ApiError` and leaves nothing behind; a write that changes nothing
+keeps the resourceVersion.
 """
 
 import uuid
@@ -27,33 +27,33 @@ from rollouts.sandbox.apiserver.admission import UnknownFields, ignore_unknown
 from rollouts.sandbox.apiserver.crd_publishing import publish_definitions
 from rollouts.sandbox.apiserver.errors import (
     ApiError,
-    Cause,
-    Resource,
+    QualifiedResource,
+    StatusCause,
     already_exists,
     bad_request,
     conflict,
     forbidden,
     invalid,
     method_not_allowed,
-    no_such_resource,
     not_found,
+    resource_not_served,
 )
-from rollouts.sandbox.apiserver.formats import render
-from rollouts.sandbox.apiserver.managed_fields import Owner
+from rollouts.sandbox.apiserver.formats import render_json
+from rollouts.sandbox.apiserver.managed_fields import FieldManager
 from rollouts.sandbox.apiserver.patch import PatchType
 from rollouts.sandbox.apiserver.registry import Kind, Registry
-from rollouts.sandbox.apiserver.scale import from_scale, scale_problem, to_scale
+from rollouts.sandbox.apiserver.scale import find_scale_problem, from_scale, to_scale
 from rollouts.sandbox.apiserver.selectors import parse_selectors
 from rollouts.sandbox.apiserver.server_side_apply import apply_configuration
-from rollouts.sandbox.apiserver.storage import Store
+from rollouts.sandbox.apiserver.storage import Storage
 from rollouts.sandbox.apiserver.updates import (
-    applicable,
-    carry,
-    check_revision,
+    check_resource_version,
     check_uid,
     check_uid_kept,
+    compute_patched,
     immutable_uid,
-    patched,
+    parse_applied_configuration,
+    prepare_for_update,
 )
 
 Obj = dict[str, Any]
@@ -67,7 +67,7 @@ _NAME_ATTEMPTS = 8
 class Verbs:
     """The verbs over one store and one registry."""
 
-    def __init__(self, store: Store, registry: Registry, clock: Callable[[], datetime]) -> None:
+    def __init__(self, store: Storage, registry: Registry, clock: Callable[[], datetime]) -> None:
         self.store = store
         self.registry = registry
         self._clock = clock
@@ -87,7 +87,7 @@ class Verbs:
                 self.create(self._priorities, None, {"metadata": {"name": name}, "value": value})
         publish_definitions(self.store, self.registry, self.now())
         for stored in (*self.store.list(self._pods),):
-            if deletion.is_finished(stored.obj):  # the last process ended between the two steps of `_end`
+            if deletion.is_removable(stored.obj):  # the last process ended between the two steps of `_end`
                 self.store.remove(self._pods, stored.obj)
 
     def now(self, after_seconds: int = 0) -> str:
@@ -100,13 +100,13 @@ class Verbs:
     def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
         stored = self.store.get(kind, namespace, name)
         if stored is None:
-            raise not_found(kind.resource(name))
+            raise not_found(kind.qualified_resource(name))
         return stored.obj
 
     def get_scale(self, kind: Kind, namespace: str | None, name: str) -> Obj:
         """The Scale of an object whose kind has one."""
         if kind.scale is None:
-            raise no_such_resource()
+            raise resource_not_served()
         return to_scale(kind.scale, self.get(kind, namespace, name))
 
     def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Objects:
@@ -125,15 +125,15 @@ class Verbs:
         dry_run: bool = False,
         unknown_fields: UnknownFields = ignore_unknown,
     ) -> Obj:
-        self._refuse_read_only(kind)
+        self._require_writable(kind)
         obj = admission.decode(kind, body, unknown_fields)
-        admission.place(kind, namespace, obj["metadata"])
+        admission.ensure_name_and_namespace(kind, namespace, obj["metadata"])
         if kind.has_status and kind.plural not in strategies.STATUS_ON_CREATE:
             obj.pop("status", None)
-        self._begin_metadata(kind, obj["metadata"])
-        owners = managed_fields.base_owners(None, obj, "")
-        managed_fields.track_update(
-            kind, None, obj, owners, Owner(manager, "Update", "", kind.api_version), now=self.now()
+        self._prepare_metadata(kind, obj["metadata"])
+        owners = managed_fields.base_managed_fields(None, obj, "")
+        managed_fields.track_managed_fields(
+            kind, None, obj, owners, FieldManager(manager, "Update", "", kind.api_version), now=self.now()
         )
         return self._create(kind, namespace, obj, dry_run=dry_run)
 
@@ -143,33 +143,33 @@ class Verbs:
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         self._require_namespace(kind, metadata)
         if kind is self._pods:
-            self._settle_priority(obj)
-        strategies.begin(kind, obj, self.now())
-        strategies.admit(kind, obj)
-        admission.check(kind, obj, None)
-        there = self.store.get(kind, namespace, metadata["name"])
-        if there is not None:
-            leaving = "deletionTimestamp" in there.obj["metadata"]
-            raise already_exists(kind.resource(metadata["name"]), leaving=leaving)
+            self._assign_priority(obj)
+        strategies.prepare_for_create(kind, obj, self.now())
+        strategies.mutate(kind, obj)
+        admission.validate_object(kind, obj, None)
+        existing = self.store.get(kind, namespace, metadata["name"])
+        if existing is not None:
+            terminating = "deletionTimestamp" in existing.obj["metadata"]
+            raise already_exists(kind.qualified_resource(metadata["name"]), terminating=terminating)
         return obj if dry_run else self.store.put(kind, obj)
 
-    def _settle_priority(self, pod: Obj) -> None:
-        problem = pod_strategy.settle_priority(pod, (one.obj for one in self.store.list(self._priorities)))
+    def _assign_priority(self, pod: Obj) -> None:
+        problem = pod_strategy.assign_priority(pod, (one.obj for one in self.store.list(self._priorities)))
         if problem is not None:
-            raise forbidden(self._pods.resource(pod["metadata"].get("name", "")), problem)
+            raise forbidden(self._pods.qualified_resource(pod["metadata"].get("name", "")), problem)
 
-    def _begin_metadata(self, kind: Kind, metadata: Obj) -> None:
+    def _prepare_metadata(self, kind: Kind, metadata: Obj) -> None:
         """Give a new object what the server sets."""
         for member in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
             metadata.pop(member, None)
         if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = self._free_name(kind, metadata.get("namespace"), metadata["generateName"])
+            metadata["name"] = self._generate_free_name(kind, metadata.get("namespace"), metadata["generateName"])
         metadata["uid"] = str(uuid.uuid4())
         metadata["creationTimestamp"] = self.now()
-        if kind.counts_generations:
+        if kind.has_generation:
             metadata["generation"] = 1
 
-    def _free_name(self, kind: Kind, namespace: str | None, prefix: str) -> str:
+    def _generate_free_name(self, kind: Kind, namespace: str | None, prefix: str) -> str:
         for _ in range(_NAME_ATTEMPTS):
             name = objectmeta.generate_name(prefix)
             if self.store.get(kind, namespace, name) is None:
@@ -182,11 +182,11 @@ class Verbs:
         name = metadata["namespace"]
         stored = self.store.get(self._namespaces, None, name)
         if stored is None:
-            raise not_found(self._namespaces.resource(name))
+            raise not_found(self._namespaces.qualified_resource(name))
         if "deletionTimestamp" in stored.obj["metadata"]:
             why = f"unable to create new content in namespace {name} because it is being terminated"
-            cause = Cause("NamespaceTerminating", f"namespace {name} is being terminated", "metadata.namespace")
-            raise forbidden(kind.resource(metadata.get("name", "")), why, (cause,))
+            cause = StatusCause("NamespaceTerminating", f"namespace {name} is being terminated", "metadata.namespace")
+            raise forbidden(kind.qualified_resource(metadata.get("name", "")), why, (cause,))
 
     # --- updating --------------------------------------------------------------------------------------------------
 
@@ -202,9 +202,9 @@ class Verbs:
         dry_run: bool = False,
         unknown_fields: UnknownFields = ignore_unknown,
     ) -> Obj:
-        self._refuse_read_only(kind)
+        self._require_writable(kind)
         if isinstance(body, dict) and isinstance(body.get("metadata"), dict):
-            admission.place(kind, namespace, {**body["metadata"]}, name)
+            admission.ensure_name_and_namespace(kind, namespace, {**body["metadata"]}, name)
         if self._is_created_by_update(kind, namespace, name, subresource):
             return self.create(kind, namespace, body, manager=manager, dry_run=dry_run, unknown_fields=unknown_fields)
         current = self.get(kind, namespace, name)
@@ -216,13 +216,13 @@ class Verbs:
             obj = admission.decode_status(kind, current, body, unknown_fields)
         else:
             obj = admission.decode(kind, body, unknown_fields)
-        admission.place(kind, namespace, obj["metadata"], name)
+        admission.ensure_name_and_namespace(kind, namespace, obj["metadata"], name)
         check_uid(kind, current, obj["metadata"])
-        owners = managed_fields.base_owners(current, obj, subresource or "")
+        owners = managed_fields.base_managed_fields(current, obj, subresource or "")
         return self._replace(kind, current, obj, subresource or "", (manager, owners), dry_run=dry_run)
 
     def _is_created_by_update(self, kind: Kind, namespace: str | None, name: str, subresource: str | None) -> bool:
-        if subresource or not kind.builtin or kind.plural not in strategies.CREATED_BY_UPDATE:
+        if subresource or not kind.builtin or kind.plural not in strategies.ALLOW_CREATE_ON_UPDATE:
             return False
         return self.store.get(kind, namespace, name) is None
 
@@ -240,25 +240,25 @@ class Verbs:
         dry_run: bool = False,
         unknown_fields: UnknownFields = ignore_unknown,
     ) -> Obj:
-        self._refuse_read_only(kind)
+        self._require_writable(kind)
         if patch_type is PatchType.APPLY:
             return self._apply(kind, namespace, name, body, (manager, subresource or ""), force=force, dry_run=dry_run)
         current = self.get(kind, namespace, name)
         if subresource == "scale":
-            scale = patched(kind, self.get_scale(kind, namespace, name), patch_type, body)
+            scale = compute_patched(kind, self.get_scale(kind, namespace, name), patch_type, body)
             return self._scale(kind, current, self._scaled(kind, current, scale, patching=True), dry_run=dry_run)
-        made = patched(kind, current, patch_type, body)
+        patched_object = compute_patched(kind, current, patch_type, body)
         try:
             if subresource == "status":
-                obj = admission.decode_status(kind, current, made, unknown_fields)
+                obj = admission.decode_status(kind, current, patched_object, unknown_fields)
             else:
-                obj = admission.decode(kind, made, unknown_fields)
-            admission.place(kind, namespace, obj["metadata"], name)
+                obj = admission.decode(kind, patched_object, unknown_fields)
+            admission.ensure_name_and_namespace(kind, namespace, obj["metadata"], name)
             check_uid_kept(kind, current, obj["metadata"])
-            owners = managed_fields.base_owners(current, obj, subresource or "")
+            owners = managed_fields.base_managed_fields(current, obj, subresource or "")
             return self._replace(kind, current, obj, subresource or "", (manager, owners), dry_run=dry_run)
         except admission.UndecodableError as error:
-            raise error.of_patch(made) from None
+            raise error.as_patch_error(patched_object) from None
 
     def _replace(
         self,
@@ -266,43 +266,46 @@ class Verbs:
         current: Obj,
         obj: Obj,
         subresource: str,
-        tracking: tuple[str, managed_fields.Owners] | None,
+        tracking: tuple[str, managed_fields.ManagedFields] | None,
         *,
         dry_run: bool,
     ) -> Obj:
         """Put a decoded object in place of the stored one, as far as the caller may."""
-        check_revision(kind, current, obj["metadata"])
-        carry(kind, current, obj, subresource)
-        strategies.carry(kind, current, obj)
+        check_resource_version(kind, current, obj["metadata"])
+        prepare_for_update(kind, current, obj, subresource)
+        strategies.keep_allocated_values(kind, current, obj)
         if tracking is not None:
             manager, owners = tracking
-            me = Owner(manager, "Update", subresource, kind.api_version)
-            managed_fields.track_update(kind, current, obj, owners, me, now=self.now())
-        strategies.admit(kind, obj)
-        if managed_fields.same_but_for_time(obj, current):
+            me = FieldManager(manager, "Update", subresource, kind.api_version)
+            managed_fields.track_managed_fields(kind, current, obj, owners, me, now=self.now())
+        strategies.mutate(kind, obj)
+        if managed_fields.is_equal_except_timestamps(obj, current):
             return current
-        admission.check(kind, obj, current)
+        admission.validate_object(kind, obj, current)
         if dry_run:
             return obj
-        if deletion.is_finished(obj):
+        if deletion.is_removable(obj):
             self.store.remove(kind, current)  # seen gone as it was last seen
             return obj
         return self.store.put(kind, obj)
 
     def _scaled(self, kind: Kind, current: Obj, scale: Any, *, patching: bool = False) -> Obj:
         if kind.scale is None:
-            raise no_such_resource()
-        problem = scale_problem(scale)
+            raise resource_not_served()
+        problem = find_scale_problem(scale)
         if problem is not None and patching:
-            shown = render(orjson.dumps(scale).decode())
-            raise invalid(Resource("", ""), [Cause("FieldValueInvalid", f"Invalid value: {shown}: {problem}", "patch")])
+            shown = render_json(orjson.dumps(scale).decode())
+            raise invalid(
+                QualifiedResource("", ""),
+                [StatusCause("FieldValueInvalid", f"Invalid value: {shown}: {problem}", "patch")],
+            )
         if problem is not None:
             raise bad_request(f'Scale in version "v1" cannot be handled as a Scale: {problem}')
         return from_scale(kind.scale, current, scale)
 
     def _scale(self, kind: Kind, current: Obj, obj: Obj, *, dry_run: bool) -> Obj:
         """Store scaled replicas; whoever owned the number before owns it no longer."""
-        owners = managed_fields.parse_owners(current)
+        owners = managed_fields.parse_managed_fields(current)
         result = self._replace(kind, current, obj, "scale", ("", owners), dry_run=dry_run)
         return to_scale(kind.scale, result) if kind.scale is not None else result
 
@@ -318,17 +321,17 @@ class Verbs:
         dry_run: bool,
     ) -> Obj:
         manager, subresource = writer
-        configuration = applicable(kind, namespace, name, body)
+        configuration = parse_applied_configuration(kind, namespace, name, body)
         stored = self.store.get(kind, namespace, name)
         if stored is None and subresource:
-            raise not_found(kind.resource(name))
+            raise not_found(kind.qualified_resource(name))
         current = stored.obj if stored is not None else None
-        owner = Owner(manager, "Apply", subresource, kind.api_version)
+        owner = FieldManager(manager, "Apply", subresource, kind.api_version)
         applied = apply_configuration(kind, current, configuration, owner, force=force, now=self.now())
         if current is None:
             return self._create_applied(kind, namespace, applied, dry_run=dry_run)
         obj = admission.decode(kind, applied, ignore_unknown)
-        admission.place(kind, namespace, obj["metadata"], name)
+        admission.ensure_name_and_namespace(kind, namespace, obj["metadata"], name)
         check_uid_kept(kind, current, obj["metadata"])
         if "resourceVersion" not in configuration["metadata"]:
             obj["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
@@ -338,10 +341,10 @@ class Verbs:
         obj = admission.decode(kind, applied, ignore_unknown)
         if obj["metadata"].get("uid"):
             raise immutable_uid(kind, obj["metadata"])
-        admission.place(kind, namespace, obj["metadata"])
+        admission.ensure_name_and_namespace(kind, namespace, obj["metadata"])
         if kind.has_status and kind.plural not in strategies.STATUS_ON_CREATE:
             obj.pop("status", None)
-        self._begin_metadata(kind, obj["metadata"])
+        self._prepare_metadata(kind, obj["metadata"])
         return self._create(kind, namespace, obj, dry_run=dry_run)
 
     # --- deleting --------------------------------------------------------------------------------------------------
@@ -359,23 +362,23 @@ class Verbs:
         dry_run: bool = False,
     ) -> Obj:
         """Delete an object, or begin to; the answer is its last or its leaving version."""
-        self._refuse_read_only(kind)
+        self._require_writable(kind)
         current = self.get(kind, namespace, name)
         deletion.check_preconditions(kind, current, uid, resource_version)
-        grace = pod_strategy.grace_period(current, grace_seconds) if kind is self._pods else 0
+        grace = pod_strategy.compute_grace_period(current, grace_seconds) if kind is self._pods else 0
         finalizers = deletion.finalizers_for(current, propagation)
-        obj = deletion.leaving(current, finalizers, grace, self.now(grace))
+        obj = deletion.with_deletion_timestamp(current, finalizers, grace, self.now(grace))
         if kind is self._namespaces:
             if name in SYSTEM_NAMESPACES[:1]:
-                raise forbidden(kind.resource(name), "this namespace may not be deleted")
+                raise forbidden(kind.qualified_resource(name), "this namespace may not be deleted")
             obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
-        if deletion.is_finished(obj):
-            return self._end(kind, current, obj, dry_run=dry_run)
+        if deletion.is_removable(obj):
+            return self._remove(kind, current, obj, dry_run=dry_run)
         if dry_run:
             return obj
         return current if obj == current else self.store.put(kind, obj)
 
-    def _end(self, kind: Kind, current: Obj, obj: Obj, *, dry_run: bool) -> Obj:
+    def _remove(self, kind: Kind, current: Obj, obj: Obj, *, dry_run: bool) -> Obj:
         """Remove an object; only a pod is seen leaving before it is seen gone."""
         if kind is not self._pods:
             return current if dry_run else self.store.remove(kind, current)
@@ -397,18 +400,18 @@ class Verbs:
     ) -> None:
         """Delete a pod as far as the disruption budgets allow; 429 when they do not."""
         pod = self.get(self._pods, namespace, name)
-        if not eviction.needs_no_budget(pod):
-            self._spend_budget(pod, dry_run=dry_run)
+        if not eviction.can_ignore_budget(pod):
+            self._check_and_decrement_budget(pod, dry_run=dry_run)
         deletion.check_preconditions(self._pods, pod, uid, resource_version)
         if not dry_run and "deletionTimestamp" not in pod["metadata"]:
-            self.store.put(self._pods, eviction.marked(pod, self.now()))
+            self.store.put(self._pods, eviction.with_disruption_target(pod, self.now()))
         self.delete(self._pods, namespace, name, grace_seconds=grace_seconds, dry_run=dry_run)
 
-    def _spend_budget(self, pod: Obj, *, dry_run: bool) -> None:
+    def _check_and_decrement_budget(self, pod: Obj, *, dry_run: bool) -> None:
         """Take one disruption from the budget that covers a pod; refused when there is none left."""
         budgets, namespace = self.registry.kind("poddisruptionbudgets", "policy"), pod["metadata"]["namespace"]
-        budget = eviction.covering_budget(pod, self.list(budgets, namespace))
-        status = eviction.spent_status(pod, budget, self.now()) if budget is not None else None
+        budget = eviction.find_budget(pod, self.list(budgets, namespace))
+        status = eviction.compute_status_after_eviction(pod, budget, self.now()) if budget is not None else None
         if budget is not None and status is not None and not dry_run:
             name, spent = budget["metadata"]["name"], {**budget, "status": status}
             self.update(budgets, namespace, name, spent, subresource="status")
@@ -416,13 +419,13 @@ class Verbs:
     def bind(self, namespace: str, pod: str, node: str, *, dry_run: bool = False) -> None:
         """Give a pod its node, as pods/binding does."""
         current = self.get(self._pods, namespace, pod)
-        refusal = pod_strategy.refusal_to_bind(current)
+        refusal = pod_strategy.find_bind_conflict(current)
         if refusal is not None:
-            raise conflict(Resource("", "pods/binding", pod), refusal)
+            raise conflict(QualifiedResource("", "pods/binding", pod), refusal)
         if not dry_run:
-            self.store.put(self._pods, pod_strategy.bound(current, node, self.now()))
+            self.store.put(self._pods, pod_strategy.with_node(current, node, self.now()))
 
-    def _refuse_read_only(self, kind: Kind) -> None:
+    def _require_writable(self, kind: Kind) -> None:
         """Definitions come from files; through the API they can only be read."""
         if kind is self._definitions:
             raise method_not_allowed()

@@ -13,13 +13,13 @@ from typing import Any
 
 import orjson
 
-from rollouts.sandbox.apiserver.errors import ApiError, gone, too_large_revision
+from rollouts.sandbox.apiserver.errors import ApiError, resource_expired, too_large_resource_version
 from rollouts.sandbox.apiserver.registry import Kind
 from rollouts.sandbox.apiserver.selectors import Predicate
-from rollouts.sandbox.apiserver.storage import Change, Store, TooOldError
+from rollouts.sandbox.apiserver.storage import Storage, StorageChange, TooOldResourceVersionError
 
 Obj = dict[str, Any]
-Render = Callable[[str, Obj, bytes], bytes]
+RenderEvent = Callable[[str, Obj, bytes], bytes]
 
 # A real server sends a bookmark about once a minute to a watch that asked for them, and one shortly before its end,
 # so that the next watch starts where this one stopped.
@@ -46,7 +46,7 @@ def event_line(change_type: str, _obj: Obj, body: bytes) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (change_type.encode(), body)
 
 
-class _BookmarkTimes:
+class _BookmarkSchedule:
     """When a watch owes its client a bookmark: regularly, and shortly before its end."""
 
     def __init__(self, now: float, deadline: float) -> None:
@@ -61,50 +61,50 @@ class _BookmarkTimes:
         self.next = self._deadline if now >= self._last else min(now + BOOKMARK_SECONDS, self._last)
 
 
-class Watcher:
+class WatchStreams:
     """Wakes the watches of a kind when the store has news of it."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Storage) -> None:
         self._store = store
-        self._sleepers: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self._waiters: dict[str, set[asyncio.Event]] = defaultdict(set)
         self._closing = False
-        store.listen(self._wake)
+        store.subscribe(self._wake)
 
     def close(self) -> None:
         """End every watch, for a quick stop."""
         self._closing = True
-        for sleepers in self._sleepers.values():
-            for sleeper in sleepers:
-                sleeper.set()
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                waiter.set()
 
-    def _wake(self, change: Change) -> None:
-        for sleeper in self._sleepers[change.kind.key]:
+    def _wake(self, change: StorageChange) -> None:
+        for sleeper in self._waiters[change.kind.key]:
             sleeper.set()
 
     async def stream(
-        self, request: WatchRequest, ended: "asyncio.Future[None]", render: Render = event_line
+        self, request: WatchRequest, ended: "asyncio.Future[None]", render: RenderEvent = event_line
     ) -> AsyncIterator[bytes]:
         """The chunks of one watch until its time is up or its client has gone."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout
-        bookmarks = _BookmarkTimes(loop.time(), deadline) if request.bookmarks else None
-        news = asyncio.Event()
-        sleepers = self._sleepers[request.kind.key]
-        sleepers.add(news)
-        ended.add_done_callback(lambda _: news.set())
+        bookmarks = _BookmarkSchedule(loop.time(), deadline) if request.bookmarks else None
+        changed = asyncio.Event()
+        waiters = self._waiters[request.kind.key]
+        waiters.add(changed)
+        ended.add_done_callback(lambda _: changed.set())
         try:
             if self._is_ahead(request):
-                yield _not_there_yet(int(request.since), self._store.revision)
+                yield _render_too_large(int(request.since), self._store.revision)
                 return
             cursor, first = self._start(request, render)
             if first:
                 yield first
             while not ended.done() and not self._closing and loop.time() < deadline:
-                news.clear()
+                changed.clear()
                 try:
-                    chunk = self._advance(request, cursor, render)
-                except TooOldError as error:
-                    yield _too_old(cursor, error.oldest)
+                    chunk = self._read_changes(request, cursor, render)
+                except TooOldResourceVersionError as error:
+                    yield _render_too_old(cursor, error.oldest)
                     return
                 cursor = self._store.revision
                 if chunk:
@@ -112,18 +112,18 @@ class Watcher:
                 if bookmarks is not None and bookmarks.is_due(loop.time()):
                     yield _bookmark(request.kind, cursor)
                     bookmarks.advance(loop.time())
-                await _sleep(news, (bookmarks.next if bookmarks is not None else deadline) - loop.time())
+                await _sleep(changed, (bookmarks.next if bookmarks is not None else deadline) - loop.time())
         finally:
-            sleepers.discard(news)
+            waiters.discard(changed)
 
     def _is_ahead(self, request: WatchRequest) -> bool:
         """Whether a watch starts from a revision that nothing has yet: it was made by another store."""
-        return request.since not in {"", "0"} and parse_revision(request.since) > self._store.revision
+        return request.since not in {"", "0"} and parse_resource_version(request.since) > self._store.revision
 
-    def _start(self, request: WatchRequest, render: Render) -> tuple[int, bytes]:
+    def _start(self, request: WatchRequest, render: RenderEvent) -> tuple[int, bytes]:
         """Where to read on from, and what to send before: the current objects when no revision is given."""
         if request.since not in {"", "0"} and not request.initial_events:
-            return parse_revision(request.since), b""
+            return parse_resource_version(request.since), b""
         lines = [
             render("ADDED", stored.obj, stored.body)
             for stored in self._store.list(request.kind, request.namespace)
@@ -133,16 +133,16 @@ class Watcher:
             lines.append(_bookmark(request.kind, self._store.revision, end_of_initial=True))
         return self._store.revision, b"".join(lines)
 
-    def _advance(self, request: WatchRequest, cursor: int, render: Render) -> bytes:
+    def _read_changes(self, request: WatchRequest, cursor: int, render: RenderEvent) -> bytes:
         lines = []
         for change in self._store.changes(request.kind, cursor):
-            seen = _seen_as(request, change)
+            seen = _compute_event_type(request, change)
             if seen is not None:
                 lines.append(render(seen, change.obj, change.body))
         return b"".join(lines)
 
 
-def parse_revision(text: str) -> int:
+def parse_resource_version(text: str) -> int:
     """A resourceVersion parameter as a number."""
     if not text.isdigit():
         problem = f'strconv.ParseUint: parsing "{text}": invalid syntax'
@@ -150,7 +150,7 @@ def parse_revision(text: str) -> int:
     return int(text)
 
 
-def _seen_as(request: WatchRequest, change: Change) -> str | None:
+def _compute_event_type(request: WatchRequest, change: StorageChange) -> str | None:
     """The event type a filtered watch sees: an object that starts or stops matching is added or deleted for it."""
     metadata = change.obj["metadata"]
     if request.namespace is not None and metadata.get("namespace", "") != request.namespace:
@@ -172,19 +172,19 @@ def _bookmark(kind: Kind, revision: int, *, end_of_initial: bool = False) -> byt
     return event_line("BOOKMARK", {}, body)
 
 
-def _too_old(cursor: int, oldest: int) -> bytes:
-    error = gone(f"too old resource version: {cursor} ({oldest})")
+def _render_too_old(cursor: int, oldest: int) -> bytes:
+    error = resource_expired(f"too old resource version: {cursor} ({oldest})")
     return event_line("ERROR", {}, orjson.dumps(error.status()))
 
 
-def _not_there_yet(asked: int, current: int) -> bytes:
-    error = too_large_revision(asked, current)
+def _render_too_large(asked: int, current: int) -> bytes:
+    error = too_large_resource_version(asked, current)
     return event_line("ERROR", {}, orjson.dumps(error.status()))
 
 
-async def _sleep(news: asyncio.Event, seconds: float) -> None:
+async def _sleep(changed: asyncio.Event, seconds: float) -> None:
     try:
         async with asyncio.timeout(max(seconds, 0)):
-            await news.wait()
+            await changed.wait()
     except TimeoutError:
         return

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rollouts.sandbox.apiserver.registry import Kind, Registry
-from rollouts.sandbox.apiserver.storage import Change, Store
+from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.conditions import is_true
-from rollouts.sandbox.cluster.node_info import Node, parse_node
+from rollouts.sandbox.cluster.node_info import NodeInfo, parse_node_info
 
 Obj = dict[str, Any]
-Key = tuple[str, str]
+NamespacedName = tuple[str, str]
 """Namespace and name."""
 
 GANG_LABEL: Final = "grove.io/podgang"
@@ -31,7 +31,7 @@ class PodGroup:
 
     name: str
     min_replicas: int
-    members: frozenset[Key]
+    members: frozenset[NamespacedName]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class Kinds:
     gangs: Kind
     events: Kind
     namespaces: Kind
-    budgets: Kind
-    priorities: Kind
+    disruption_budgets: Kind
+    priority_classes: Kind
 
     @classmethod
-    def of(cls, registry: Registry) -> "Kinds":
+    def from_registry(cls, registry: Registry) -> "Kinds":
         """Look the kinds up once."""
         return cls(
             pods=registry.kind("pods"),
@@ -55,30 +55,38 @@ class Kinds:
             gangs=registry.kind("podgangs", "scheduler.grove.io"),
             events=registry.kind("events"),
             namespaces=registry.kind("namespaces"),
-            budgets=registry.kind("poddisruptionbudgets", "policy"),
-            priorities=registry.kind("priorityclasses", "scheduling.k8s.io"),
+            disruption_budgets=registry.kind("poddisruptionbudgets", "policy"),
+            priority_classes=registry.kind("priorityclasses", "scheduling.k8s.io"),
         )
 
 
-class Census:
+class ClusterCache:
     """Indexes over pods, nodes and gangs."""
 
-    def __init__(self, store: Store, kinds: Kinds) -> None:
+    def __init__(self, store: Storage, kinds: Kinds) -> None:
         self._store = store
         self.kinds = kinds
-        self.nodes: dict[str, Node] = {}
-        self.tenants: defaultdict[str, dict[Key, None]] = defaultdict(dict)  # node name → its pods, oldest first
-        self.gangs: dict[Key, tuple[PodGroup, ...]] = {}
-        self.gang_of: dict[Key, Key] = {}  # pod → the gang that lists it, or else the one its label names
-        self.claimants: defaultdict[Key, dict[Key, None]] = defaultdict(dict)  # the same, by gang
-        self.ready_pods: defaultdict[Key, int] = defaultdict(int)  # namespace and clique → Ready pods
+        self.nodes: dict[str, NodeInfo] = {}
+        self.pods_by_node: defaultdict[str, dict[NamespacedName, None]] = defaultdict(
+            dict
+        )  # node name → its pods, oldest first
+        self.gangs: dict[NamespacedName, tuple[PodGroup, ...]] = {}
+        self.gang_by_pod: dict[
+            NamespacedName, NamespacedName
+        ] = {}  # pod → the gang that lists it, or else the one its label names
+        self.pods_by_gang: defaultdict[NamespacedName, dict[NamespacedName, None]] = defaultdict(
+            dict
+        )  # the same, by gang
+        self.ready_count_by_clique: defaultdict[NamespacedName, int] = defaultdict(
+            int
+        )  # namespace and clique → Ready pods
 
-    def pod(self, key: Key) -> Obj | None:
+    def get_pod(self, key: NamespacedName) -> Obj | None:
         """Give the stored pod."""
         stored = self._store.get(self.kinds.pods, *key)
         return None if stored is None else stored.obj
 
-    def observe(self, change: Change) -> None:
+    def observe(self, change: StorageChange) -> None:
         """Take one change into account."""
         if change.kind is self.kinds.pods:
             self._observe_pod(change)
@@ -87,74 +95,74 @@ class Census:
         elif change.kind is self.kinds.gangs:
             self._observe_gang(change)
 
-    def _observe_pod(self, change: Change) -> None:
+    def _observe_pod(self, change: StorageChange) -> None:
         key = key_of(change.obj)
         old, new = change.old, None if change.type == "DELETED" else change.obj
-        before, after = node_of(old), node_of(new)
+        before, after = node_name(old), node_name(new)
         if before != after:
             if before:
-                self.tenants[before].pop(key, None)
+                self.pods_by_node[before].pop(key, None)
             if after:
-                self.tenants[after][key] = None
+                self.pods_by_node[after][key] = None
         for pod, step in ((old, -1), (new, 1)):
             if pod is not None and is_ready(pod):
-                self._count_ready(clique_of(pod), step)
-        self._settle_claim(key, new)
+                self._count_ready(clique_key(pod), step)
+        self._resolve_gang(key, new)
 
-    def _count_ready(self, clique: Key, step: int) -> None:
-        self.ready_pods[clique] += step
-        if not self.ready_pods[clique]:
-            del self.ready_pods[clique]
+    def _count_ready(self, clique: NamespacedName, step: int) -> None:
+        self.ready_count_by_clique[clique] += step
+        if not self.ready_count_by_clique[clique]:
+            del self.ready_count_by_clique[clique]
 
-    def _settle_claim(self, key: Key, pod: Obj | None) -> None:
+    def _resolve_gang(self, key: NamespacedName, pod: Obj | None) -> None:
         """Know the gang of a pod: the one that lists it, or else the one its label names."""
-        groups = self.gangs.get(self.gang_of.get(key, ("", "")), ())
+        groups = self.gangs.get(self.gang_by_pod.get(key, ("", "")), ())
         if any(key in group.members for group in groups):
             return
         label = (pod["metadata"].get("labels") or {}).get(GANG_LABEL) if pod is not None else None
-        self._claim(key, (key[0], label) if label else None)
+        self._assign_gang(key, (key[0], label) if label else None)
 
-    def _claim(self, pod: Key, gang: Key | None) -> None:
-        before = self.gang_of.pop(pod, None)
+    def _assign_gang(self, pod: NamespacedName, gang: NamespacedName | None) -> None:
+        before = self.gang_by_pod.pop(pod, None)
         if before is not None:
-            self.claimants[before].pop(pod, None)
-            if not self.claimants[before]:
-                del self.claimants[before]
+            self.pods_by_gang[before].pop(pod, None)
+            if not self.pods_by_gang[before]:
+                del self.pods_by_gang[before]
         if gang is not None:
-            self.gang_of[pod] = gang
-            self.claimants[gang][pod] = None
+            self.gang_by_pod[pod] = gang
+            self.pods_by_gang[gang][pod] = None
 
-    def _observe_node(self, change: Change) -> None:
+    def _observe_node(self, change: StorageChange) -> None:
         name = change.obj["metadata"]["name"]
         if change.type == "DELETED":
             self.nodes.pop(name, None)
         else:
-            self.nodes[name] = parse_node(change.obj)
+            self.nodes[name] = parse_node_info(change.obj)
 
-    def _observe_gang(self, change: Change) -> None:
+    def _observe_gang(self, change: StorageChange) -> None:
         gang = key_of(change.obj)
         before = {pod for group in self.gangs.pop(gang, ()) for pod in group.members}
-        after: set[Key] = set()
+        after: set[NamespacedName] = set()
         if change.type != "DELETED":
-            self.gangs[gang] = parse_groups(change.obj)
+            self.gangs[gang] = parse_pod_groups(change.obj)
             after = {pod for group in self.gangs[gang] for pod in group.members}
         for pod in after - before:
-            self._claim(pod, gang)
+            self._assign_gang(pod, gang)
         for pod in before - after:
-            self._settle_claim(pod, self.pod(pod))
+            self._resolve_gang(pod, self.get_pod(pod))
 
 
-def key_of(obj: Obj) -> Key:
+def key_of(obj: Obj) -> NamespacedName:
     """Give the namespace and name of an object."""
     return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
 
 
-def clique_of(pod: Obj) -> Key:
+def clique_key(pod: Obj) -> NamespacedName:
     """Give the namespace and the clique a pod says it belongs to."""
     return pod["metadata"]["namespace"], (pod["metadata"].get("labels") or {}).get(CLIQUE_LABEL, "")
 
 
-def node_of(pod: Obj | None) -> str | None:
+def node_name(pod: Obj | None) -> str | None:
     """Give the node a pod is bound to."""
     return None if pod is None else pod["spec"].get("nodeName") or None
 
@@ -164,22 +172,22 @@ def is_finished(pod: Obj) -> bool:
     return (pod.get("status") or {}).get("phase") in _FINISHED
 
 
-def is_leaving(obj: Obj) -> bool:
+def is_terminating(obj: Obj) -> bool:
     """Say whether deletion of the object was asked for."""
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def is_ready(pod: Obj | None) -> bool:
     """Say whether the pod is Ready and stays."""
-    return pod is not None and not is_leaving(pod) and is_true(pod, "Ready")
+    return pod is not None and not is_terminating(pod) and is_true(pod, "Ready")
 
 
-def holds_room(pod: Obj | None) -> bool:
+def uses_node_resources(pod: Obj | None) -> bool:
     """Say whether the pod takes resources of its node: from binding until its end, leaving pods included."""
-    return pod is not None and node_of(pod) is not None and not is_finished(pod)
+    return pod is not None and node_name(pod) is not None and not is_finished(pod)
 
 
-def parse_groups(gang: Obj) -> tuple[PodGroup, ...]:
+def parse_pod_groups(gang: Obj) -> tuple[PodGroup, ...]:
     """Read the groups of a PodGang; a reference without namespace means the gang's own."""
     namespace = gang["metadata"]["namespace"]
     return tuple(

@@ -1,6 +1,6 @@
 """Conditions and the moments they carry, as every Kubernetes status writes them.
 
-The one rule kept here: `lastTransitionTime` moves only when `errors` changes, so a condition tells since when
+The one rule kept here: `lastTransitionTime` moves only when `status` changes, so a condition tells since when
 it holds however often it is written. Moments are stored to the second; finer times live only in memory.
 """
 

@@ -16,66 +16,66 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final
 
-from rollouts.sandbox.apiserver.storage import Change, Store
+from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.apiserver.verbs import Verbs
-from rollouts.sandbox.cluster.cache import Census, Kinds
-from rollouts.sandbox.cluster.client import Writes
+from rollouts.sandbox.cluster.cache import ClusterCache, Kinds
+from rollouts.sandbox.cluster.client import ControllerClient
 from rollouts.sandbox.cluster.controllers import Controller
-from rollouts.sandbox.cluster.controllers.disruption import Budgets
-from rollouts.sandbox.cluster.controllers.event_recorder import Recorder
-from rollouts.sandbox.cluster.controllers.garbage_collector import Collector
+from rollouts.sandbox.cluster.controllers.disruption import DisruptionController
+from rollouts.sandbox.cluster.controllers.event_recorder import EventRecorder
+from rollouts.sandbox.cluster.controllers.garbage_collector import GarbageCollector
 from rollouts.sandbox.cluster.controllers.kubelets import Kubelets
-from rollouts.sandbox.cluster.controllers.namespace import Emptying
-from rollouts.sandbox.cluster.controllers.node_lifecycle import Machines
-from rollouts.sandbox.cluster.controllers.pod_eviction import Evictions
-from rollouts.sandbox.cluster.controllers.podgang import Gangs
-from rollouts.sandbox.cluster.controllers.scheduler import Scheduling
-from rollouts.sandbox.cluster.pod_lifecycle import Pace
+from rollouts.sandbox.cluster.controllers.namespace import NamespaceController
+from rollouts.sandbox.cluster.controllers.node_lifecycle import NodeLifecycleController
+from rollouts.sandbox.cluster.controllers.pod_eviction import PodEvictionController
+from rollouts.sandbox.cluster.controllers.podgang import PodGangController
+from rollouts.sandbox.cluster.controllers.scheduler import Scheduler
+from rollouts.sandbox.cluster.pod_lifecycle import KubeletTimings
 
 Obj = dict[str, Any]
 log: Final = logging.getLogger(__name__)
 
 
-class Simulation:
+class ControllerManager:
     """The controllers of one simulated cluster."""
 
-    def __init__(self, verbs: Verbs, store: Store, clock: Callable[[], datetime], pace: Pace) -> None:
+    def __init__(self, verbs: Verbs, store: Storage, clock: Callable[[], datetime], timings: KubeletTimings) -> None:
         self._store, self._clock = store, clock
         self._registry = registry = verbs.registry
-        kinds = Kinds.of(registry)
-        self.writes = writes = Writes(verbs)
-        self.census = census = Census(store, kinds)
-        recorder = Recorder(store, kinds, writes, clock)
-        self.scheduling = Scheduling(census, writes, recorder, clock)
+        kinds = Kinds.from_registry(registry)
+        self.client = client = ControllerClient(verbs)
+        self.cache = cache = ClusterCache(store, kinds)
+        recorder = EventRecorder(store, kinds, client, clock)
+        self.scheduler = Scheduler(cache, client, recorder, clock)
         self._controllers: tuple[Controller, ...] = (
-            Machines(store, census, writes, recorder, clock),
-            self.scheduling,
-            Kubelets(census, writes, recorder, clock, pace),
-            Evictions(store, census, writes, clock),
-            Gangs(store, census, writes, clock),
-            Budgets(store, registry, census, writes, clock),
-            Collector(store, writes, clock),
-            Emptying(store, registry, kinds, writes, clock),
+            NodeLifecycleController(store, cache, client, recorder, clock),
+            self.scheduler,
+            Kubelets(cache, client, recorder, clock, timings),
+            PodEvictionController(store, cache, client, clock),
+            PodGangController(store, cache, client, clock),
+            DisruptionController(store, registry, cache, client, clock),
+            GarbageCollector(store, client, clock),
+            NamespaceController(store, registry, kinds, client, clock),
             recorder,
         )
         # The census first: a controller never meets one that is older than the change it is told of.
-        self._observers = (census.observe, *(controller.observe for controller in self._controllers))
-        self._news = asyncio.Event()
+        self._observers = (cache.observe, *(controller.observe for controller in self._controllers))
+        self._has_changes = asyncio.Event()
         self.failures = 0  # defects that were contained; always 0 in tests
-        self._unlisten: Callable[[], None] | None = None
+        self._unsubscribe: Callable[[], None] | None = None
 
     def start(self) -> None:
         """Learn what is stored and listen from now on."""
-        self._unlisten = self._store.listen(self._observe)
+        self._unsubscribe = self._store.subscribe(self._observe)
         for kind in self._registry:
             for stored in self._store.list(kind):
-                self._observe(Change(kind, "ADDED", stored.obj, None, stored.revision, stored.body))
+                self._observe(StorageChange(kind, "ADDED", stored.obj, None, stored.revision, stored.body))
 
     def stop(self) -> None:
         """Listen no longer."""
-        if self._unlisten is not None:
-            self._unlisten()
-            self._unlisten = None
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
 
     def step(self) -> None:
         """Let every controller do a slice of what is due."""
@@ -83,7 +83,7 @@ class Simulation:
         for controller in self._controllers:
             due = controller.next_due()
             if due is not None and due <= now:
-                with self._contained("working"):
+                with self._contain_errors("working"):
                     controller.work(now)
 
     def next_due(self) -> datetime | None:
@@ -94,7 +94,7 @@ class Simulation:
     async def run(self) -> None:
         """Work until cancelled, sleeping while nothing is due."""
         while True:
-            self._news.clear()
+            self._has_changes.clear()
             self.step()
             due = self.next_due()
             pause = None if due is None else (due - self._clock()).total_seconds()
@@ -106,18 +106,18 @@ class Simulation:
     async def _wait(self, seconds: float | None) -> None:
         try:
             async with asyncio.timeout(seconds):
-                await self._news.wait()
+                await self._has_changes.wait()
         except TimeoutError:
             pass
 
-    def _observe(self, change: Change) -> None:
+    def _observe(self, change: StorageChange) -> None:
         for observe in self._observers:
-            with self._contained("observing"):
+            with self._contain_errors("observing"):
                 observe(change)
-        self._news.set()
+        self._has_changes.set()
 
     @contextmanager
-    def _contained(self, what: str) -> Iterator[None]:
+    def _contain_errors(self, what: str) -> Iterator[None]:
         """Keep a defect in one controller from stopping the others, or from failing the request it was told of."""
         try:
             yield

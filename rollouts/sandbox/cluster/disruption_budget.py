@@ -19,16 +19,16 @@ Obj = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class CoveredPods:
     """The pods a budget's selector covers."""
 
     expected: int  # pods that their controllers are meant to have
     healthy: int  # Ready pods that are not leaving and not being evicted
 
 
-def compute_status(budget: Obj, covered: Covered, disrupted: Obj, now: datetime) -> Obj:
+def compute_status(budget: Obj, covered: CoveredPods, disrupted: Obj, now: datetime) -> Obj:
     """Say what the budget allows; `disrupted` are evictions that were granted and not seen yet."""
-    desired = compute_desired(budget.get("spec") or {}, covered.expected)
+    desired = compute_desired_healthy(budget.get("spec") or {}, covered.expected)
     allowed = max(0, covered.healthy - desired) if covered.expected else 0
     condition = make_condition(
         "DisruptionAllowed", holds=allowed > 0, reason="SufficientPods" if allowed else "InsufficientPods"
@@ -52,22 +52,22 @@ def compute_status(budget: Obj, covered: Covered, disrupted: Obj, now: datetime)
     return computed
 
 
-def compute_desired(spec: Obj, expected: int) -> int:
+def compute_desired_healthy(spec: Obj, expected: int) -> int:
     """Say how many healthy pods must stay."""
     if spec.get("maxUnavailable") is not None:
-        return max(0, expected - _resolve(spec["maxUnavailable"], expected))
+        return max(0, expected - _resolve_percent(spec["maxUnavailable"], expected))
     if spec.get("minAvailable") is not None:
-        return _resolve(spec["minAvailable"], expected)
+        return _resolve_percent(spec["minAvailable"], expected)
     return min(1, expected)
 
 
-def _resolve(value: int | str, expected: int) -> int:
+def _resolve_percent(value: int | str, expected: int) -> int:
     if isinstance(value, str) and value.endswith("%"):
         return math.ceil(expected * int(value[:-1]) / 100)
     return int(value)
 
 
-def count_expected(pods: Sequence[Obj], scale_of: dict[str, int | None]) -> int:
+def compute_expected_pods(pods: Sequence[Obj], scale_of: dict[str, int | None]) -> int:
     """Add up what the pods' controllers are meant to have; a pod without a known controller counts for
     itself.
 

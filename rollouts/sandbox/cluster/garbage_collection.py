@@ -22,8 +22,8 @@ class OwnerState(Enum):
     """How an owner stands to its dependents."""
 
     SOLID = "solid"
-    ABSENT = "absent"
-    WAITING = "waiting"
+    DANGLING = "absent"
+    WAITING_FOR_DEPENDENTS = "waiting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,16 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class Delete:
     """The object is to be deleted."""
 
     propagation: str
 
 
-Verdict = Keep | Remove
+CollectionAction = Keep | Delete
 
 
-def judge(obj: Obj, state_of: Callable[[Obj], OwnerState], *, has_dependents: bool) -> Verdict:
+def choose_action(obj: Obj, state_of: Callable[[Obj], OwnerState], *, has_dependents: bool) -> CollectionAction:
     """Say what becomes of an object, given the state of the owner behind each of its references."""
     references: Sequence[Obj] = obj["metadata"].get("ownerReferences") or ()
     states = {reference["uid"]: state_of(reference) for reference in references}
@@ -51,22 +51,22 @@ def judge(obj: Obj, state_of: Callable[[Obj], OwnerState], *, has_dependents: bo
         return Keep()
     if OwnerState.SOLID in states.values():
         return Keep(tuple(uid for uid, state in states.items() if state is not OwnerState.SOLID))
-    if OwnerState.WAITING in states.values() and has_dependents:
-        return Remove("Foreground")
-    return Remove(_own_propagation(obj))
+    if OwnerState.WAITING_FOR_DEPENDENTS in states.values() and has_dependents:
+        return Delete("Foreground")
+    return Delete(_default_propagation(obj))
 
 
-def is_foreground(obj: Obj) -> bool:
+def is_deleting_dependents(obj: Obj) -> bool:
     """Say whether the object is being deleted in the foreground."""
-    return _is_leaving_with(obj, FOREGROUND_FINALIZER)
+    return _is_terminating_with(obj, FOREGROUND_FINALIZER)
 
 
 def is_orphaning(obj: Obj) -> bool:
     """Say whether the object is being deleted and leaves its dependents alone."""
-    return _is_leaving_with(obj, ORPHAN_FINALIZER)
+    return _is_terminating_with(obj, ORPHAN_FINALIZER)
 
 
-def without_owner(obj: Obj, uids: Sequence[str]) -> Obj:
+def without_owner_references(obj: Obj, uids: Sequence[str]) -> Obj:
     """Copy an object without its references to these owners."""
     metadata = obj["metadata"]
     kept = [entry for entry in metadata.get("ownerReferences") or () if entry["uid"] not in uids]
@@ -80,12 +80,12 @@ def without_finalizer(obj: Obj, finalizer: str) -> Obj:
     return {**obj, "metadata": {**metadata, "finalizers": kept}}
 
 
-def _is_leaving_with(obj: Obj, finalizer: str) -> bool:
+def _is_terminating_with(obj: Obj, finalizer: str) -> bool:
     metadata = obj["metadata"]
     return bool(metadata.get("deletionTimestamp")) and finalizer in (metadata.get("finalizers") or ())
 
 
-def _own_propagation(obj: Obj) -> str:
+def _default_propagation(obj: Obj) -> str:
     """Give the way an object wants to be deleted by its own finalizers, Background if it has no wish."""
     finalizers = obj["metadata"].get("finalizers") or ()
     if ORPHAN_FINALIZER in finalizers:

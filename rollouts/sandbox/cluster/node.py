@@ -19,7 +19,7 @@ Obj = dict[str, Any]
 DOWN_ANNOTATION: Final = "sandbox.grove.io/down"
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-CORDONED: Final = "node.kubernetes.io/unschedulable"
+UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 DOWN_REASON: Final = "NodeStatusUnknown"
 
 _HEALTHY: Final = (
@@ -30,23 +30,23 @@ _HEALTHY: Final = (
 )
 
 
-def compute_status(node: Obj, address: str, version: str, now: datetime) -> Obj:
+def compute_node_status(node: Obj, address: str, version: str, now: datetime) -> Obj:
     """Say what the machine reports now; what somebody else has set is kept."""
     status = node.get("status") or {}
     if not status.get("nodeInfo"):
-        status = {**_first_report(node["metadata"], status.get("capacity"), address, version), **status}
+        status = {**_compute_initial_status(node["metadata"], status.get("capacity"), address, version), **status}
     return {**status, "conditions": _compute_conditions(node, now)}
 
 
-def compute_taints(node: Obj, now: datetime) -> list[Obj]:
+def compute_node_taints(node: Obj, now: datetime) -> list[Obj]:
     """Give the taints the node must have: the system's by its state, all others as they are.
 
     A taint that drives pods off counts from when it was added, so one that does not say gets the time of now.
     """
     spec = node.get("spec") or {}
-    present: list[Obj] = [_dated(taint, now) for taint in spec.get("taints") or ()]
-    wanted = _wanted_taints(node)
-    kept = [taint for taint in present if (taint["key"], taint["effect"]) in wanted or not _is_ours(taint)]
+    present: list[Obj] = [_with_time_added(taint, now) for taint in spec.get("taints") or ()]
+    wanted = _compute_condition_taints(node)
+    kept = [taint for taint in present if (taint["key"], taint["effect"]) in wanted or not _is_condition_taint(taint)]
     there = {(taint["key"], taint["effect"]) for taint in kept}
     added = [
         {"key": key, "effect": effect, "timeAdded": render_time(now)}
@@ -56,15 +56,15 @@ def compute_taints(node: Obj, now: datetime) -> list[Obj]:
     return kept + added
 
 
-def _dated(taint: Obj, now: datetime) -> Obj:
+def _with_time_added(taint: Obj, now: datetime) -> Obj:
     undated = taint["effect"] == "NoExecute" and not taint.get("timeAdded")
     return {**taint, "timeAdded": render_time(now)} if undated else taint
 
 
-def _wanted_taints(node: Obj) -> list[tuple[str, str]]:
+def _compute_condition_taints(node: Obj) -> list[tuple[str, str]]:
     wanted: list[tuple[str, str]] = []
     if (node.get("spec") or {}).get("unschedulable"):
-        wanted.append((CORDONED, "NoSchedule"))
+        wanted.append((UNSCHEDULABLE, "NoSchedule"))
     ready = (find_condition(node, "Ready") or {}).get("status", "True")
     if ready != "True":
         key = UNREACHABLE if ready == "Unknown" else NOT_READY
@@ -72,8 +72,8 @@ def _wanted_taints(node: Obj) -> list[tuple[str, str]]:
     return wanted
 
 
-def _is_ours(taint: Obj) -> bool:
-    return taint["key"] in (NOT_READY, UNREACHABLE, CORDONED)
+def _is_condition_taint(taint: Obj) -> bool:
+    return taint["key"] in (NOT_READY, UNREACHABLE, UNSCHEDULABLE)
 
 
 def _compute_conditions(node: Obj, now: datetime) -> list[Obj]:
@@ -95,7 +95,7 @@ def _compute_conditions(node: Obj, now: datetime) -> list[Obj]:
     return merge_conditions(present, [entry for entry in healthy if entry["type"] not in known], now)
 
 
-def _first_report(metadata: Mapping[str, Any], capacity: Obj | None, address: str, version: str) -> Obj:
+def _compute_initial_status(metadata: Mapping[str, Any], capacity: Obj | None, address: str, version: str) -> Obj:
     name = metadata["name"]
     capacity = capacity or choose_capacity(metadata.get("labels") or {})
     return {

@@ -1,6 +1,7 @@
 """Nodes as the scheduler and the kubelets see them, and what a simulated machine offers.
 
-Before this module there are manifests, after it the scheduler sees only numbers, in thousandths (`engine.scheduling.resources`).
+Before this module there are manifests, after it the scheduler sees only numbers, in thousandths
+(`engine.scheduling.resources`).
 """
 
 from collections.abc import Mapping
@@ -8,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rollouts.engine.scheduling.constraints import Taint
-from rollouts.engine.scheduling.resources import PODS, Amounts, has_devices, parse_amounts
+from rollouts.engine.scheduling.resources import PODS, ResourceList, has_devices, parse_resource_list
 
 Obj = dict[str, Any]
 
 INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
-GPU_INSTANCE: Final = "gpu-node"
+GPU_INSTANCE_TYPE: Final = "gpu-node"
 """The instance type of nodes with accelerators; any other type is a plain CPU node."""
 
 _CAPACITY: Final[dict[str, str]] = {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "500Gi", PODS: "110"}
@@ -21,14 +22,14 @@ _GPU_CAPACITY: Final[dict[str, str]] = {**_CAPACITY, "cpu": "96", "memory": "1Ti
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeInfo:
     """A node as the scheduler and the kubelets see it."""
 
     name: str
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     cordoned: bool
-    allocatable: Amounts  # what pods may ask for in all, whether or not it is taken
+    allocatable: ResourceList  # what pods may ask for in all, whether or not it is taken
     ready: bool  # the kubelet reports; pods of a node that is not ready are not Ready either
     address: str  # the host IP its pods report
 
@@ -38,16 +39,16 @@ class Node:
         return has_devices(self.allocatable)
 
 
-def parse_node(manifest: Obj) -> Node:
+def parse_node_info(manifest: Obj) -> NodeInfo:
     """Read a Node manifest; a node that has reported no allocatable resources offers none."""
     spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
     addresses = {entry["type"]: entry["address"] for entry in status.get("addresses") or ()}
-    return Node(
+    return NodeInfo(
         name=manifest["metadata"]["name"],
         labels=manifest["metadata"].get("labels") or {},
         taints=tuple(Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()),
         cordoned=bool(spec.get("unschedulable")),
-        allocatable=parse_amounts(status.get("allocatable") or status.get("capacity")),
+        allocatable=parse_resource_list(status.get("allocatable") or status.get("capacity")),
         ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ()),
         address=addresses.get("InternalIP", ""),
     )
@@ -55,4 +56,4 @@ def parse_node(manifest: Obj) -> Node:
 
 def choose_capacity(labels: Mapping[str, str]) -> dict[str, str]:
     """Give the capacity a simulated machine of this instance type reports."""
-    return dict(_GPU_CAPACITY if labels.get(INSTANCE_TYPE_LABEL) == GPU_INSTANCE else _CAPACITY)
+    return dict(_GPU_CAPACITY if labels.get(INSTANCE_TYPE_LABEL) == GPU_INSTANCE_TYPE else _CAPACITY)

@@ -1,11 +1,11 @@
 """The life of a pod on its node, as a function of time.
 
-Given a bound pod and since when, `compute_outlook` says what its status is now and when it will next be
+Given a bound pod and since when, `compute_status` says what its status is now and when it will next be
 different. Time is the only driver, so nothing has to be remembered: a sandbox that was killed and comes back
 computes the same status it would have shown. `controllers/kubelets.py` asks, writes the status when it
 changed, and sleeps until `wake_at`.
 
-With R seconds from binding to Ready (R is `Pace.ready` give or take a tenth, the same for a pod every time it
+With R seconds from binding to Ready (R is `KubeletTimings.ready` give or take a tenth, the same for a pod every time it
 is asked, or exactly what the annotation says):
 
     0 ──────── R/4 ───────────────────────────────── R
@@ -20,7 +20,7 @@ and ImagePullBackOff by turns, with the same pauses), and a container of `:misco
 
 An init container with an argument `--podcliques=<name>:<count>` — Grove's way to start cliques in order —
 ends only when so many pods of that clique are Ready. This is the one thing that depends on other pods; the
-caller tells since when it holds (`Facts.unblocked_at`).
+caller tells since when it holds (`PodContext.unblocked_at`).
 """
 
 import zlib
@@ -47,15 +47,15 @@ BROKEN, SLOW, CRASH, CRASH_READY = "broken", "slow", "crash", "crash-ready"
 OUT_OF_MEMORY, MISSING, MISCONFIGURED = "oom", "missing", "misconfigured"
 
 _FAULTS: Final = (BROKEN, SLOW, CRASH, CRASH_READY, OUT_OF_MEMORY, MISSING, MISCONFIGURED)
-_SLOWNESS: Final = 10
+_SLOW_FACTOR: Final = 10
 _CREATING_SHARE: Final = 0.25  # of R
 _CRASH_SHARE: Final = 0.5  # of R, the time a crashing container runs
-_SPREAD: Final = 0.1
+_JITTER: Final = 0.1
 _DEPENDENCIES_FLAG: Final = "--podcliques="
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class KubeletTimings:
     """How fast simulated kubelets are, in seconds."""
 
     ready: float = 2.0  # from binding to Ready
@@ -73,27 +73,27 @@ class Dependency:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PodContext:
     """What a kubelet knows about its pod besides the manifest."""
 
     now: datetime
     bound_at: datetime
-    unblocked_at: datetime | None  # since when the pod's dependencies are met; None: they are not
+    dependencies_met_at: datetime | None  # since when the pod's dependencies are met; None: they are not
     node_ready: bool
     host_ip: str
     pod_ip: str
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class ComputedStatus:
     """What a pod's status is now, and when to ask again."""
 
     status: Obj
-    wake_at: datetime | None  # None: it stays so until something happens to the pod
+    next_change_at: datetime | None  # None: it stays so until something happens to the pod
 
 
 @dataclass(frozen=True, slots=True)
-class Incident:
+class PodEvent:
     """Something to tell as an Event on the pod."""
 
     type: str  # Normal or Warning
@@ -113,7 +113,7 @@ class _Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _ContainerRun:
     """One container at one moment."""
 
     state: Obj
@@ -121,7 +121,7 @@ class _Run:
     running: bool
     ready: bool
     restarts: int
-    wake_at: datetime | None
+    next_change_at: datetime | None
 
 
 def parse_dependencies(pod: Obj) -> tuple[Dependency, ...]:
@@ -138,27 +138,27 @@ def parse_dependencies(pod: Obj) -> tuple[Dependency, ...]:
     return tuple(found)
 
 
-def compute_outlook(pod: Obj, facts: Facts, pace: Pace) -> Outlook:
+def compute_status(pod: Obj, context: PodContext, timings: KubeletTimings) -> ComputedStatus:
     """Say what the status of a bound pod is at `facts.now`."""
-    if not facts.node_ready:
-        return Outlook(_lost_status(pod, facts.now), None)
-    line = _compute_timeline(pod, facts, pace)
-    runs = {c["name"]: _run_container(c, line, facts.now, pod, pace) for c in pod["spec"]["containers"]}
+    if not context.node_ready:
+        return ComputedStatus(_compute_node_lost_status(pod, context.now), None)
+    line = _compute_timeline(pod, context, timings)
+    runs = {c["name"]: _compute_container(c, line, context.now, pod, timings) for c in pod["spec"]["containers"]}
     status = {
         **(pod.get("status") or {}),
         "phase": _compute_phase(pod, runs.values()),
-        "startTime": (pod.get("status") or {}).get("startTime") or render_time(facts.bound_at),
-        "hostIP": facts.host_ip,
-        "hostIPs": [{"ip": facts.host_ip}],
-        "containerStatuses": [_container_status(pod, c, runs[c["name"]]) for c in pod["spec"]["containers"]],
-        "conditions": _compute_conditions(pod, line, runs, facts.now),
+        "startTime": (pod.get("status") or {}).get("startTime") or render_time(context.bound_at),
+        "hostIP": context.host_ip,
+        "hostIPs": [{"ip": context.host_ip}],
+        "containerStatuses": [_render_container_status(pod, c, runs[c["name"]]) for c in pod["spec"]["containers"]],
+        "conditions": _compute_conditions(pod, line, runs, context.now),
     }
     if pod["spec"].get("initContainers"):
-        status["initContainerStatuses"] = list(_init_statuses(pod, line, facts.now))
-    if facts.now >= line.created_at:
-        status |= {"podIP": facts.pod_ip, "podIPs": [{"ip": facts.pod_ip}]}
-    moments = chain(_beginnings(pod, line), (run.wake_at for run in runs.values()))
-    return Outlook(status, min((at for at in moments if at is not None and at > facts.now), default=None))
+        status["initContainerStatuses"] = list(_render_init_statuses(pod, line, context.now))
+    if context.now >= line.created_at:
+        status |= {"podIP": context.pod_ip, "podIPs": [{"ip": context.pod_ip}]}
+    moments = chain(_list_start_times(pod, line), (run.next_change_at for run in runs.values()))
+    return ComputedStatus(status, min((at for at in moments if at is not None and at > context.now), default=None))
 
 
 def find_bound_at(pod: Obj) -> datetime:
@@ -176,15 +176,15 @@ def find_initialized_at(pod: Obj) -> datetime | None:
 
 def find_deleted_at(pod: Obj) -> datetime:
     """Read from a stored pod when its deletion was asked for, to the second."""
-    return parse_time(pod["metadata"]["deletionTimestamp"]) - timedelta(seconds=_grace(pod))
+    return parse_time(pod["metadata"]["deletionTimestamp"]) - timedelta(seconds=_grace_seconds(pod))
 
 
-def compute_end(pod: Obj, deleted_at: datetime, pace: Pace) -> datetime:
+def compute_stopped_at(pod: Obj, deleted_at: datetime, timings: KubeletTimings) -> datetime:
     """Say when the containers of a pod that is being deleted have stopped."""
-    return deleted_at + timedelta(seconds=min(_grace(pod), pace.termination))
+    return deleted_at + timedelta(seconds=min(_grace_seconds(pod), timings.termination))
 
 
-def compute_end_status(pod: Obj, now: datetime) -> Obj:
+def compute_final_status(pod: Obj, now: datetime) -> Obj:
     """Give the last status of a pod whose containers have stopped, for those that finalizers keep for a while."""
     status = pod.get("status") or {}
     done = {"exitCode": 0, "reason": "Completed", "finishedAt": render_time(now)}
@@ -201,61 +201,63 @@ def compute_end_status(pod: Obj, now: datetime) -> Obj:
     }
 
 
-def find_incidents(before: Obj, after: Obj) -> Iterator[Incident]:
+def compute_events(before: Obj, after: Obj) -> Iterator[PodEvent]:
     """Tell what a change of status means, in the events a kubelet would record."""
     old = {entry["name"]: entry for entry in before.get("containerStatuses") or ()}
     for entry in after.get("containerStatuses") or ():
         was, is_now = (old.get(entry["name"]) or {}).get("state") or {}, entry.get("state") or {}
         if "running" in is_now and "running" not in was:
-            yield Incident("Normal", "Started", f"Started container {entry['name']}")
+            yield PodEvent("Normal", "Started", f"Started container {entry['name']}")
         waiting = is_now.get("waiting") or {}
         if waiting.get("reason") != (was.get("waiting") or {}).get("reason"):
-            yield from _find_waiting_incidents(entry["name"], waiting)
+            yield from _compute_waiting_events(entry["name"], waiting)
         if "running" in is_now and "running" not in was and _find_fault(entry["image"]) == BROKEN:
-            yield Incident("Warning", "Unhealthy", f"Readiness probe failed: {entry['name']} does not answer")
+            yield PodEvent("Warning", "Unhealthy", f"Readiness probe failed: {entry['name']} does not answer")
 
 
-def _find_waiting_incidents(container: str, waiting: Obj) -> Iterator[Incident]:
+def _compute_waiting_events(container: str, waiting: Obj) -> Iterator[PodEvent]:
     reason = waiting.get("reason")
     if reason == "CrashLoopBackOff":
-        yield Incident("Warning", "BackOff", f"Back-off restarting failed container {container}")
+        yield PodEvent("Warning", "BackOff", f"Back-off restarting failed container {container}")
     elif reason == "ImagePullBackOff":
-        yield Incident("Warning", "BackOff", waiting["message"])
+        yield PodEvent("Warning", "BackOff", waiting["message"])
     elif reason in ("ErrImagePull", "CreateContainerConfigError"):
-        yield Incident("Warning", "Failed", waiting["message"])
+        yield PodEvent("Warning", "Failed", waiting["message"])
 
 
-def _grace(pod: Obj) -> float:
+def _grace_seconds(pod: Obj) -> float:
     return float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
 
 
-def _compute_timeline(pod: Obj, facts: Facts, pace: Pace) -> _Timeline:
-    seconds = _seconds_to_ready(pod, pace)
+def _compute_timeline(pod: Obj, context: PodContext, timings: KubeletTimings) -> _Timeline:
+    seconds = _compute_ready_seconds(pod, timings)
     share = seconds * _CREATING_SHARE
-    created_at = facts.bound_at + timedelta(seconds=share)
+    created_at = context.bound_at + timedelta(seconds=share)
     inits = pod["spec"].get("initContainers") or ()
     started_at: datetime | None = created_at + timedelta(seconds=share * len(inits))
     if parse_dependencies(pod):
-        started_at = max(started_at, facts.unblocked_at) if started_at and facts.unblocked_at else None
+        started_at = (
+            max(started_at, context.dependencies_met_at) if started_at and context.dependencies_met_at else None
+        )
     return _Timeline(created_at, share, started_at, seconds - share, seconds * _CRASH_SHARE)
 
 
-def _seconds_to_ready(pod: Obj, pace: Pace) -> float:
+def _compute_ready_seconds(pod: Obj, timings: KubeletTimings) -> float:
     annotated = (pod["metadata"].get("annotations") or {}).get(READY_SECONDS_ANNOTATION)
     try:
-        seconds = max(0.0, float(annotated)) if annotated is not None else pace.ready * _spread(pod)
+        seconds = max(0.0, float(annotated)) if annotated is not None else timings.ready * _compute_jitter(pod)
     except ValueError:
-        seconds = pace.ready * _spread(pod)
+        seconds = timings.ready * _compute_jitter(pod)
     slow = any(_find_fault(container.get("image") or "") == SLOW for container in pod["spec"]["containers"])
-    return seconds * _SLOWNESS if slow else seconds
+    return seconds * _SLOW_FACTOR if slow else seconds
 
 
-def _spread(pod: Obj) -> float:
+def _compute_jitter(pod: Obj) -> float:
     """Give a factor around 1 that is always the same for one pod, so that a crowd does not become Ready at
     once.
     """
     fraction = (zlib.crc32(pod["metadata"]["uid"].encode()) % 1001) / 1000
-    return 1 - _SPREAD + 2 * _SPREAD * fraction
+    return 1 - _JITTER + 2 * _JITTER * fraction
 
 
 def _find_fault(image: str) -> str | None:
@@ -264,7 +266,7 @@ def _find_fault(image: str) -> str | None:
     return tag if tag in _FAULTS else None
 
 
-def _beginnings(pod: Obj, line: _Timeline) -> Iterator[datetime]:
+def _list_start_times(pod: Obj, line: _Timeline) -> Iterator[datetime]:
     """List the moments at which something begins before the containers run."""
     yield line.created_at
     for number in range(1, len(pod["spec"].get("initContainers") or ())):
@@ -273,91 +275,101 @@ def _beginnings(pod: Obj, line: _Timeline) -> Iterator[datetime]:
         yield line.started_at
 
 
-def _run_container(container: Obj, line: _Timeline, now: datetime, pod: Obj, pace: Pace) -> _Run:
+def _compute_container(
+    container: Obj, line: _Timeline, now: datetime, pod: Obj, timings: KubeletTimings
+) -> _ContainerRun:
     started_at = line.started_at
     if started_at is None or now < started_at:
         initializing = pod["spec"].get("initContainers") and now >= line.created_at
         reason = "PodInitializing" if initializing else "ContainerCreating"
-        return _Run({"waiting": {"reason": reason}}, {}, running=False, ready=False, restarts=0, wake_at=started_at)
+        return _ContainerRun(
+            {"waiting": {"reason": reason}}, {}, running=False, ready=False, restarts=0, next_change_at=started_at
+        )
     fault = _find_fault(container.get("image") or "")
     if fault in (CRASH, CRASH_READY, OUT_OF_MEMORY):
-        return _run_crashing(line, started_at, now, pod, pace, fault=fault)
+        return _compute_crashing_container(line, started_at, now, pod, timings, fault=fault)
     if fault == MISSING:
-        return _wait_for_image(container["image"], line, started_at, now, pace)
+        return _compute_unpullable_container(container["image"], line, started_at, now, timings)
     if fault == MISCONFIGURED:
         waiting = {"reason": "CreateContainerConfigError", "message": f'secret "{container["name"]}" not found'}
-        return _Run({"waiting": waiting}, {}, running=False, ready=False, restarts=0, wake_at=None)
+        return _ContainerRun({"waiting": waiting}, {}, running=False, ready=False, restarts=0, next_change_at=None)
     state = {"running": {"startedAt": render_time(started_at)}}
     ready_at = started_at + timedelta(seconds=line.ready_seconds)
     ready = fault != BROKEN and now >= ready_at
     wake_at = None if ready or fault == BROKEN else ready_at
-    return _Run(state, {}, running=True, ready=ready, restarts=0, wake_at=wake_at)
+    return _ContainerRun(state, {}, running=True, ready=ready, restarts=0, next_change_at=wake_at)
 
 
-def _wait_for_image(image: str, line: _Timeline, first: datetime, now: datetime, pace: Pace) -> _Run:
+def _compute_unpullable_container(
+    image: str, line: _Timeline, first: datetime, now: datetime, timings: KubeletTimings
+) -> _ContainerRun:
     """Follow an image that cannot be pulled: an attempt takes as long as a crashing container runs, then a pause."""
-    loop = _follow_loop((now - first).total_seconds(), line.crash_seconds, pace)
-    pauses_at = first + timedelta(seconds=loop.began + line.crash_seconds)
+    loop = _compute_restart_cycle((now - first).total_seconds(), line.crash_seconds, timings)
+    pauses_at = first + timedelta(seconds=loop.started_after + line.crash_seconds)
     waiting = {"reason": "ErrImagePull", "message": f'failed to pull image "{image}": not found'}
     if now >= pauses_at:
         waiting = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{image}"'}
-    wake_at = pauses_at if now < pauses_at else pauses_at + timedelta(seconds=loop.pause)
-    return _Run({"waiting": waiting}, {}, running=False, ready=False, restarts=0, wake_at=wake_at)
+    wake_at = pauses_at if now < pauses_at else pauses_at + timedelta(seconds=loop.backoff)
+    return _ContainerRun({"waiting": waiting}, {}, running=False, ready=False, restarts=0, next_change_at=wake_at)
 
 
-def _run_crashing(line: _Timeline, first: datetime, now: datetime, pod: Obj, pace: Pace, *, fault: str) -> _Run:
+def _compute_crashing_container(
+    line: _Timeline, first: datetime, now: datetime, pod: Obj, timings: KubeletTimings, *, fault: str
+) -> _ContainerRun:
     """Follow a container that exits, waits and starts again; its n-th pause is 10, 20, 40 … 300 s."""
     is_killed, ready = fault == OUT_OF_MEMORY, fault == CRASH_READY
-    loop = _follow_loop((now - first).total_seconds(), line.crash_seconds, pace)
-    started_at, restarts = first + timedelta(seconds=loop.began), loop.restarts
+    loop = _compute_restart_cycle((now - first).total_seconds(), line.crash_seconds, timings)
+    started_at, restarts = first + timedelta(seconds=loop.started_after), loop.restarts
     policy = pod["spec"].get("restartPolicy") or "Always"
     if policy == "Never":
         started_at, restarts = first, 0
     run = timedelta(seconds=line.crash_seconds)
     exits_at = started_at + run
-    exited = _exit_state(started_at, exits_at, is_killed=is_killed)
+    exited = _render_terminated_state(started_at, exits_at, is_killed=is_killed)
     if now < exits_at:
-        ended_at = started_at - timedelta(seconds=loop.pause_before)
-        before = _exit_state(ended_at - run, ended_at, is_killed=is_killed) if restarts else {}
+        ended_at = started_at - timedelta(seconds=loop.previous_backoff)
+        before = _render_terminated_state(ended_at - run, ended_at, is_killed=is_killed) if restarts else {}
         state = {"running": {"startedAt": render_time(started_at)}}
-        return _Run(state, before, running=True, ready=ready, restarts=restarts, wake_at=exits_at)
+        return _ContainerRun(state, before, running=True, ready=ready, restarts=restarts, next_change_at=exits_at)
     if policy == "Never":
-        return _Run(exited, {}, running=False, ready=False, restarts=0, wake_at=None)
-    waiting = {"reason": "CrashLoopBackOff", "message": f"back-off {loop.pause:.0f}s restarting failed container"}
-    again_at = exits_at + timedelta(seconds=loop.pause)
-    return _Run({"waiting": waiting}, exited, running=False, ready=False, restarts=restarts, wake_at=again_at)
+        return _ContainerRun(exited, {}, running=False, ready=False, restarts=0, next_change_at=None)
+    waiting = {"reason": "CrashLoopBackOff", "message": f"back-off {loop.backoff:.0f}s restarting failed container"}
+    again_at = exits_at + timedelta(seconds=loop.backoff)
+    return _ContainerRun(
+        {"waiting": waiting}, exited, running=False, ready=False, restarts=restarts, next_change_at=again_at
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Loop:
+class _RestartCycle:
     """One round of something that is tried again and again."""
 
-    began: float  # seconds after the first one
+    started_after: float  # seconds after the first one
     restarts: int  # how many came before
-    pause: float  # that follows it
-    pause_before: float
+    backoff: float  # that follows it
+    previous_backoff: float
 
 
-def _follow_loop(elapsed: float, run: float, pace: Pace) -> _Loop:
+def _compute_restart_cycle(elapsed: float, run: float, timings: KubeletTimings) -> _RestartCycle:
     """Give the round that is under way, or was the last one before the pause that is."""
-    began, restarts, pause, before = 0.0, 0, pace.first_backoff, 0.0
-    while pause < pace.last_backoff:
+    began, restarts, pause, before = 0.0, 0, timings.first_backoff, 0.0
+    while pause < timings.last_backoff:
         if elapsed < began + run + pause:
-            return _Loop(began, restarts, pause, before)
+            return _RestartCycle(began, restarts, pause, before)
         began, restarts, before = began + run + pause, restarts + 1, pause
-        pause = min(2 * pause, pace.last_backoff)
+        pause = min(2 * pause, timings.last_backoff)
     cycle = max(run + pause, 1.0)
     further = int((elapsed - began) // cycle)
-    return _Loop(began + further * cycle, restarts + further, pause, pause if further else before)
+    return _RestartCycle(began + further * cycle, restarts + further, pause, pause if further else before)
 
 
-def _exit_state(started_at: datetime, exited_at: datetime, *, is_killed: bool) -> Obj:
+def _render_terminated_state(started_at: datetime, exited_at: datetime, *, is_killed: bool) -> Obj:
     times = {"startedAt": render_time(started_at), "finishedAt": render_time(exited_at)}
     end = {"exitCode": 137, "reason": "OOMKilled"} if is_killed else {"exitCode": 1, "reason": "Error"}
     return {"terminated": {**end, **times}}
 
 
-def _compute_phase(pod: Obj, runs: Iterable[_Run]) -> str:
+def _compute_phase(pod: Obj, runs: Iterable[_ContainerRun]) -> str:
     runs = list(runs)
     if any(run.running or run.last_state for run in runs):
         return "Running"
@@ -365,7 +377,7 @@ def _compute_phase(pod: Obj, runs: Iterable[_Run]) -> str:
     return "Failed" if ended else "Pending"
 
 
-def _compute_conditions(pod: Obj, line: _Timeline, runs: dict[str, _Run], now: datetime) -> list[Obj]:
+def _compute_conditions(pod: Obj, line: _Timeline, runs: dict[str, _ContainerRun], now: datetime) -> list[Obj]:
     initialized = line.started_at is not None and now >= line.started_at
     if not pod["spec"].get("initContainers"):
         initialized = True
@@ -375,7 +387,7 @@ def _compute_conditions(pod: Obj, line: _Timeline, runs: dict[str, _Run], now: d
     computed = [
         make_condition("PodReadyToStartContainers", holds=now >= line.created_at),
         make_condition("Initialized", holds=initialized, **waits),
-        _ready_condition(pod, why if unready else {}),
+        _compute_ready_condition(pod, why if unready else {}),
         make_condition("ContainersReady", holds=not unready, **(why if unready else {})),
         make_condition("PodScheduled", holds=True),
     ]
@@ -384,7 +396,7 @@ def _compute_conditions(pod: Obj, line: _Timeline, runs: dict[str, _Run], now: d
     return sorted(merged, key=lambda condition: known.get(condition["type"], -1))
 
 
-def _ready_condition(pod: Obj, why_containers: dict[str, str]) -> Obj:
+def _compute_ready_condition(pod: Obj, why_containers: dict[str, str]) -> Obj:
     if why_containers:
         return make_condition("Ready", holds=False, **why_containers)
     gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates") or ()]
@@ -395,37 +407,37 @@ def _ready_condition(pod: Obj, why_containers: dict[str, str]) -> Obj:
     return make_condition("Ready", holds=True)
 
 
-def _lost_status(pod: Obj, now: datetime) -> Obj:
+def _compute_node_lost_status(pod: Obj, now: datetime) -> Obj:
     """Keep the last known status but for Ready: nobody hears from this pod."""
     status = pod.get("status") or {}
     lost = make_condition("Ready", holds=False, reason="NodeNotReady", message="the node of this pod is not ready")
     return {**status, "conditions": merge_conditions(status.get("conditions"), [lost], now)}
 
 
-def _init_statuses(pod: Obj, line: _Timeline, now: datetime) -> Iterator[Obj]:
+def _render_init_statuses(pod: Obj, line: _Timeline, now: datetime) -> Iterator[Obj]:
     inits = pod["spec"]["initContainers"]
     for number, container in enumerate(inits):
         begins = line.created_at + timedelta(seconds=line.init_seconds * number)
         ends: datetime | None = begins + timedelta(seconds=line.init_seconds)
         if number == len(inits) - 1:
             ends = line.started_at
-        yield _container_status(pod, container, _run_init(container, begins, ends, now))
+        yield _render_container_status(pod, container, _compute_init_container(container, begins, ends, now))
 
 
-def _run_init(container: Obj, begins: datetime, ends: datetime | None, now: datetime) -> _Run:
+def _compute_init_container(container: Obj, begins: datetime, ends: datetime | None, now: datetime) -> _ContainerRun:
     if now < begins:
         waiting = {"waiting": {"reason": "PodInitializing"}}
-        return _Run(waiting, {}, running=False, ready=False, restarts=0, wake_at=None)
+        return _ContainerRun(waiting, {}, running=False, ready=False, restarts=0, next_change_at=None)
     stays = container.get("restartPolicy") == "Always"
     if ends is None or now < ends or stays:
         running = {"running": {"startedAt": render_time(begins)}}
-        return _Run(running, {}, running=True, ready=stays, restarts=0, wake_at=None)
+        return _ContainerRun(running, {}, running=True, ready=stays, restarts=0, next_change_at=None)
     times = {"startedAt": render_time(begins), "finishedAt": render_time(ends)}
     done = {"terminated": {"exitCode": 0, "reason": "Completed", **times}}
-    return _Run(done, {}, running=False, ready=True, restarts=0, wake_at=None)
+    return _ContainerRun(done, {}, running=False, ready=True, restarts=0, next_change_at=None)
 
 
-def _container_status(pod: Obj, container: Obj, run: _Run) -> Obj:
+def _render_container_status(pod: Obj, container: Obj, run: _ContainerRun) -> Obj:
     image = container.get("image") or ""
     status: Obj = {
         "name": container["name"],
@@ -444,7 +456,7 @@ def _container_status(pod: Obj, container: Obj, run: _Run) -> Obj:
     return status
 
 
-def _keep_stored_times(pod: Obj, container: Obj, run: _Run) -> Obj:
+def _keep_stored_times(pod: Obj, container: Obj, run: _ContainerRun) -> Obj:
     """Keep the times that the stored status has for this run of the container.
 
     A restarted sandbox knows the binding only to the second: bound at 11.9 and started 0.2 s later is 12 at first

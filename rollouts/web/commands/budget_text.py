@@ -1,7 +1,7 @@
 """What the budgets of a strategy come to, in words: how many units go at a time, and how many keep serving.
 
-Comes after `selectors.strategy_detail`, which has the resolved numbers of each level; here they only become a sentence. The
-invariant: no number is computed here that the roller does not keep to.
+Comes after `selectors.strategy_detail`, which has the resolved numbers of each level; here they only become a sentence.
+The invariant: no number is computed here that the roller does not keep to.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from rollouts.engine.model.workload import Strategy
 from rollouts.engine.rollout.levels import LevelKind
 from rollouts.selectors.strategy_detail import StrategyLevel
 
-TYPES: Final = {
+STRATEGY_TYPE_TEXTS: Final = {
     Strategy.ROLLING_RECREATE: "One replica of the set at a time, in it one unit of each component. No settings.",
     Strategy.ROLLING_UPDATE: "One replica of the set at a time, in it each component at its own pace.",
     Strategy.REPLICA_RECREATE: "Whole replicas of the set: two versions never meet inside of one.",
@@ -19,12 +19,12 @@ TYPES: Final = {
 }
 """What each type does, in one sentence."""
 
-UNITS: Final = {LevelKind.SET: "replica", LevelKind.CLIQUE: "pod", LevelKind.GROUP: "replica"}
+UNIT_NAMES: Final = {LevelKind.SET: "replica", LevelKind.CLIQUE: "pod", LevelKind.GROUP: "replica"}
 """What is counted at each level, one of them."""
-_FEW: Final = ("no", "one", "two", "three", "four", "five", "six")
+_NUMBER_WORDS: Final = ("no", "one", "two", "three", "four", "five", "six")
 
 
-SHADOWED: Final = "A scaling group has the same name: edit the manifest."
+SHADOWED_SENTENCE: Final = "A scaling group has the same name: edit the manifest."
 
 
 def is_shadowed(level: StrategyLevel, levels: Iterable[StrategyLevel]) -> bool:
@@ -34,7 +34,7 @@ def is_shadowed(level: StrategyLevel, levels: Iterable[StrategyLevel]) -> bool:
     )
 
 
-def say_level(level: StrategyLevel, strategy: str | int | None) -> str:
+def render_level(level: StrategyLevel, strategy: str | int | None) -> str:
     """Say what an update may do at a level."""
     if strategy == Strategy.ON_DELETE:
         return "OnDelete does not look at this: nothing goes until somebody deletes it."
@@ -43,7 +43,7 @@ def say_level(level: StrategyLevel, strategy: str | int | None) -> str:
     if level.kind is LevelKind.SET and not level.is_used:
         # Whether a replica serves while its components are replaced is up to their budgets.
         return f"{strategy} does not look at this: one replica of the set is updated at a time."
-    words = say_numbers(level.kind, level.replicas, level.resolved_max_unavailable, level.resolved_max_surge)
+    words = render_budget(level.kind, level.replicas, level.resolved_max_unavailable, level.resolved_max_surge)
     if not level.is_used:
         return f"{strategy} does not look at this: {words}."
     percentages = [
@@ -58,40 +58,42 @@ def say_level(level: StrategyLevel, strategy: str | int | None) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def say_numbers(kind: LevelKind, replicas: int, max_unavailable: int, max_surge: int) -> str:
+def render_budget(kind: LevelKind, replicas: int, max_unavailable: int, max_surge: int) -> str:
     """Say what two resolved numbers mean for so many units.
 
-    >>> say_numbers(LevelKind.CLIQUE, 3, 1, 0)
+    >>> render_budget(LevelKind.CLIQUE, 3, 1, 0)
     'one pod at a time; 2 of 3 keep serving'
-    >>> say_numbers(LevelKind.GROUP, 4, 0, 1)
+    >>> render_budget(LevelKind.GROUP, 4, 0, 1)
     'one extra replica first; all 4 keep serving'
-    >>> say_numbers(LevelKind.SET, 5, 2, 1)
+    >>> render_budget(LevelKind.SET, 5, 2, 1)
     'two replicas at a time and one extra; 3 of 5 keep serving'
-    >>> say_numbers(LevelKind.SET, 2, 2, 0)
+    >>> render_budget(LevelKind.SET, 2, 2, 0)
     'both replicas at once; none keeps serving meanwhile'
     """
-    unit = UNITS[kind]
+    unit = UNIT_NAMES[kind]
     if not replicas:
         return f"there is no {unit} to replace"
-    extra = f"{_number(max_surge)} extra"
+    extra = f"{_render_number(max_surge)} extra"
     if not max_unavailable:
-        return f"{extra} {_plural(max_surge, unit)} first; {_all(replicas)} keep{'s' * (replicas == 1)} serving"
+        return (
+            f"{extra} {_pluralize(max_surge, unit)} first; {_render_all(replicas)} keep{'s' * (replicas == 1)} serving"
+        )
     beside = f" and {extra}" if max_surge else ""
     if max_unavailable == replicas:
-        whole = f"the only {unit}" if replicas == 1 else f"{_all(replicas)} {unit}s at once"
+        whole = f"the only {unit}" if replicas == 1 else f"{_render_all(replicas)} {unit}s at once"
         return f"{whole}{beside}; none keeps serving meanwhile"
     left = replicas - max_unavailable
-    at_a_time = f"{_number(max_unavailable)} {_plural(max_unavailable, unit)} at a time"
+    at_a_time = f"{_render_number(max_unavailable)} {_pluralize(max_unavailable, unit)} at a time"
     return f"{at_a_time}{beside}; {left} of {replicas} keep{'s' * (left == 1)} serving"
 
 
-def _all(number: int) -> str:
+def _render_all(number: int) -> str:
     return {1: "it", 2: "both"}.get(number, f"all {number}")
 
 
-def _number(number: int) -> str:
-    return _FEW[number] if number < len(_FEW) else str(number)
+def _render_number(number: int) -> str:
+    return _NUMBER_WORDS[number] if number < len(_NUMBER_WORDS) else str(number)
 
 
-def _plural(number: int, word: str) -> str:
+def _pluralize(number: int, word: str) -> str:
     return word if number == 1 else f"{word}s"

@@ -14,77 +14,77 @@ from django.urls import reverse
 
 from rollouts.accounts.commands import Command
 from rollouts.accounts.errors import CommandRefused
-from rollouts.engine.manifest.findings import Code, Finding
-from rollouts.services.audit import Via, caller_of
+from rollouts.engine.manifest.findings import Finding, FindingCode
+from rollouts.services.audit import Source, caller_of
 from rollouts.services.simulation import Proposal
-from rollouts.services.workload_client import refuse
-from rollouts.services.workload_deletion import Extent, WorkloadDeleted, measure, workload_delete
-from rollouts.web.commands.forms import VERSION, Form, Sitting, Trial
+from rollouts.services.workload_client import invalid_command
+from rollouts.services.workload_deletion import Extent, WorkloadDeleted, measure_extent, workload_delete
+from rollouts.web.commands.forms import VERSION_FIELD, CommandForm, FormContext, Preview
 
-_TYPED: Final = "typed"  # the field for the name of a large workload
+_NAME_FIELD: Final = "typed"  # the field for the name of a large workload
 
 
 @dataclass(frozen=True, slots=True)
-class DryRun(Trial):
+class DeleteDryRun(Preview):
     """What would go, or why the command is refused."""
 
-    told: WorkloadDeleted | None = None
+    report: WorkloadDeleted | None = None
 
 
-class Delete(Form):
+class DeleteForm(CommandForm):
     """The form has a box to tick, or the name to type."""
 
-    name, title, send, command = "delete", "Delete the workload", "Delete the workload", Command.DELETE_WORKLOAD
-    tone: ClassVar[str] = "danger"
-    trial_template: ClassVar[str] = "steering/_delete_trial.html"
-    supposes = False
+    name, title, submit_label, command = "delete", "Delete the workload", "Delete the workload", Command.DELETE_WORKLOAD
+    submit_style: ClassVar[str] = "danger"
+    preview_template: ClassVar[str] = "steering/_delete_trial.html"
+    has_assumptions = False
 
-    def fill_in(self, scene: Sitting, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show what goes, and what has to be typed."""
-        extent = _measure(scene)
+        extent = _measure_extent(scene)
         return {
             "extent": extent,
-            "typed": "" if given is None else given.get(_TYPED, ""),
-            **self.bar(_say_leaving(scene)),
+            "typed": "" if given is None else given.get(_NAME_FIELD, ""),
+            **self.blocked_context(_deletion_sentence(scene)),
         }
 
-    def propose(self, scene: Sitting, given: QueryDict, **about: Any) -> Proposal:
+    def make_proposal(self, scene: FormContext, given: QueryDict, **about: Any) -> Proposal:
         """Return the command as something to consider: it changes nothing that could be simulated."""
         return Proposal(self.command)
 
-    def ask(self, scene: Sitting, given: QueryDict, **about: Any) -> str:
+    def confirmation_text(self, scene: FormContext, given: QueryDict, **about: Any) -> str:
         """Have it said once more what goes; where the name has to be typed, that says it."""
-        extent = _measure(scene)
-        return "" if extent.is_large else f"This deletes {scene.place.name} with {extent}. You cannot undo it."
+        extent = _measure_extent(scene)
+        return "" if extent.is_large else f"This deletes {scene.ref.name} with {extent}. You cannot undo it."
 
-    def carry_out(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
+    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         """Delete the workload and go to the list."""
         _require_name(scene, request.POST)
-        version = request.POST.get(VERSION, "")
-        told = workload_delete(caller_of(request, Via.PAGE), scene.place, expected=f'"{version}"')
-        messages.success(request, f"{told.place.name} is being deleted, with {told.extent}.")
+        version = request.POST.get(VERSION_FIELD, "")
+        report = workload_delete(caller_of(request, Source.PAGE), scene.ref, expected=f'"{version}"')
+        messages.success(request, f"{report.place.name} is being deleted, with {report.extent}.")
         return HttpResponseRedirect(reverse("home"))
 
-    def _try(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> Trial:
+    def _compute_preview(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> Preview:
         try:
-            return DryRun(told=workload_delete(caller_of(request, Via.PAGE), scene.place, dry_run=True))
+            return DeleteDryRun(report=workload_delete(caller_of(request, Source.PAGE), scene.ref, dry_run=True))
         except CommandRefused as refusal:
-            return Trial(refusal=refusal)
+            return Preview(error=refusal)
 
-    def _show_trial(self, scene: Sitting, trial: Trial) -> dict[str, Any]:
-        return {"told": trial.told if isinstance(trial, DryRun) else None}
-
-
-def _measure(scene: Sitting) -> Extent:
-    return measure(scene.place, scene.look.seen.observed)
+    def _preview_context(self, scene: FormContext, trial: Preview) -> dict[str, Any]:
+        return {"told": trial.report if isinstance(trial, DeleteDryRun) else None}
 
 
-def _say_leaving(scene: Sitting) -> str:
-    is_leaving = scene.look.seen.manifest["metadata"].get("deletionTimestamp")
-    return f"{scene.place.name} is being deleted already." if is_leaving else ""
+def _measure_extent(scene: FormContext) -> Extent:
+    return measure_extent(scene.ref, scene.snapshot.mirrored.observed)
 
 
-def _require_name(scene: Sitting, given: QueryDict) -> None:
+def _deletion_sentence(scene: FormContext) -> str:
+    is_leaving = scene.snapshot.mirrored.manifest["metadata"].get("deletionTimestamp")
+    return f"{scene.ref.name} is being deleted already." if is_leaving else ""
+
+
+def _require_name(scene: FormContext, given: QueryDict) -> None:
     """Raise unless somebody has typed the name of a large workload."""
-    if _measure(scene).is_large and given.get(_TYPED, "").strip() != scene.place.name:
-        raise refuse([Finding(_TYPED, Code.FIELD_MISSING, f"type {scene.place.name} to delete it")])
+    if _measure_extent(scene).is_large and given.get(_NAME_FIELD, "").strip() != scene.ref.name:
+        raise invalid_command([Finding(_NAME_FIELD, FindingCode.FIELD_MISSING, f"type {scene.ref.name} to delete it")])

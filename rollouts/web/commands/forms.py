@@ -24,272 +24,296 @@ from django.urls import URLPattern, path, reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from rollouts.accounts.commands import Command, Place
-from rollouts.accounts.errors import ClusterAway, CommandRefused, Invalid, NotAllowed, NotThere, RaceLost
+from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.accounts.errors import (
+    ClusterUnavailable,
+    CommandRefused,
+    NotFound,
+    PermissionDenied,
+    ValidationFailed,
+    VersionConflict,
+)
 from rollouts.accounts.permissions import Refusal, find_refusal
 from rollouts.engine.manifest.findings import Finding
 from rollouts.live.fragments import Fragment
-from rollouts.manifests.masking import ANYBODY, Reader
-from rollouts.selectors.forecast import Belief
-from rollouts.services.audit import Caller, Result, Via, caller_of, reader_for, record, require
-from rollouts.services.edit import Changed
+from rollouts.manifests.masking import PUBLIC_READER, Reader
+from rollouts.selectors.forecast import Assumptions
+from rollouts.services.audit import Caller, Result, Source, caller_of, reader_for, record, require
+from rollouts.services.edit import EditResult
 from rollouts.services.simulation import Proposal, workload_simulate
 from rollouts.services.simulation_report import Simulated
-from rollouts.web.commands.manifest_diff import render_changes
-from rollouts.web.commands.simulation_summary import make_preview
-from rollouts.web.page_layout import for_fragment, for_readers
-from rollouts.web.workload import Scene
+from rollouts.web.commands.manifest_diff import render_manifest_diff
+from rollouts.web.commands.simulation_summary import summarize_simulation
+from rollouts.web.page_layout import fragment_view, viewer_required
+from rollouts.web.workload import WorkloadContext
 
-VERSION: Final = "version"
+VERSION_FIELD: Final = "version"
 """The field of each form that names what it was filled in from."""
-TRY: Final = "try"
+PREVIEW_BUTTON: Final = "try"
 """The button that tries a form where no script does so while somebody types."""
-AGREED: Final = "agreed"
+CONFIRMED_FIELD: Final = "agreed"
 """The box to tick for what nobody should do by mistake. Its value is the very sentence that was agreed to."""
 
-NEVER_READY: Final = "never_ready"
-ALL_READY: Final = "all_ready"
-IS_FULL: Final = "full"
-IS_UNLIMITED: Final = "unlimited"
-SECONDS_TO_READY: Final = "seconds_to_ready"
+NEVER_READY_FIELD: Final = "never_ready"
+ALL_READY_FIELD: Final = "all_ready"
+FULL_FIELD: Final = "full"
+UNLIMITED_FIELD: Final = "unlimited"
+SECONDS_TO_READY_FIELD: Final = "seconds_to_ready"
 """The fields that say how the cluster is supposed to behave; they are no part of the command."""
 
-_LONGEST_VERSION: Final = 100
-_MOST_SECONDS: Final = 86_400
+_MAX_VERSION_LENGTH: Final = 100
+_MAX_SECONDS_TO_READY: Final = 86_400
 
 
-class CarryOut(Protocol):
+class RunCommand(Protocol):
     """A service, with everything filled in that a form says."""
 
-    def __call__(self, caller: Caller, *, expected: str | None, dry_run: bool) -> Changed:
+    def __call__(self, caller: Caller, *, expected: str | None, dry_run: bool) -> EditResult:
         """Carry the command out."""
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ProposedEdit:
     """A form as it was read: the command that it gives, and the same as something to consider."""
 
-    carry_out: CarryOut
+    run: RunCommand
     proposal: Proposal
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Preview:
     """What came of trying a form without carrying it out: what it would do, or why it is refused."""
 
-    simulated: Simulated | None = None
-    refusal: CommandRefused | None = None
+    simulation: Simulated | None = None
+    error: CommandRefused | None = None
     # The form was sent and refused: that is said above the form, where no later trial takes its place.
-    was_sent: bool = False
+    was_submitted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Obstacle:
+class NothingToDo:
     """Why there is nothing to send, whoever asks; shown in place of why somebody may not."""
 
     sentence: str
-    is_over: bool = True  # all is well, so it is said calmly
+    is_nothing_to_do: bool = True  # all is well, so it is said calmly
 
 
-class Sitting(Scene):
+class FormContext(WorkloadContext):
     """A workload as a form shows it to a reader, and what the address of the form asks for."""
 
-    def __init__(self, place: Place, asked: QueryDict, reader: Reader = ANYBODY) -> None:
+    def __init__(self, place: WorkloadRef, asked: QueryDict, reader: Reader = PUBLIC_READER) -> None:
         super().__init__(place, asked.get("by", ""))
-        self.asked = asked
+        self.query_params = asked
         self.reader = reader
 
 
-class Form(ABC):
+class CommandForm(ABC):
     """A page with a form, for one command; what is done with what the command answers is left open."""
 
     name: ClassVar[str]  # of the address below the workload's, and of its template
     title: ClassVar[str]
-    send: ClassVar[str] = "Save to the cluster"  # what the button says
-    tone: ClassVar[str] = "primary"  # how the button looks; danger: what it does cannot be undone
+    submit_label: ClassVar[str] = "Save to the cluster"  # what the button says
+    submit_style: ClassVar[str] = "primary"  # how the button looks; danger: what it does cannot be undone
     command: ClassVar[Command]
-    more: ClassVar[str] = ""  # of the address: what the form is about, as Django's paths write it
+    path_suffix: ClassVar[str] = ""  # of the address: what the form is about, as Django's paths write it
     template: ClassVar[str] = ""  # of the page; left out, it is called like the form
-    trial_template: ClassVar[str] = "steering/_trial.html"  # the template of what stands beside it
-    supposes: ClassVar[bool] = True  # whether it can be tried under other beliefs about the cluster
-    has_manifest: ClassVar[bool] = False  # whether what it changes is a manifest
-    idle: ClassVar[str] = ""  # what is said while nothing is changed; empty: what is simulated then
-    pause: ClassVar[str] = "300ms"  # in typing, after which the form is tried
-    updates: ClassVar[str] = ""  # the template of what else a trial brings up to date: parts of the form, out of band
+    preview_template: ClassVar[str] = "steering/_trial.html"  # the template of what stands beside it
+    has_assumptions: ClassVar[bool] = True  # whether it can be tried under other beliefs about the cluster
+    shows_manifest_diff: ClassVar[bool] = False  # whether what it changes is a manifest
+    unchanged_text: ClassVar[str] = ""  # what is said while nothing is changed; empty: what is simulated then
+    preview_delay: ClassVar[str] = "300ms"  # in typing, after which the form is tried
+    oob_template: ClassVar[str] = (
+        ""  # the template of what else a trial brings up to date: parts of the form, out of band
+    )
 
     @abstractmethod
-    def fill_in(self, scene: Sitting, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Return what the template shows the form by: as it stands at first, or as somebody has filled it in."""
 
     @abstractmethod
-    def propose(self, scene: Sitting, given: QueryDict, **about: Any) -> Proposal:
+    def make_proposal(self, scene: FormContext, given: QueryDict, **about: Any) -> Proposal:
         """Return what a form means as something to consider; raises Invalid, a finding for each field."""
 
     @abstractmethod
-    def carry_out(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
+    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         """Carry the command out and answer where it leads; raises what is in the way."""
 
-    def find_field(self, scene: Sitting, finding: Finding) -> str:
+    def find_field(self, scene: FormContext, finding: Finding) -> str:
         """Return the field of the form that a finding is about; empty: none of them alone."""
         return finding.field
 
-    def ask(self, scene: Sitting, given: QueryDict, **about: Any) -> str:
+    def confirmation_text(self, scene: FormContext, given: QueryDict, **about: Any) -> str:
         """Return what somebody has to agree to before the command is carried out; empty: nothing."""
         return ""
 
-    def bar(self, sentence: str) -> dict[str, Any]:
+    def blocked_context(self, sentence: str) -> dict[str, Any]:
         """Return what `fill_in` adds where there is nothing to command, whoever asks; an empty sentence: there is."""
-        return {"barred": Obstacle(sentence)} if sentence else {}
+        return {"barred": NothingToDo(sentence)} if sentence else {}
 
-    def believe(self, given: QueryDict) -> Belief:
+    def parse_assumptions(self, given: QueryDict) -> Assumptions:
         """Return how the cluster behaves when the form is tried."""
-        return Belief(
-            seconds_to_ready=_read_seconds(given.get(SECONDS_TO_READY, "")),
-            never_ready=tuple(given.getlist(NEVER_READY)),
-            all_ready=bool(given.get(ALL_READY)),
-            is_full=bool(given.get(IS_FULL)),
-            is_unlimited=bool(given.get(IS_UNLIMITED)),
+        return Assumptions(
+            seconds_to_ready=_parse_seconds(given.get(SECONDS_TO_READY_FIELD, "")),
+            never_ready=tuple(given.getlist(NEVER_READY_FIELD)),
+            all_ready=bool(given.get(ALL_READY_FIELD)),
+            is_full=bool(given.get(FULL_FIELD)),
+            is_unlimited=bool(given.get(UNLIMITED_FIELD)),
         )
 
     # ---- views
 
     def urlpatterns(self, below: str) -> list[URLPattern]:
         """Return where the page and its trial hang, below the address of a workload."""
-        address = f"{below}{self.name}/{self.more}"
+        address = f"{below}{self.name}/{self.path_suffix}"
         return [
-            path(address, self._make_view(self._page, ["GET", "HEAD", "POST"]), name=f"steer-{self.name}"),
-            path(f"{address}trial/", self._make_view(self._trial, ["POST"]), name=f"steer-{self.name}-trial"),
-            path(f"{address}standing/", for_fragment(self._find_standing), name=f"steer-{self.name}-standing"),
+            path(address, self._make_view(self._form_view, ["GET", "HEAD", "POST"]), name=f"steer-{self.name}"),
+            path(f"{address}trial/", self._make_view(self._preview_view, ["POST"]), name=f"steer-{self.name}-trial"),
+            path(
+                f"{address}standing/", fragment_view(self._version_check_fragment), name=f"steer-{self.name}-standing"
+            ),
         ]
 
     def _make_view(self, answer: Callable[..., HttpResponse], methods: Sequence[str]) -> Callable[..., HttpResponse]:
         @never_cache
         @require_http_methods([*methods])
-        @for_readers
-        def view(request: HttpRequest, /, cluster: str, namespace: str, name: str, **about: Any) -> HttpResponse:
-            place = Place(cluster, namespace, name)
-            reader = reader_for(caller_of(request, Via.PAGE), place)
-            return answer(request, Sitting(place, request.GET, reader), about)
+        @viewer_required
+        def view(request: HttpRequest, /, cluster: str, namespace: str, name: str, **path_args: Any) -> HttpResponse:
+            place = WorkloadRef(cluster, namespace, name)
+            reader = reader_for(caller_of(request, Source.PAGE), place)
+            return answer(request, FormContext(place, request.GET, reader), path_args)
 
         return view
 
-    def _find_standing(self, given: QueryDict, /, cluster: str, namespace: str, name: str, **about: Any) -> Fragment:
+    def _version_check_fragment(
+        self, given: QueryDict, /, cluster: str, namespace: str, name: str, **about: Any
+    ) -> Fragment:
         """Return whether the workload is still as the form was filled in from."""
-        place, version = Place(cluster, namespace, name), given.get(VERSION, "")[:_LONGEST_VERSION]
+        place, version = WorkloadRef(cluster, namespace, name), given.get(VERSION_FIELD, "")[:_MAX_VERSION_LENGTH]
 
         def render_standing() -> str:
-            scene = Sitting(place, given)  # each rendering looks anew
-            context = {"place": place, "version": version, "now": scene.look.version, **self._addresses(scene, about)}
+            scene = FormContext(place, given)  # each rendering looks anew
+            context = {"place": place, "version": version, "now": scene.snapshot.version, **self._urls(scene, about)}
             return render_to_string("steering/_standing.html", context)
 
         return Fragment(("standing", self.name, place, *about.values(), version), render_standing)
 
-    def _page(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
+    def _form_view(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         if request.method != "POST":
-            return self._show(request, scene, about, Trial())
-        if TRY in request.POST:
-            return self._show(request, scene, about, self._try(request, scene, about))
-        return self._send(request, scene, about)
+            return self._render_page(request, scene, about, Preview())
+        if PREVIEW_BUTTON in request.POST:
+            return self._render_page(request, scene, about, self._compute_preview(request, scene, about))
+        return self._submit(request, scene, about)
 
-    def _send(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
+    def _submit(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         """Carry the command out; or show the form again with what is in the way."""
         try:
-            _require_permission(caller_of(request, Via.PAGE), self.command, scene.place)
-            _require_agreement(self.ask(scene, request.POST, **about), request.POST)
-            return self.carry_out(request, scene, about)
+            _require_permission(caller_of(request, Source.PAGE), self.command, scene.ref)
+            _require_confirmation(self.confirmation_text(scene, request.POST, **about), request.POST)
+            return self.execute(request, scene, about)
         except CommandRefused as refusal:
-            return self._show(request, scene, about, Trial(refusal=refusal, was_sent=True))
+            return self._render_page(request, scene, about, Preview(error=refusal, was_submitted=True))
 
-    def _trial(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
+    def _preview_view(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         """Answer what the form as it is now would do, and what is wrong with it."""
-        context = self._context(request, scene, about, self._try(request, scene, about))
-        return render(request, self.trial_template, {**context, "is_update": True})
+        context = self._context(request, scene, about, self._compute_preview(request, scene, about))
+        return render(request, self.preview_template, {**context, "is_update": True})
 
-    def _try(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> Trial:
-        caller = caller_of(request, Via.PAGE)
+    def _compute_preview(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> Preview:
+        caller = caller_of(request, Source.PAGE)
         try:
-            require(caller, self.command, scene.place)  # before anything of the form is read
-            return Trial(self._consider(caller, scene, request.POST, about))
+            require(caller, self.command, scene.ref)  # before anything of the form is read
+            return Preview(self._simulate_form(caller, scene, request.POST, about))
         except CommandRefused as refusal:
-            return Trial(refusal=refusal)
+            return Preview(error=refusal)
 
-    def _consider(self, caller: Caller, scene: Sitting, given: QueryDict, about: Mapping[str, Any]) -> Simulated:
+    def _simulate_form(
+        self, caller: Caller, scene: FormContext, given: QueryDict, about: Mapping[str, Any]
+    ) -> Simulated:
         """Return what a form would do; raises what is in the way."""
-        return self._simulate(caller, scene, given, self.propose(scene, given, **about))
+        return self._simulate(caller, scene, given, self.make_proposal(scene, given, **about))
 
-    def _simulate(self, caller: Caller, scene: Sitting, given: QueryDict, proposal: Proposal) -> Simulated:
+    def _simulate(self, caller: Caller, scene: FormContext, given: QueryDict, proposal: Proposal) -> Simulated:
         # Whatever the form was filled in from: what it would do to the workload as it is now is what counts.
-        return workload_simulate(caller, scene.place, proposal, self.believe(given))
+        return workload_simulate(caller, scene.ref, proposal, self.parse_assumptions(given))
 
-    def _show(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any], trial: Trial) -> HttpResponse:
+    def _render_page(
+        self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], trial: Preview
+    ) -> HttpResponse:
         context = self._context(request, scene, about, trial)
-        status = HTTPStatus.OK if trial.refusal is None else _status_of(trial.refusal)
+        status = HTTPStatus.OK if trial.error is None else _http_status(trial.error)
         return render(request, self.template or f"steering/{self.name}.html", context, status=status)
 
-    def _context(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any], trial: Trial) -> dict[str, Any]:
-        place, given = scene.place, request.POST if request.method == "POST" else None
-        is_race = isinstance(trial.refusal, RaceLost)
-        by_field, others = self._sort(scene, trial.refusal)
+    def _context(
+        self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], trial: Preview
+    ) -> dict[str, Any]:
+        place, given = scene.ref, request.POST if request.method == "POST" else None
+        is_race = isinstance(trial.error, VersionConflict)
+        by_field, others = self._sort_findings(scene, trial.error)
         # Whoever lost a race has been told what they had not seen, and may send the form again.
-        now = self._find_version(scene)
-        version = now if given is None or is_race else given.get(VERSION, "")
-        barred = self._find_barrier(request, place)
-        asks = "" if given is None or barred else self.ask(scene, given, **about)
+        now = self._current_version(scene)
+        version = now if given is None or is_race else given.get(VERSION_FIELD, "")
+        barred = self._find_refusal(request, place)
+        asks = "" if given is None or barred else self.confirmation_text(scene, given, **about)
         return {
             "place": place,
             "desk": self,
             "title": self.title,
-            "send": self.send,
+            "send": self.submit_label,
             "asks": asks,
-            "is_agreed": given is not None and given.get(AGREED) == asks,
+            "is_agreed": given is not None and given.get(CONFIRMED_FIELD) == asks,
             "barred": barred,
             "version": version,
             "now": now,
             "trial": trial,
             "is_race": is_race,
-            "is_away": isinstance(trial.refusal, ClusterAway),
+            "is_away": isinstance(trial.error, ClusterUnavailable),
             "wrong": by_field,
             "findings": others,
-            **self._show_trial(scene, trial),
-            **self._suppose(scene, given),
-            **self._addresses(scene, about),
-            **self.fill_in(scene, given, **about),
+            **self._preview_context(scene, trial),
+            **self._assumptions_context(scene, given),
+            **self._urls(scene, about),
+            **self.field_context(scene, given, **about),
         }
 
-    def _show_trial(self, scene: Sitting, trial: Trial) -> dict[str, Any]:
-        told = trial.simulated
-        if told is None:
+    def _preview_context(self, scene: FormContext, trial: Preview) -> dict[str, Any]:
+        report = trial.simulation
+        if report is None:
             return {"preview": None, "difference": []}
-        manifest = scene.look.seen.manifest if told.version else {}
-        return {"preview": make_preview(told), "difference": render_changes(told.changed, manifest, scene.reader)}
+        manifest = scene.snapshot.mirrored.manifest if report.version else {}
+        return {
+            "preview": summarize_simulation(report),
+            "difference": render_manifest_diff(report.changed, manifest, scene.reader),
+        }
 
-    def _suppose(self, scene: Sitting, given: QueryDict | None) -> dict[str, Any]:
+    def _assumptions_context(self, scene: FormContext, given: QueryDict | None) -> dict[str, Any]:
         """Return how the cluster is supposed to behave, and what may be supposed."""
-        workload = scene.look.workload if self.supposes else None
+        workload = scene.snapshot.workload if self.has_assumptions else None
         return {
             "cliques": [] if workload is None else [clique.name for clique in workload.cliques],
-            "never_ready": [] if given is None else given.getlist(NEVER_READY),
-            "all_ready": given is not None and bool(given.get(ALL_READY)),
-            "is_full": given is not None and bool(given.get(IS_FULL)),
-            "is_unlimited": given is not None and bool(given.get(IS_UNLIMITED)),
-            "seconds_to_ready": "" if given is None else given.get(SECONDS_TO_READY, ""),
+            "never_ready": [] if given is None else given.getlist(NEVER_READY_FIELD),
+            "all_ready": given is not None and bool(given.get(ALL_READY_FIELD)),
+            "is_full": given is not None and bool(given.get(FULL_FIELD)),
+            "is_unlimited": given is not None and bool(given.get(UNLIMITED_FIELD)),
+            "seconds_to_ready": "" if given is None else given.get(SECONDS_TO_READY_FIELD, ""),
         }
 
-    def _find_version(self, scene: Sitting) -> str:
+    def _current_version(self, scene: FormContext) -> str:
         """Return which version of the workload there is now."""
-        return scene.look.version
+        return scene.snapshot.version
 
-    def _find_barrier(self, request: HttpRequest, place: Place) -> Refusal | None:
+    def _find_refusal(self, request: HttpRequest, place: WorkloadRef) -> Refusal | None:
         """Return why whoever looks may not send the form."""
         return find_refusal(request.user, self.command, place.cluster, place.namespace)
 
-    def _addresses(self, scene: Sitting, about: Mapping[str, Any]) -> dict[str, str]:
-        kwargs = {**kwargs_of(scene.place), **about}
+    def _urls(self, scene: FormContext, about: Mapping[str, Any]) -> dict[str, str]:
+        kwargs = {**url_kwargs(scene.ref), **about}
         names = {"desk_url": "", "trial_url": "-trial", "standing_url": "-standing"}
         found = {name: reverse(f"steer-{self.name}{end}", kwargs=kwargs) for name, end in names.items()}
-        return {**found, "back_url": address_of(scene.place)}
+        return {**found, "back_url": workload_url(scene.ref)}
 
-    def _sort(self, scene: Sitting, refusal: CommandRefused | None) -> tuple[dict[str, str], list[Finding]]:
+    def _sort_findings(
+        self, scene: FormContext, refusal: CommandRefused | None
+    ) -> tuple[dict[str, str], list[Finding]]:
         """Return the sentences by field of the form, and the findings that are about none of them."""
         by_field: dict[str, str] = {}
         others: list[Finding] = []
@@ -302,53 +326,53 @@ class Form(ABC):
         return by_field, others
 
 
-class Desk(Form):
+class EditForm(CommandForm):
     """A form whose command changes the manifest of the workload; done, it leads back to the workload."""
 
-    has_manifest = True
+    shows_manifest_diff = True
 
     @abstractmethod
-    def read(self, scene: Sitting, given: QueryDict, **about: Any) -> Draft:
+    def parse(self, scene: FormContext, given: QueryDict, **about: Any) -> ProposedEdit:
         """Return what a form means; raises Invalid with a finding for each field that cannot be read."""
 
-    def say_done(self, changed: Changed) -> str:
+    def success_message(self, changed: EditResult) -> str:
         """Return what is said once the command has been carried out."""
         return f"{self.title}: {len(changed.changes)} field{'s' * (len(changed.changes) != 1)} changed."
 
-    def propose(self, scene: Sitting, given: QueryDict, **about: Any) -> Proposal:
+    def make_proposal(self, scene: FormContext, given: QueryDict, **about: Any) -> Proposal:
         """Return the same as something to consider."""
-        return self.read(scene, given, **about).proposal
+        return self.parse(scene, given, **about).proposal
 
-    def carry_out(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
+    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         """Carry the command out and go back to the workload."""
-        draft = self.read(scene, request.POST, **about)
-        changed = self._change(draft, caller_of(request, Via.PAGE), request.POST.get(VERSION, ""))
-        said = self.say_done(changed) if changed.changes else "It was so already; nothing has been changed."
+        draft = self.parse(scene, request.POST, **about)
+        changed = self._run_once(draft, caller_of(request, Source.PAGE), request.POST.get(VERSION_FIELD, ""))
+        said = self.success_message(changed) if changed.changes else "It was so already; nothing has been changed."
         messages.success(request, said)
         for warning in changed.warnings:
             messages.warning(request, warning.message)
-        return HttpResponseRedirect(address_of(scene.place))
+        return HttpResponseRedirect(workload_url(scene.ref))
 
-    def _change(self, draft: Draft, caller: Caller, version: str) -> Changed:
+    def _run_once(self, draft: ProposedEdit, caller: Caller, version: str) -> EditResult:
         try:
-            return draft.carry_out(caller, expected=f'"{version}"', dry_run=False)
-        except RaceLost:
+            return draft.run(caller, expected=f'"{version}"', dry_run=False)
+        except VersionConflict:
             # Sent twice, by whoever was in a hurry: the first one is the change that the second one lost against.
-            tried = draft.carry_out(caller, expected=None, dry_run=True)
+            tried = draft.run(caller, expected=None, dry_run=True)
             if tried.changes:
                 raise
             return tried
 
 
-_STATUSES: Final = {
-    NotAllowed: HTTPStatus.FORBIDDEN,
-    NotThere: HTTPStatus.NOT_FOUND,
-    Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
-    ClusterAway: HTTPStatus.SERVICE_UNAVAILABLE,
+_HTTP_STATUSES: Final = {
+    PermissionDenied: HTTPStatus.FORBIDDEN,
+    NotFound: HTTPStatus.NOT_FOUND,
+    ValidationFailed: HTTPStatus.UNPROCESSABLE_ENTITY,
+    ClusterUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 
-def _read_seconds(text: str) -> float | None:
+def _parse_seconds(text: str) -> float | None:
     """Return how long pods are supposed to take to become Ready; None: as measured."""
     if not text.strip():
         return None
@@ -356,35 +380,37 @@ def _read_seconds(text: str) -> float | None:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds <= _MOST_SECONDS:
-        raise Invalid(f"Seconds to Ready must be a number from 0 to {_MOST_SECONDS}; empty means as measured.")
+    if not 0 <= seconds <= _MAX_SECONDS_TO_READY:
+        raise ValidationFailed(
+            f"Seconds to Ready must be a number from 0 to {_MAX_SECONDS_TO_READY}; empty means as measured."
+        )
     return seconds
 
 
-def _require_permission(caller: Caller, command: Command, place: Place) -> None:
+def _require_permission(caller: Caller, command: Command, place: WorkloadRef) -> None:
     """Raise unless somebody may, before anything of their form is read; that they tried is on record."""
     try:
         require(caller, command, place)
-    except NotAllowed as refusal:
+    except PermissionDenied as refusal:
         record(caller, command, place, Result.REFUSED, detail=refusal.sentence)
         raise
 
 
-def _require_agreement(asks: str, given: QueryDict) -> None:
+def _require_confirmation(asks: str, given: QueryDict) -> None:
     """Raise unless somebody has agreed to what is asked, as it stands now."""
-    if asks and given.get(AGREED) != asks:
-        raise Invalid("Nothing has been done. Tick the box if this is what you mean.")
+    if asks and given.get(CONFIRMED_FIELD) != asks:
+        raise ValidationFailed("Nothing has been done. Tick the box if this is what you mean.")
 
 
-def _status_of(refusal: CommandRefused) -> HTTPStatus:
-    return _STATUSES.get(type(refusal), HTTPStatus.CONFLICT)
+def _http_status(refusal: CommandRefused) -> HTTPStatus:
+    return _HTTP_STATUSES.get(type(refusal), HTTPStatus.CONFLICT)
 
 
-def kwargs_of(place: Place) -> dict[str, str]:
+def url_kwargs(place: WorkloadRef) -> dict[str, str]:
     """Return a place as addresses name it."""
     return {"cluster": place.cluster, "namespace": place.namespace, "name": place.name}
 
 
-def address_of(place: Place) -> str:
+def workload_url(place: WorkloadRef) -> str:
     """Return where the page of a workload hangs."""
-    return reverse("workload", kwargs=kwargs_of(place))
+    return reverse("workload", kwargs=url_kwargs(place))

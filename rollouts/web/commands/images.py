@@ -13,22 +13,22 @@ from django.http import QueryDict
 
 from rollouts.accounts.commands import Command
 from rollouts.engine.manifest import edits
-from rollouts.engine.manifest.edits import Image, Unfit
-from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.edits import ImageEdit, InvalidEdit
+from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.manifests.masking import MARK
-from rollouts.selectors.revisions import revision_list, shown_image
-from rollouts.services.edit import Changed
+from rollouts.selectors.revisions import mask_image, revision_list
+from rollouts.services.edit import EditResult
 from rollouts.services.simulation import Proposal
-from rollouts.services.workload_client import refuse
+from rollouts.services.workload_client import invalid_command
 from rollouts.services.workloads import workload_set_images
-from rollouts.web.commands.forms import Desk, Draft
-from rollouts.web.commands.pod_counts import count_by_clique
-from rollouts.web.workload import Scene
+from rollouts.web.commands.forms import EditForm, ProposedEdit
+from rollouts.web.commands.pod_counts import count_pods_by_clique
+from rollouts.web.workload import WorkloadContext
 
 # Names of cliques and containers have no underscores.
-_FIELD: Final = "image_"
-_WAS: Final = "was_"
-_HIDDEN: Final = "a part of this image is hidden; write the image in full"
+_IMAGE_PREFIX: Final = "image_"
+_FORMER_PREFIX: Final = "was_"
+_MASKED_SENTENCE: Final = "a part of this image is hidden; write the image in full"
 _KINDS: Final = (("initContainers", "init container"), ("containers", ""))
 
 
@@ -40,14 +40,14 @@ class ImageField:
     container: str
     kind: str  # in words, where it is no ordinary container
     name: str  # of the field
-    now: str  # the image it has, as it may be shown
-    was: str  # the same when the form was opened
+    current: str  # the image it has, as it may be shown
+    former: str  # the same when the form was opened
     value: str  # what stands in the field
 
     @property
     def repository(self) -> str:
         """The image without its tag."""
-        return repository_of(self.now)
+        return repository_of(self.current)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +58,17 @@ class CliqueFields:
     group: str  # the scaling group that it is in; empty: none
     pods: int
     fields: tuple[ImageField, ...]
-    former: tuple[str, ...]  # images that its containers had under earlier revisions
+    former_images: tuple[str, ...]  # images that its containers had under earlier revisions
 
 
-class Images(Desk):
+class ImagesForm(EditForm):
     """The form has every container of every clique."""
 
-    name, title, send, command = "images", "Change images", "Change the images", Command.SET_IMAGES
-    updates = "steering/_replaced.html"
-    idle = "Change an image to see what it would do."
+    name, title, submit_label, command = "images", "Change images", "Change the images", Command.SET_IMAGES
+    oob_template = "steering/_replaced.html"
+    unchanged_text = "Change an image to see what it would do."
 
-    def fill_in(self, scene: Scene, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, scene: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show the cliques with the images of their containers."""
         cliques = _list_cliques(scene, given)
         fields = [field for clique in cliques for field in clique.fields]
@@ -78,25 +78,29 @@ class Images(Desk):
             "shared": _shared_repositories(fields),
         }
 
-    def read(self, scene: Scene, given: QueryDict, **about: Any) -> Draft:
+    def parse(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> ProposedEdit:
         """Return the images that were changed in the form."""
-        images = _list_images(given)
-        hidden = [Finding(_name(one), Code.UNKNOWN_VALUE, _HIDDEN) for one in images if MARK.search(one.image)]
+        images = _parse_images(given)
+        hidden = [
+            Finding(_field_name(one), FindingCode.UNKNOWN_VALUE, _MASKED_SENTENCE)
+            for one in images
+            if MARK.search(one.image)
+        ]
         if hidden:
-            raise refuse(hidden)
-        tried = edits.set_images(scene.look.seen.manifest, images)
-        if isinstance(tried, Unfit):
-            raise refuse([_about_field(finding, images) for finding in tried.findings])
-        return Draft(
-            partial(workload_set_images, place=scene.place, images=images),
+            raise invalid_command(hidden)
+        tried = edits.set_images(scene.snapshot.mirrored.manifest, images)
+        if isinstance(tried, InvalidEdit):
+            raise invalid_command([_finding_for_field(finding, images) for finding in tried.findings])
+        return ProposedEdit(
+            partial(workload_set_images, place=scene.ref, images=images),
             Proposal(self.command, partial(edits.set_images, images=images)),
         )
 
-    def find_field(self, scene: Scene, finding: Finding) -> str:
+    def find_field(self, scene: WorkloadContext, finding: Finding) -> str:
         """What is said of a field is about that one; rules of the manifest are about none alone."""
-        return finding.field if finding.field.startswith(_FIELD) else ""
+        return finding.field if finding.field.startswith(_IMAGE_PREFIX) else ""
 
-    def say_done(self, changed: Changed) -> str:
+    def success_message(self, changed: EditResult) -> str:
         """Say what happens now."""
         images = [str(change.after) for change in changed.changes if change.field.endswith(".image")]
         return f"Changed to {', '.join(dict.fromkeys(images))}: pods follow as the strategy says."
@@ -105,19 +109,19 @@ class Images(Desk):
 # ---- the fields
 
 
-def _list_cliques(scene: Scene, given: QueryDict | None) -> list[CliqueFields]:
-    workload = scene.look.workload
+def _list_cliques(scene: WorkloadContext, given: QueryDict | None) -> list[CliqueFields]:
+    workload = scene.snapshot.workload
     if workload is None:
         return []
     group_of = {name: group.name for group in workload.groups for name in group.clique_names}
-    pods, former = count_by_clique(scene.tree), _former_images(scene)
+    pods, former = count_pods_by_clique(scene.tree), _former_images(scene)
     return [
         CliqueFields(
             name=clique.name,
             group=group_of.get(clique.name, ""),
             pods=pods.get(clique.name, 0),
             fields=tuple(_list_fields(clique.name, clique.pod_spec, given)),
-            former=former.get(clique.name, ()),
+            former_images=former.get(clique.name, ()),
         )
         for clique in workload.cliques
     ]
@@ -126,21 +130,21 @@ def _list_cliques(scene: Scene, given: QueryDict | None) -> list[CliqueFields]:
 def _list_fields(clique: str, pod_spec: Mapping[str, Any], given: QueryDict | None) -> Iterator[ImageField]:
     for key, kind in _KINDS:
         for container in pod_spec.get(key) or ():
-            name, now = str(container.get("name") or ""), shown_image(str(container.get("image") or ""))
-            field = f"{_FIELD}{clique}_{name}"
-            was, value = (now, now) if given is None else _read_field(given, field, now)
+            name, now = str(container.get("name") or ""), mask_image(str(container.get("image") or ""))
+            field = f"{_IMAGE_PREFIX}{clique}_{name}"
+            was, value = (now, now) if given is None else _parse_field(given, field, now)
             yield ImageField(clique, name, kind, field, now, was, value)
 
 
-def _read_field(given: QueryDict, field: str, now: str) -> tuple[str, str]:
+def _parse_field(given: QueryDict, field: str, now: str) -> tuple[str, str]:
     """Return what a field showed at first, and shows; one that nobody has touched shows what is there now."""
-    was, value = given.get(f"{_WAS}{field}", now), given.get(field, now).strip()
+    was, value = given.get(f"{_FORMER_PREFIX}{field}", now), given.get(field, now).strip()
     return (now, now) if value == was else (was, value)
 
 
-def _former_images(scene: Scene) -> dict[str, tuple[str, ...]]:
+def _former_images(scene: WorkloadContext) -> dict[str, tuple[str, ...]]:
     found: dict[str, dict[str, None]] = {}
-    for revision in revision_list(scene.place):
+    for revision in revision_list(scene.ref):
         for clique in revision.cliques:
             found.setdefault(clique.name, {}).update(dict.fromkeys(clique.images))
     return {name: tuple(images) for name, images in found.items()}
@@ -167,22 +171,24 @@ def repository_of(image: str) -> str:
 # ---- what was changed
 
 
-def _list_images(given: QueryDict) -> list[Image]:
+def _parse_images(given: QueryDict) -> list[ImageEdit]:
     """Return what differs from what the form showed at first, in its order."""
-    fields = {field: given.get(field, "").strip() for field in given if field.startswith(_FIELD)}
-    return [_image(field, value) for field, value in fields.items() if value != given.get(f"{_WAS}{field}")]
+    fields = {field: given.get(field, "").strip() for field in given if field.startswith(_IMAGE_PREFIX)}
+    return [
+        _make_image(field, value) for field, value in fields.items() if value != given.get(f"{_FORMER_PREFIX}{field}")
+    ]
 
 
-def _image(field: str, value: str) -> Image:
-    clique, _, container = field.removeprefix(_FIELD).partition("_")
-    return Image(clique, value, container)
+def _make_image(field: str, value: str) -> ImageEdit:
+    clique, _, container = field.removeprefix(_IMAGE_PREFIX).partition("_")
+    return ImageEdit(clique, value, container)
 
 
-def _name(image: Image) -> str:
-    return f"{_FIELD}{image.clique}_{image.container}"
+def _field_name(image: ImageEdit) -> str:
+    return f"{_IMAGE_PREFIX}{image.clique}_{image.container}"
 
 
-def _about_field(finding: Finding, images: Sequence[Image]) -> Finding:
+def _finding_for_field(finding: Finding, images: Sequence[ImageEdit]) -> Finding:
     """Return a finding about `images[1].image` as one about the field of the form."""
     index = finding.field.removeprefix("images[").partition("]")[0]
-    return Finding(_name(images[int(index)]), finding.code, finding.message)
+    return Finding(_field_name(images[int(index)]), finding.code, finding.message)

@@ -12,74 +12,76 @@ from typing import Any, Final
 
 import yaml
 
-from rollouts.engine.manifest.diff import Way
-from rollouts.manifests.masking import ANYBODY, Reader, mask_manifest
+from rollouts.engine.manifest.diff import FieldPath
+from rollouts.manifests.masking import PUBLIC_READER, Reader, mask_manifest
 from rollouts.services.edit import Change
 from rollouts.web.revisions import DiffLine
 
-_MOST_LINES: Final = 400
-_MOST_BESIDE: Final = 4
-_PARTS: Final = re.compile(r"([A-Za-z0-9_-]+)|\[(\d+)\]|\[([^\]]*)\]")
+_MAX_LINES: Final = 400
+_MAX_CONTEXT_FIELDS: Final = 4
+_PATH_PARTS: Final = re.compile(r"([A-Za-z0-9_-]+)|\[(\d+)\]|\[([^\]]*)\]")
 
 
-def render_changes(changes: Sequence[Change], manifest: Mapping[str, Any], reader: Reader = ANYBODY) -> list[DiffLine]:
+def render_manifest_diff(
+    changes: Sequence[Change], manifest: Mapping[str, Any], reader: Reader = PUBLIC_READER
+) -> list[DiffLine]:
     """Return the lines of a diff; of a very long one the first."""
-    lines = list(_lines(changes, mask_manifest(manifest, reader)))
-    cut = [DiffLine("hunk", f"… and {len(lines) - _MOST_LINES} more lines")] if len(lines) > _MOST_LINES else []
-    return [*lines[:_MOST_LINES], *cut]
+    lines = list(_iter_lines(changes, mask_manifest(manifest, reader)))
+    cut = [DiffLine("hunk", f"… and {len(lines) - _MAX_LINES} more lines")] if len(lines) > _MAX_LINES else []
+    return [*lines[:_MAX_LINES], *cut]
 
 
-def parse_way(field: str) -> tuple[str, Way]:
+def parse_field_path(field: str) -> tuple[str, FieldPath]:
     """Return the object that a field is of, empty for the set itself, and the way to it there.
 
-    >>> parse_way("spec.cliques[1].annotations[example.com/owner]")
+    >>> parse_field_path("spec.cliques[1].annotations[example.com/owner]")
     ('', ('spec', 'cliques', 1, 'annotations', 'example.com/owner'))
-    >>> parse_way("PodClique chat-0-web: spec.replicas")
+    >>> parse_field_path("PodClique chat-0-web: spec.replicas")
     ('PodClique chat-0-web', ('spec', 'replicas'))
     """
     owner, _, path = field.rpartition(": ")
-    found = _PARTS.finditer(path)
+    found = _PATH_PARTS.finditer(path)
     return owner, tuple(int(one[2]) if one[2] else (one[1] or one[3] or "") for one in found)
 
 
-def _lines(changes: Sequence[Change], manifest: Any) -> Iterator[DiffLine]:
-    read = [(*parse_way(change.field), change) for change in changes]
-    shown: Way = ()
+def _iter_lines(changes: Sequence[Change], manifest: Any) -> Iterator[DiffLine]:
+    read = [(*parse_field_path(change.field), change) for change in changes]
+    shown: FieldPath = ()
     for (owner, parent), group in groupby(read, key=lambda one: (one[0], one[1][:-1])):
         if owner:
             yield DiffLine("hunk", f"  {owner}")
-        yield from _lead_to(parent, () if owner else shown, manifest)
+        yield from _parent_lines(parent, () if owner else shown, manifest)
         changed = list(group)
         for _, way, change in changed:
-            yield from _values(way, change)
+            yield from _changed_lines(way, change)
         if not owner:
-            yield from _beside(parent, {way[-1] for _, way, _ in changed if way}, manifest)
+            yield from _context_lines(parent, {way[-1] for _, way, _ in changed if way}, manifest)
         shown = () if owner else parent
 
 
-def _lead_to(parent: Way, shown: Way, manifest: Any) -> Iterator[DiffLine]:
+def _parent_lines(parent: FieldPath, shown: FieldPath, manifest: Any) -> Iterator[DiffLine]:
     """Yield the fields on the way that have not been told yet."""
     known = next((at for at, (one, other) in enumerate(zip(parent, shown, strict=False)) if one != other), None)
     first = min(len(parent), len(shown)) if known is None else known
     for depth in range(first, len(parent)):
         part = parent[depth]
-        head = f"{part}:" if isinstance(part, str) else _head_of_entry(_value_at(manifest, parent[: depth + 1]), part)
+        head = f"{part}:" if isinstance(part, str) else _entry_header(_value_at(manifest, parent[: depth + 1]), part)
         yield DiffLine("", f"  {'  ' * depth}{head}")
 
 
-def _head_of_entry(entry: Any, index: int) -> str:
+def _entry_header(entry: Any, index: int) -> str:
     name = entry.get("name") if isinstance(entry, Mapping) else None
     return f"- name: {name}" if name else f"- # {index}"
 
 
-def _values(way: Way, change: Change) -> Iterator[DiffLine]:
+def _changed_lines(way: FieldPath, change: Change) -> Iterator[DiffLine]:
     for mark, kind, value in (("-", "removed", change.before), ("+", "added", change.after)):
         if value is not None:
-            for line in _dump(way[-1] if way else "", value):
+            for line in _yaml_lines(way[-1] if way else "", value):
                 yield DiffLine(kind, f"{mark} {'  ' * max(0, len(way) - 1)}{line}")
 
 
-def _beside(parent: Way, changed: set[str | int], manifest: Any) -> Iterator[DiffLine]:
+def _context_lines(parent: FieldPath, changed: set[str | int], manifest: Any) -> Iterator[DiffLine]:
     """Yield the plain fields beside what changes, where they are few: they say what it goes with."""
     owner = _value_at(manifest, parent)
     fields = owner if isinstance(owner, Mapping) else {}
@@ -88,12 +90,12 @@ def _beside(parent: Way, changed: set[str | int], manifest: Any) -> Iterator[Dif
         for name, value in fields.items()
         if name not in changed and name != "name" and not isinstance(value, Mapping | list)
     }
-    for name, value in plain.items() if len(plain) <= _MOST_BESIDE else ():
-        for line in _dump(name, value):
+    for name, value in plain.items() if len(plain) <= _MAX_CONTEXT_FIELDS else ():
+        for line in _yaml_lines(name, value):
             yield DiffLine("", f"  {'  ' * len(parent)}{line}")
 
 
-def _value_at(value: Any, way: Way) -> Any:
+def _value_at(value: Any, way: FieldPath) -> Any:
     for part in way:
         if isinstance(value, Mapping):
             value = value.get(part)
@@ -104,7 +106,7 @@ def _value_at(value: Any, way: Way) -> Any:
     return value
 
 
-def _dump(name: str | int, value: Any) -> list[str]:
+def _yaml_lines(name: str | int, value: Any) -> list[str]:
     told = [value] if isinstance(name, int) else {name: value}
     text: str = yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=1000)
     return text.splitlines()

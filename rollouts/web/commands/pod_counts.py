@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from rollouts.selectors.tree import CliqueNode, WorkloadTree
 
 
-def count_by_clique(tree: WorkloadTree) -> Mapping[str, int]:
+def count_pods_by_clique(tree: WorkloadTree) -> Mapping[str, int]:
     """Return how many pods there are of each clique of the template; those that are leaving do not count."""
     counts: Counter[str] = Counter()
-    for clique in _cliques(tree):
+    for clique in _iter_cliques(tree):
         counts[clique.template] += sum(not pod.leaving for pod in clique.pods)
     return counts
 
 
-def _cliques(tree: WorkloadTree) -> Iterator[CliqueNode]:
+def _iter_cliques(tree: WorkloadTree) -> Iterator[CliqueNode]:
     for replica in tree.replicas:
         yield from replica.cliques
         for group in replica.groups:

@@ -10,36 +10,36 @@ from django.utils import timezone
 
 from rollouts.accounts.commands import Command
 from rollouts.engine.manifest import edits
-from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.model.times import parse_time, render_time
 from rollouts.engine.model.workload import Strategy, Workload
-from rollouts.services.edit import Changed
+from rollouts.services.edit import EditResult
 from rollouts.services.simulation import Proposal
-from rollouts.services.workload_client import refuse
+from rollouts.services.workload_client import invalid_command
 from rollouts.services.workloads import workload_restart
-from rollouts.web.commands.forms import Desk, Draft, Sitting
-from rollouts.web.commands.pod_counts import count_by_clique
+from rollouts.web.commands.forms import EditForm, FormContext, ProposedEdit
+from rollouts.web.commands.pod_counts import count_pods_by_clique
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RestartTarget:
     """Something that can be restarted alone."""
 
     component: str
     pods: int
-    members: tuple["Choice", ...] = ()  # the cliques of a scaling group
+    members: tuple["RestartTarget", ...] = ()  # the cliques of a scaling group
 
 
-class Restart(Desk):
+class RestartForm(EditForm):
     """The form has the components, and when it was opened: one form is one restart, however often it is sent."""
 
-    name, title, send, command = "restart", "Restart", "Restart the pods", Command.RESTART_WORKLOAD
+    name, title, submit_label, command = "restart", "Restart", "Restart the pods", Command.RESTART_WORKLOAD
 
-    def fill_in(self, scene: Sitting, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show every component with its pods; none chosen means all."""
-        workload, pods = scene.look.workload, count_by_clique(scene.tree)
+        workload, pods = scene.snapshot.workload, count_pods_by_clique(scene.tree)
         return {
-            "choices": [] if workload is None else list(_list_choices(workload, pods)),
+            "choices": [] if workload is None else list(_list_targets(workload, pods)),
             "total": sum(pods.values()),
             "strategy": scene.tree.strategy,
             "is_by_hand": scene.tree.strategy == Strategy.ON_DELETE,
@@ -48,31 +48,33 @@ class Restart(Desk):
             "fields": ["components"],
         }
 
-    def read(self, scene: Sitting, given: QueryDict, **about: Any) -> Draft:
+    def parse(self, scene: FormContext, given: QueryDict, **about: Any) -> ProposedEdit:
         """Return the restart that is meant."""
         at, components = parse_time(given.get("at", "")), given.getlist("component")
         if at is None:
-            raise refuse([Finding("at", Code.WRONG_TYPE, "the form does not say when it was opened; open it again")])
-        return Draft(
-            partial(workload_restart, place=scene.place, components=components, at=at),
+            raise invalid_command(
+                [Finding("at", FindingCode.WRONG_TYPE, "the form does not say when it was opened; open it again")]
+            )
+        return ProposedEdit(
+            partial(workload_restart, place=scene.ref, components=components, at=at),
             Proposal(self.command, partial(edits.restart, at=render_time(at), components=components)),
         )
 
-    def find_field(self, scene: Sitting, finding: Finding) -> str:
+    def find_field(self, scene: FormContext, finding: Finding) -> str:
         """Every finding is about the components that were named."""
         return "components" if finding.field.startswith("components") else ""
 
-    def say_done(self, changed: Changed) -> str:
+    def success_message(self, changed: EditResult) -> str:
         """Say what happens now."""
         return "The restart has begun: pods are replaced as the strategy says."
 
 
-def _list_choices(workload: Workload, pods: Mapping[str, int]) -> Iterator[Choice]:
+def _list_targets(workload: Workload, pods: Mapping[str, int]) -> Iterator[RestartTarget]:
     groups = {group.name: group.clique_names for group in workload.groups}
     members = {name for names in groups.values() for name in names}
     # A name that is both a group's and a clique's means the group.
     for name in (clique.name for clique in workload.cliques if clique.name not in members | groups.keys()):
-        yield Choice(name, pods.get(name, 0))
+        yield RestartTarget(name, pods.get(name, 0))
     for group, names in groups.items():
-        cliques = tuple(Choice(name, pods.get(name, 0)) for name in names if name not in groups)
-        yield Choice(group, sum(pods.get(name, 0) for name in names), cliques)
+        cliques = tuple(RestartTarget(name, pods.get(name, 0)) for name in names if name not in groups)
+        yield RestartTarget(group, sum(pods.get(name, 0) for name in names), cliques)

@@ -19,32 +19,32 @@ from rollouts.accounts.commands import Command
 from rollouts.accounts.errors import CommandRefused
 from rollouts.controller.pod_counts import count_desired
 from rollouts.engine.manifest import edits
-from rollouts.engine.manifest.edits import Unfit
-from rollouts.engine.manifest.findings import Code, Finding
-from rollouts.engine.manifest.parsing import Unreadable, parse_workload
-from rollouts.engine.manifest.schema import MOST_INT32
+from rollouts.engine.manifest.edits import InvalidEdit
+from rollouts.engine.manifest.findings import Finding, FindingCode
+from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
+from rollouts.engine.manifest.schema import MAX_INT32
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.rollout.levels import LevelKind
 from rollouts.selectors.strategy_detail import StrategyLevel
 from rollouts.selectors.tree import CliqueNode, GroupNode, WorkloadTree
-from rollouts.services.edit import Changed
+from rollouts.services.edit import EditResult
 from rollouts.services.scaling import LiveScale, scale_observed
 from rollouts.services.simulation import Proposal
-from rollouts.services.workload_client import refuse
+from rollouts.services.workload_client import invalid_command
 from rollouts.services.workloads import scale_template, workload_scale, workload_scale_template
-from rollouts.web.commands.budget_text import SHADOWED, is_shadowed
-from rollouts.web.commands.forms import Desk, Draft
-from rollouts.web.workload import Scene
+from rollouts.web.commands.budget_text import SHADOWED_SENTENCE, is_shadowed
+from rollouts.web.commands.forms import EditForm, ProposedEdit
+from rollouts.web.workload import WorkloadContext
 
-_FIELD: Final = "replicas_"  # and the component; of the set nothing more
-_SHADOWED: Final = "shadowed_"  # and the component: of a field that is never sent
-_WAS: Final = "was_"
-_LIVE: Final = "live_"
+_TEMPLATE_PREFIX: Final = "replicas_"  # and the component; of the set nothing more
+_SHADOWED_PREFIX: Final = "shadowed_"  # and the component: of a field that is never sent
+_FORMER_PREFIX: Final = "was_"
+_LIVE_PREFIX: Final = "live_"
 _LIVE_FIELDS: Final = ("component", "replica", "replicas")
-_OF_COMPONENT: Final = re.compile(r"spec\.template\.(cliques|podCliqueScalingGroups)\[(\d+)\]")
-_TWO_COMMANDS: Final = "the template and one live component are two commands; send one after the other"
-_UNITS: Final = {LevelKind.SET: "replicas", LevelKind.GROUP: "groups in each", LevelKind.CLIQUE: "pods in each"}
-_MANY: Final = 10  # pods that come at once
+_COMPONENT_PATH: Final = re.compile(r"spec\.template\.(cliques|podCliqueScalingGroups)\[(\d+)\]")
+_MIXED_SCALES_SENTENCE: Final = "the template and one live component are two commands; send one after the other"
+_UNIT_NAMES: Final = {LevelKind.SET: "replicas", LevelKind.GROUP: "groups in each", LevelKind.CLIQUE: "pods in each"}
+_CONFIRM_NEW_PODS: Final = 10  # pods that come at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,81 +55,85 @@ class NumberField:
     kind: str  # what it is, in words
     unit: str  # what is counted
     name: str  # of the field
-    now: int
-    was: str  # what the field showed at first
+    current: int
+    former: str  # what the field showed at first
     value: str
-    runs: str  # what runs of it, in words
-    others: tuple["Scaled", ...]  # where a live one has another number
-    shadowed: str  # why nobody can change it here; empty: it can be changed
+    running_text: str  # what runs of it, in words
+    scaled_replicas: tuple["ScaledReplica", ...]  # where a live one has another number
+    shadowed_reason: str  # why nobody can change it here; empty: it can be changed
 
 
 @dataclass(frozen=True, slots=True)
-class Scaled:
+class ScaledReplica:
     """A live component that has another number than the template."""
 
     replica: int  # of the set
     replicas: int
 
 
-class Scale(Desk):
+class ScaleForm(EditForm):
     """The form has a number for each level, and one for a live component."""
 
-    name, title, send, command = "scale", "Scale", "Scale", Command.SCALE_WORKLOAD
-    idle = "Change a number to see what it would do."
+    name, title, submit_label, command = "scale", "Scale", "Scale", Command.SCALE_WORKLOAD
+    unchanged_text = "Change a number to see what it would do."
 
-    def fill_in(self, scene: Scene, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, scene: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show every level with what runs of it."""
-        numbers = [_number_field(scene, level, given) for level in scene.strategy.levels]
-        named = [one for one in numbers if not one.shadowed]
+        numbers = [_make_number_field(scene, level, given) for level in scene.strategy.levels]
+        named = [one for one in numbers if not one.shadowed_reason]
         return {
             "numbers": numbers,
             "components": [one for one in named if one.component],
             "last_replica": max(0, scene.tree.wanted - 1),
-            "live": {name: "" if given is None else given.get(f"{_LIVE}{name}", "").strip() for name in _LIVE_FIELDS},
-            "fields": [*(one.name for one in named), *(f"{_LIVE}{name}" for name in _LIVE_FIELDS)],
+            "live": {
+                name: "" if given is None else given.get(f"{_LIVE_PREFIX}{name}", "").strip() for name in _LIVE_FIELDS
+            },
+            "fields": [*(one.name for one in named), *(f"{_LIVE_PREFIX}{name}" for name in _LIVE_FIELDS)],
         }
 
-    def read(self, scene: Scene, given: QueryDict, **about: Any) -> Draft:
+    def parse(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> ProposedEdit:
         """Return the numbers that were changed, or the one of a live component."""
-        numbers, live = _read_numbers(given), _read_live(given)
+        numbers, live = _parse_numbers(given), _parse_live_scale(given)
         if live is None:
-            return Draft(
-                partial(workload_scale_template, place=scene.place, numbers=numbers),
+            return ProposedEdit(
+                partial(workload_scale_template, place=scene.ref, numbers=numbers),
                 Proposal(self.command, partial(scale_template, numbers=numbers)),
             )
         if numbers:
-            raise refuse([Finding(f"{_LIVE}component", Code.UNKNOWN_VALUE, _TWO_COMMANDS)])
-        return Draft(
+            raise invalid_command(
+                [Finding(f"{_LIVE_PREFIX}component", FindingCode.UNKNOWN_VALUE, _MIXED_SCALES_SENTENCE)]
+            )
+        return ProposedEdit(
             partial(
                 workload_scale,
-                place=scene.place,
+                place=scene.ref,
                 replicas=live.replicas,
                 component=live.component,
                 replica=live.replica,
             ),
-            Proposal(self.command, edits.keep, observe=partial(scale_observed, wanted=live)),
+            Proposal(self.command, edits.keep_manifest, change_observed=partial(scale_observed, wanted=live)),
         )
 
-    def ask(self, scene: Scene, given: QueryDict, **about: Any) -> str:
+    def confirmation_text(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> str:
         """Have somebody agree where many pods go or come."""
         try:
-            return _ask(*_count(scene, _read_numbers(given), _read_live(given)))
+            return _render_confirmation(*_count_wanted_pods(scene, _parse_numbers(given), _parse_live_scale(given)))
         except CommandRefused:
             return ""  # it is refused anyhow
 
-    def find_field(self, scene: Scene, finding: Finding) -> str:
+    def find_field(self, scene: WorkloadContext, finding: Finding) -> str:
         """Return the number that the path of a finding leads to."""
-        if finding.field.startswith((_FIELD, _LIVE)):
+        if finding.field.startswith((_TEMPLATE_PREFIX, _LIVE_PREFIX)):
             return finding.field
         if finding.field in _LIVE_FIELDS:
-            return f"{_LIVE}{finding.field}"
+            return f"{_LIVE_PREFIX}{finding.field}"
         if finding.field == "spec.replicas":
-            return _FIELD
-        if found := _OF_COMPONENT.match(finding.field):
+            return _TEMPLATE_PREFIX
+        if found := _COMPONENT_PATH.match(finding.field):
             return _field_of_component(scene, found[1], int(found[2]))
         return ""
 
-    def say_done(self, changed: Changed) -> str:
+    def success_message(self, changed: EditResult) -> str:
         """Say which numbers there are now."""
         numbers = [change for change in changed.changes if change.field.endswith("replicas")]
         return f"Scaled: {', '.join(f'{change.before} → {change.after}' for change in numbers)} replicas."
@@ -138,37 +142,39 @@ class Scale(Desk):
 # ---- the fields
 
 
-def _field_of_component(scene: Scene, kind: str, index: int) -> str:
+def _field_of_component(scene: WorkloadContext, kind: str, index: int) -> str:
     """Return the field of a clique or scaling group by its place in the manifest; empty where it has none."""
-    entries = scene.look.seen.manifest["spec"]["template"].get(kind) or []
+    entries = scene.snapshot.mirrored.manifest["spec"]["template"].get(kind) or []
     name = entries[index].get("name") if index < len(entries) else None
     levels = [level for level in scene.strategy.levels if level.component == name]
     wanted = LevelKind.CLIQUE if kind == "cliques" else LevelKind.GROUP
     has_field = any(level.kind is wanted and not is_shadowed(level, levels) for level in levels)
-    return f"{_FIELD}{name}" if has_field else ""
+    return f"{_TEMPLATE_PREFIX}{name}" if has_field else ""
 
 
-def _number_field(scene: Scene, level: StrategyLevel, given: QueryDict | None) -> NumberField:
-    shadowed = SHADOWED if is_shadowed(level, scene.strategy.levels) else ""
-    name, now = f"{_SHADOWED if shadowed else _FIELD}{level.component}", str(level.replicas)
-    was, value = (now, now) if given is None else (given.get(f"{_WAS}{name}", now), given.get(name, now).strip())
+def _make_number_field(scene: WorkloadContext, level: StrategyLevel, given: QueryDict | None) -> NumberField:
+    shadowed = SHADOWED_SENTENCE if is_shadowed(level, scene.strategy.levels) else ""
+    name, now = f"{_SHADOWED_PREFIX if shadowed else _TEMPLATE_PREFIX}{level.component}", str(level.replicas)
+    was, value = (
+        (now, now) if given is None else (given.get(f"{_FORMER_PREFIX}{name}", now), given.get(name, now).strip())
+    )
     if value == was or shadowed:
         was = value = now  # nobody has touched it: it shows what is there now
     return NumberField(
         component=level.component,
-        kind=_say_kind(scene.look.workload, level),
-        unit=_UNITS[level.kind],
+        kind=_render_kind(scene.snapshot.workload, level),
+        unit=_UNIT_NAMES[level.kind],
         name=name,
-        now=level.replicas,
-        was=was,
+        current=level.replicas,
+        former=was,
         value=value,
-        runs=_say_running(scene.tree, level),
-        others=tuple(_list_scaled(scene.tree, level)),
-        shadowed=shadowed,
+        running_text=_render_running(scene.tree, level),
+        scaled_replicas=tuple(_list_scaled(scene.tree, level)),
+        shadowed_reason=shadowed,
     )
 
 
-def _say_kind(workload: Workload | None, level: StrategyLevel) -> str:
+def _render_kind(workload: Workload | None, level: StrategyLevel) -> str:
     if level.kind is not LevelKind.GROUP or workload is None:
         return "the set" if level.kind is LevelKind.SET else "clique"
     members = next(group.clique_names for group in workload.groups if group.name == level.component)
@@ -176,19 +182,19 @@ def _say_kind(workload: Workload | None, level: StrategyLevel) -> str:
     return f"scaling group of {pods} pod{'s' * (pods != 1)}"
 
 
-def _say_running(tree: WorkloadTree, level: StrategyLevel) -> str:
+def _render_running(tree: WorkloadTree, level: StrategyLevel) -> str:
     if level.kind is LevelKind.SET:
         wanted = [replica for replica in tree.replicas if not replica.surge]
         return f"{sum(replica.available for replica in wanted)} of {tree.wanted} available"
     parts = [part for index, part in _live_parts(tree, level) if index < tree.wanted]
     unit = "pods" if level.kind is LevelKind.CLIQUE else "group replicas"
-    return f"{sum(map(_available, parts))} of {sum(part.wanted for part in parts)} {unit} available"
+    return f"{sum(map(_count_available, parts))} of {sum(part.wanted for part in parts)} {unit} available"
 
 
-def _list_scaled(tree: WorkloadTree, level: StrategyLevel) -> Iterator[Scaled]:
+def _list_scaled(tree: WorkloadTree, level: StrategyLevel) -> Iterator[ScaledReplica]:
     for index, part in _live_parts(tree, level) if level.component else ():
         if part.exists and part.wanted != level.replicas:
-            yield Scaled(index, part.wanted)
+            yield ScaledReplica(index, part.wanted)
 
 
 def _live_parts(tree: WorkloadTree, level: StrategyLevel) -> Iterator[tuple[int, CliqueNode | GroupNode]]:
@@ -199,7 +205,7 @@ def _live_parts(tree: WorkloadTree, level: StrategyLevel) -> Iterator[tuple[int,
                 yield replica.index, part
 
 
-def _available(part: CliqueNode | GroupNode) -> int:
+def _count_available(part: CliqueNode | GroupNode) -> int:
     if isinstance(part, CliqueNode):
         return min(part.available_pods, part.wanted)
     return sum(one.available for one in part.replicas if not one.surge)
@@ -208,46 +214,48 @@ def _available(part: CliqueNode | GroupNode) -> int:
 # ---- what was changed
 
 
-def _read_numbers(given: QueryDict) -> dict[str, int]:
+def _parse_numbers(given: QueryDict) -> dict[str, int]:
     """Return the numbers of the template that somebody has changed, by component."""
-    fields = {field: given.get(field, "").strip() for field in given if field.startswith(_FIELD)}
-    changed = {field: text for field, text in fields.items() if text != given.get(f"{_WAS}{field}")}
-    return {field.removeprefix(_FIELD): number for field, number in _read_all(changed).items()}
+    fields = {field: given.get(field, "").strip() for field in given if field.startswith(_TEMPLATE_PREFIX)}
+    changed = {field: text for field, text in fields.items() if text != given.get(f"{_FORMER_PREFIX}{field}")}
+    return {field.removeprefix(_TEMPLATE_PREFIX): number for field, number in _parse_all(changed).items()}
 
 
-def _read_live(given: QueryDict) -> LiveScale | None:
+def _parse_live_scale(given: QueryDict) -> LiveScale | None:
     """Return what a live component is to have; None: nothing is said of one."""
-    texts = {name: given.get(f"{_LIVE}{name}", "").strip() for name in _LIVE_FIELDS}
+    texts = {name: given.get(f"{_LIVE_PREFIX}{name}", "").strip() for name in _LIVE_FIELDS}
     if not any(texts.values()):
         return None
     if not texts["component"]:
-        raise refuse([Finding(f"{_LIVE}component", Code.FIELD_MISSING, "choose which component is meant")])
-    numbers = _read_all({f"{_LIVE}{name}": texts[name] for name in ("replica", "replicas")})
-    return LiveScale(texts["component"], numbers[f"{_LIVE}replica"], numbers[f"{_LIVE}replicas"])
+        raise invalid_command(
+            [Finding(f"{_LIVE_PREFIX}component", FindingCode.FIELD_MISSING, "choose which component is meant")]
+        )
+    numbers = _parse_all({f"{_LIVE_PREFIX}{name}": texts[name] for name in ("replica", "replicas")})
+    return LiveScale(texts["component"], numbers[f"{_LIVE_PREFIX}replica"], numbers[f"{_LIVE_PREFIX}replicas"])
 
 
-def _read_all(texts: Mapping[str, str]) -> dict[str, int]:
+def _parse_all(texts: Mapping[str, str]) -> dict[str, int]:
     """Return numbers by field; raises for all that are none."""
     wrong = [field for field, text in texts.items() if not _is_number(text)]
     if wrong:
-        sentence = f"this must be a whole number from 0 to {MOST_INT32}"
-        raise refuse([Finding(field, Code.WRONG_TYPE, sentence) for field in wrong])
+        sentence = f"this must be a whole number from 0 to {MAX_INT32}"
+        raise invalid_command([Finding(field, FindingCode.WRONG_TYPE, sentence) for field in wrong])
     return {field: int(text) for field, text in texts.items()}
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_INT32)) and int(text) <= MOST_INT32
+    return text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_INT32)) and int(text) <= MAX_INT32
 
 
 # ---- what somebody has to agree to
 
 
-def _count(scene: Scene, numbers: Mapping[str, int], live: LiveScale | None) -> tuple[int, int]:
+def _count_wanted_pods(scene: WorkloadContext, numbers: Mapping[str, int], live: LiveScale | None) -> tuple[int, int]:
     """Return how many pods are wanted now, and would be."""
-    workload, observed = scene.look.workload, scene.look.seen.observed
-    tried = scale_template(scene.look.seen.manifest, numbers)
-    after = tried if isinstance(tried, Unfit) else parse_workload(tried)
-    if workload is None or isinstance(after, Unfit | Unreadable):
+    workload, observed = scene.snapshot.workload, scene.snapshot.mirrored.observed
+    tried = scale_template(scene.snapshot.mirrored.manifest, numbers)
+    after = tried if isinstance(tried, InvalidEdit) else parse_workload(tried)
+    if workload is None or isinstance(after, InvalidEdit | ParseFailure):
         return 0, 0
     before = count_desired(workload, observed)
     if live is not None:
@@ -255,7 +263,7 @@ def _count(scene: Scene, numbers: Mapping[str, int], live: LiveScale | None) -> 
     return before, count_desired(after, observed, renewed=numbers)
 
 
-def _ask(before: int, after: int) -> str:
+def _render_confirmation(before: int, after: int) -> str:
     """Return what is to be agreed to when a number of pods becomes another.
 
     >>> _ask(26, 0)
@@ -271,6 +279,6 @@ def _ask(before: int, after: int) -> str:
         return f"All {before:,} pods go, and nothing serves until it is scaled up again."
     if before > 1 and after <= before / 2:
         return f"{before - after:,} of {before:,} pods go."
-    if after > 2 * before and after - before >= _MANY:
+    if after > 2 * before and after - before >= _CONFIRM_NEW_PODS:
         return f"{after - before:,} pods come: {after:,} instead of {before:,}."
     return ""

@@ -13,21 +13,21 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDi
 
 from rollouts.accounts.commands import Command
 from rollouts.accounts.errors import CommandRefused
-from rollouts.mirror.other_operator import find_other_keeper
-from rollouts.services.audit import Via, caller_of
+from rollouts.mirror.other_operator import find_grove_management
+from rollouts.services.audit import Source, caller_of
 from rollouts.services.edit import Change
 from rollouts.services.simulation import Proposal
-from rollouts.services.takeover import TakenOver, workload_take_over
-from rollouts.web.commands.forms import VERSION, Form, Sitting, Trial, address_of
+from rollouts.services.takeover import TakeoverResult, workload_take_over
+from rollouts.web.commands.forms import VERSION_FIELD, CommandForm, FormContext, Preview, workload_url
 
-_OBJECTS_SHOWN: Final = 200
+_MAX_OBJECTS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class DryRun(Trial):
+class TakeOverDryRun(Preview):
     """What the command would change, or why it is refused."""
 
-    told: TakenOver | None = None
+    report: TakeoverResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,57 +38,57 @@ class ChangedObject:
     changes: tuple[Change, ...]  # with the fields as its manifest names them
 
 
-class TakeOver(Form):
+class TakeOverForm(CommandForm):
     """The form has nothing to fill in but the box that says that Grove's operator is gone."""
 
-    name, title, send, command = "take-over", "Take over", "Take over from Grove", Command.TAKE_OVER_WORKLOAD
-    trial_template: ClassVar[str] = "steering/_take_over_trial.html"
-    supposes = False
+    name, title, submit_label, command = "take-over", "Take over", "Take over from Grove", Command.TAKE_OVER_WORKLOAD
+    preview_template: ClassVar[str] = "steering/_take_over_trial.html"
+    has_assumptions = False
 
-    def fill_in(self, scene: Sitting, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show why the workload is Grove's."""
-        seen = scene.look.seen
-        return {"keeper": find_other_keeper(seen.manifest, seen.written_by_grove)}
+        seen = scene.snapshot.mirrored
+        return {"keeper": find_grove_management(seen.manifest, seen.written_by_grove)}
 
-    def propose(self, scene: Sitting, given: QueryDict, **about: Any) -> Proposal:
+    def make_proposal(self, scene: FormContext, given: QueryDict, **about: Any) -> Proposal:
         """Return the command as something to consider: it changes nothing that could be simulated."""
         return Proposal(self.command)
 
-    def ask(self, scene: Sitting, given: QueryDict, **about: Any) -> str:
+    def confirmation_text(self, scene: FormContext, given: QueryDict, **about: Any) -> str:
         """Ask for what nobody but the operator of the cluster can know."""
         return (
-            f"Grove's own operator no longer runs in the cluster {scene.place.cluster} and does not come back. "
-            f"From now on Grove UI creates, updates and deletes the pods of {scene.place.name}."
+            f"Grove's own operator no longer runs in the cluster {scene.ref.cluster} and does not come back. "
+            f"From now on Grove UI creates, updates and deletes the pods of {scene.ref.name}."
         )
 
-    def carry_out(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> HttpResponse:
+    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         """Take the workload over and go back to it."""
-        version = request.POST.get(VERSION, "")
-        told = workload_take_over(caller_of(request, Via.PAGE), scene.place, expected=f'"{version}"')
-        if told.changed.changes:
+        version = request.POST.get(VERSION_FIELD, "")
+        report = workload_take_over(caller_of(request, Source.PAGE), scene.ref, expected=f'"{version}"')
+        if report.changed.changes:
             messages.success(
-                request, f"{told.objects} objects are Grove UI's now. None of {told.pods} pods is replaced."
+                request, f"{report.objects} objects are Grove UI's now. None of {report.pods} pods is replaced."
             )
         else:
             messages.success(request, "It was so already; nothing has been changed.")
-        for warning in told.changed.warnings:
+        for warning in report.changed.warnings:
             messages.warning(request, warning.message)
-        return HttpResponseRedirect(address_of(scene.place))
+        return HttpResponseRedirect(workload_url(scene.ref))
 
-    def _try(self, request: HttpRequest, scene: Sitting, about: Mapping[str, Any]) -> Trial:
+    def _compute_preview(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> Preview:
         try:
-            return DryRun(told=workload_take_over(caller_of(request, Via.PAGE), scene.place, dry_run=True))
+            return TakeOverDryRun(report=workload_take_over(caller_of(request, Source.PAGE), scene.ref, dry_run=True))
         except CommandRefused as refusal:
-            return Trial(refusal=refusal)
+            return Preview(error=refusal)
 
-    def _show_trial(self, scene: Sitting, trial: Trial) -> dict[str, Any]:
-        told = trial.told if isinstance(trial, DryRun) else None
-        objects = [] if told is None else _group(told)
-        shown = objects[:_OBJECTS_SHOWN]
+    def _preview_context(self, scene: FormContext, trial: Preview) -> dict[str, Any]:
+        told = trial.report if isinstance(trial, TakeOverDryRun) else None
+        objects = [] if told is None else _group_by_object(told)
+        shown = objects[:_MAX_OBJECTS]
         return {"told": told, "objects": shown, "untold": len(objects) - len(shown)}
 
 
-def _group(told: TakenOver) -> list[ChangedObject]:
+def _group_by_object(told: TakeoverResult) -> list[ChangedObject]:
     """Return the changes by object, the set first."""
     found: dict[str, list[Change]] = {}
     for change in told.changed.changes:

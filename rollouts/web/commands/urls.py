@@ -4,36 +4,36 @@ from typing import Final
 
 from django.urls import URLPattern
 
-from rollouts.web.commands.apply import Apply, NewWorkload
-from rollouts.web.commands.delete import Delete
-from rollouts.web.commands.forms import Form
-from rollouts.web.commands.images import Images
+from rollouts.web.commands.apply import ApplyForm, NewWorkloadForm
+from rollouts.web.commands.delete import DeleteForm
+from rollouts.web.commands.forms import CommandForm
+from rollouts.web.commands.images import ImagesForm
 from rollouts.web.commands.pod_deletion import deletion_urlpatterns
-from rollouts.web.commands.pods import AnyPods, Pods
+from rollouts.web.commands.pods import AnyPodsForm, OutdatedPodsForm
 from rollouts.web.commands.remedies import REMEDY_FORMS, remedy_urlpatterns
-from rollouts.web.commands.restart import Restart
-from rollouts.web.commands.roll_back import RollBack
-from rollouts.web.commands.scale import Scale
-from rollouts.web.commands.strategy import EditStrategy
-from rollouts.web.commands.take_over import TakeOver
+from rollouts.web.commands.restart import RestartForm
+from rollouts.web.commands.roll_back import RollBackForm
+from rollouts.web.commands.scale import ScaleForm
+from rollouts.web.commands.strategy import StrategyForm
+from rollouts.web.commands.take_over import TakeOverForm
 
-_DESKS: Final[tuple[Form, ...]] = (
-    Images(),
-    EditStrategy(),
-    Scale(),
-    Restart(),
-    RollBack(),
-    Apply(),
-    NewWorkload(),
-    Pods(),
-    AnyPods(),
-    TakeOver(),
-    Delete(),
+_FORMS: Final[tuple[CommandForm, ...]] = (
+    ImagesForm(),
+    StrategyForm(),
+    ScaleForm(),
+    RestartForm(),
+    RollBackForm(),
+    ApplyForm(),
+    NewWorkloadForm(),
+    OutdatedPodsForm(),
+    AnyPodsForm(),
+    TakeOverForm(),
+    DeleteForm(),
     *REMEDY_FORMS,
 )
 
 
-def steering_urlpatterns(below: str) -> list[URLPattern]:
+def command_urlpatterns(below: str) -> list[URLPattern]:
     """Return the addresses of all forms, below the address of a workload."""
-    forms = [pattern for desk in _DESKS for pattern in desk.urlpatterns(below)]
+    forms = [pattern for desk in _FORMS for pattern in desk.urlpatterns(below)]
     return [*forms, *deletion_urlpatterns(below), *remedy_urlpatterns(below)]

@@ -11,11 +11,11 @@ from typing import Any, Final
 from rollouts import mirror, models
 from rollouts.cluster import Obj, Resource
 from rollouts.cluster.resources import NODES, PODCLIQUES, PODCLIQUESCALINGGROUPS, PODCLIQUESETS, PODS
-from rollouts.engine.manifest.parsing import Unreadable, parse_workload
+from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.model import names
 from rollouts.engine.model.hashing import compute_generation_hash, compute_template_hash
 from rollouts.engine.model.workload import Workload
-from rollouts.selectors.pod_totals import KNOWN
+from rollouts.selectors.pod_totals import CACHE
 
 CLUSTER: Final = "sandbox"
 NAMESPACE: Final = "default"
@@ -38,7 +38,7 @@ _versions: Final = itertools.count(1000)
 def make_cluster(name: str = CLUSTER) -> models.Cluster:
     """Return the row of a cluster that has been listed."""
     # Here workloads of one name have one uid, which in a cluster no two have that are not the same.
-    KNOWN.clear()
+    CACHE.clear()
     row = mirror.ensure_cluster(name, "sandbox")
     row.complete = True
     row.save()
@@ -77,7 +77,7 @@ def podcliqueset(
 def parse(manifest: Obj) -> Workload:
     """Return the workload of a manifest that can be read."""
     workload = parse_workload(manifest)
-    assert not isinstance(workload, Unreadable), workload
+    assert not isinstance(workload, ParseFailure), workload
     return workload
 
 

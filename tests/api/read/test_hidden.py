@@ -17,17 +17,17 @@ from django.test import Client
 from django.utils import timezone
 
 from rollouts import models
-from rollouts.accounts.commands import Command, Place
-from rollouts.manifests.masking import HIDDEN, MARK, mask_manifest, reader_of
+from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.manifests.masking import HIDDEN, MARK, make_workload_reader, mask_manifest
 from rollouts.models import AuditEntry, NamespaceGrant, User
 from rollouts.services.accounts import token_create
-from rollouts.services.audit import Caller, Result, Via, record
+from rollouts.services.audit import Caller, Result, Source, record
 from tests.accounts.conftest import bearing, give_token
 from tests.api.read import fleet
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
-PLACE = Place("sandbox", "default", "chat")
+PLACE = WorkloadRef("sandbox", "default", "chat")
 BASE = "workloads/sandbox/default/chat/"
 # Planted where only those who may apply here see them, and where nobody does.
 ARGUMENT, VARIABLE, SECRET = "positional-argument", "variable-of-a-setting", "the-secret-itself"
@@ -215,9 +215,9 @@ def _export(client: Client) -> str:
 
 def test_nobody_has_a_mark_made_of_what_they_type(row: models.Cluster) -> None:
     vera = _make_user("viewer")
-    caller = Caller(user=vera, name="viewer", source_ip=None, request_id="r", via=Via.API)
+    caller = Caller(user=vera, name="viewer", source_ip=None, request_id="r", source=Source.API)
     token_create(caller, f"PASSWORD={SECRET}", timezone.now() + timedelta(days=1))
-    record(caller, Command.SIGN_IN, Place(), Result.DONE, after={"reason": f"TOKEN={SECRET}", "password": SECRET})
+    record(caller, Command.SIGN_IN, WorkloadRef(), Result.DONE, after={"reason": f"TOKEN={SECRET}", "password": SECRET})
     written = str([(entry.before, entry.after) for entry in AuditEntry.objects.all()])
     assert HIDDEN in written
     assert not re.search("‹hidden [0-9a-f]", written)
@@ -225,6 +225,6 @@ def test_nobody_has_a_mark_made_of_what_they_type(row: models.Cluster) -> None:
 
 def test_a_guess_in_ones_own_namespace_tells_nothing_of_another(row: models.Cluster) -> None:
     def marks(workload: str) -> set[str]:
-        return {*MARK.findall(str(mask_manifest(_manifest("1"), reader_of(workload))))}
+        return {*MARK.findall(str(mask_manifest(_manifest("1"), make_workload_reader(workload))))}
 
     assert marks("sandbox/team-a/chat").isdisjoint(marks("sandbox/team-b/chat"))

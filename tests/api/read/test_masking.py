@@ -9,26 +9,26 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rollouts.engine.manifest.findings import Code
+from rollouts.engine.manifest.findings import FindingCode
 from rollouts.manifests import masking
 from rollouts.manifests.masking import (
-    ANYBODY,
     HIDDEN,
     MARK,
-    RECORD,
+    PUBLIC_READER,
+    RECORD_READER,
     Reader,
     is_secret_name,
     make_text_mask,
+    make_workload_reader,
     mask_text,
-    reader_of,
     without_digests,
 )
-from rollouts.manifests.strict_yaml import MOST_BYTES
+from rollouts.manifests.strict_yaml import MAX_BODY_BYTES
 from tests.thoroughness import examples
 
 SECRET = "s3cr3t-Zx9"
 WORKLOAD = "east/team-a/chat"
-READERS = {"who may apply": reader_of(WORKLOAD), "anybody": ANYBODY, "the audit": RECORD}
+READERS = {"who may apply": make_workload_reader(WORKLOAD), "anybody": PUBLIC_READER, "the audit": RECORD_READER}
 
 
 def mask_manifest(obj: Any, reader: Reader = READERS["who may apply"]) -> Any:
@@ -38,7 +38,7 @@ def mask_manifest(obj: Any, reader: Reader = READERS["who may apply"]) -> Any:
 
 def unmask_manifest(obj: Any, live: Any) -> Any:
     """Return what somebody sends back with what was hidden put in again."""
-    return masking.unmask_manifest(obj, live, WORKLOAD, MOST_BYTES)
+    return masking.unmask_manifest(obj, live, WORKLOAD, MAX_BODY_BYTES)
 
 
 def container(**fields: Any) -> dict[str, Any]:
@@ -215,11 +215,11 @@ def test_a_sentence_quotes_no_query_of_a_probe() -> None:
 )
 def test_fields_as_changes_name_them_are_hidden_in_the_same_way(field: str, value: Any, shown: Any) -> None:
     assert masking.mask_manifest({"fields": {field: value}}) == {"fields": {field: shown}}
-    assert masking.mask_manifest({"fields": {field: value}}, RECORD) == {"fields": {field: value}}
+    assert masking.mask_manifest({"fields": {field: value}}, RECORD_READER) == {"fields": {field: value}}
 
 
 def mark_of(value: str, variable: str = "X", workload: str = WORKLOAD) -> str:
-    shown = mask_manifest(container(env=[{"name": variable, "value": value}]), reader_of(workload))
+    shown = mask_manifest(container(env=[{"name": variable, "value": value}]), make_workload_reader(workload))
     mark: str = shown["spec"]["podSpec"]["containers"][0]["env"][0]["value"]
     assert MARK.fullmatch(mark)
     return mark
@@ -242,7 +242,7 @@ def test_a_mark_stays_the_same_where_its_entry_moves() -> None:
     assert first[0] == second[1]
 
 
-@pytest.mark.parametrize("reader", [ANYBODY, RECORD])
+@pytest.mark.parametrize("reader", [PUBLIC_READER, RECORD_READER])
 def test_marks_for_others_are_all_alike(reader: Reader) -> None:
     shown = str(mask_manifest(PLANTED, reader))
     assert {*MARK.findall(shown)} == {HIDDEN}
@@ -293,7 +293,9 @@ def test_a_hidden_value_is_put_back_nowhere_but_where_it_was(change: Any, field:
     sent = mask_manifest(live)
     change(sent["spec"]["podSpec"]["containers"][0])
     restored, findings = unmask_manifest(sent, live)
-    assert [(one.field, one.code) for one in findings] == [(f"spec.podSpec.containers[0].{field}", Code.UNKNOWN_VALUE)]
+    assert [(one.field, one.code) for one in findings] == [
+        (f"spec.podSpec.containers[0].{field}", FindingCode.UNKNOWN_VALUE)
+    ]
     assert [value for _, value in _leaves(restored)].count(SECRET) == (field != "env[0].value")
 
 
@@ -316,7 +318,7 @@ def test_a_hidden_value_is_not_put_back_where_it_would_be_shown(live: dict[str, 
     assert found
     change(main, found[0])
     _, findings = unmask_manifest(sent, live)
-    assert [one.code for one in findings] == [Code.UNKNOWN_VALUE]
+    assert [one.code for one in findings] == [FindingCode.UNKNOWN_VALUE]
 
 
 def test_a_mark_that_is_moved_to_where_parts_of_it_are_shown_is_refused_by_its_field() -> None:
@@ -326,7 +328,9 @@ def test_a_mark_that_is_moved_to_where_parts_of_it_are_shown_is_refused_by_its_f
     main = sent["spec"]["podSpec"]["containers"][0]
     main["args"] = ["--x", main["args"][1]]
     _, findings = unmask_manifest(sent, live)
-    assert [(one.field, one.code) for one in findings] == [("spec.podSpec.containers[0].args[1]", Code.UNKNOWN_VALUE)]
+    assert [(one.field, one.code) for one in findings] == [
+        ("spec.podSpec.containers[0].args[1]", FindingCode.UNKNOWN_VALUE)
+    ]
 
 
 def test_a_new_secret_may_be_written_beside_a_mark() -> None:
@@ -351,9 +355,9 @@ def test_what_others_were_shown_cannot_be_applied_and_the_sentence_says_why() ->
 
 def test_marks_of_another_workload_are_not_put_back() -> None:
     live = container(env=[{"name": "X", "value": SECRET}])
-    sent = masking.mask_manifest(live, reader_of("east/team-b/chat"))
+    sent = masking.mask_manifest(live, make_workload_reader("east/team-b/chat"))
     _, findings = unmask_manifest(sent, live)
-    assert [one.code for one in findings] == [Code.UNKNOWN_VALUE]
+    assert [one.code for one in findings] == [FindingCode.UNKNOWN_VALUE]
 
 
 @pytest.mark.parametrize(
@@ -378,10 +382,12 @@ def test_a_manifest_that_hidden_values_would_make_too_large_is_refused_before_it
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert [(one.field, one.code) for one in findings] == [(f"spec.podSpec.containers[0].{field}", Code.TOO_LONG)]
+    assert [(one.field, one.code) for one in findings] == [
+        (f"spec.podSpec.containers[0].{field}", FindingCode.TOO_LONG)
+    ]
     assert "larger than 1024 KiB; leave each hidden value only where it was shown" in findings[0].message
-    assert peak < 20 * MOST_BYTES
-    assert sum(len(value) for _, value in _leaves(restored)) < 2 * MOST_BYTES
+    assert peak < 20 * MAX_BODY_BYTES
+    assert sum(len(value) for _, value in _leaves(restored)) < 2 * MAX_BODY_BYTES
 
 
 @pytest.mark.parametrize(
@@ -408,7 +414,7 @@ def test_what_a_live_value_hides_is_looked_for_once_however_often_it_is_asked_fo
 
 
 def test_a_value_that_is_hidden_in_a_large_manifest_is_put_back_up_to_the_limit() -> None:
-    live = container(env=[{"name": "X", "value": "s" * (MOST_BYTES - 1_000)}])
+    live = container(env=[{"name": "X", "value": "s" * (MAX_BODY_BYTES - 1_000)}])
     assert unmask_manifest(mask_manifest(live), live) == (live, [])
 
 
@@ -484,9 +490,9 @@ _ANYTHING = st.recursive(
 
 @given(_ANYTHING, st.sampled_from(list(READERS.values())))
 @settings(max_examples=examples(300), deadline=None)
-@example({"env": [None, 1, [], {"name": 3, "value": {"a": 1}}]}, ANYBODY)
-@example({"args": [1, None, "--token", 5, ["x"], "--token"]}, RECORD)
-@example({"annotations": [1], "labels": "x", "httpHeaders": {"a": 1}}, RECORD)
+@example({"env": [None, 1, [], {"name": 3, "value": {"a": 1}}]}, PUBLIC_READER)
+@example({"args": [1, None, "--token", 5, ["x"], "--token"]}, RECORD_READER)
+@example({"annotations": [1], "labels": "x", "httpHeaders": {"a": 1}}, RECORD_READER)
 def test_anything_can_be_masked_and_masking_twice_is_masking_once(value: Any, reader: Reader) -> None:
     masked = mask_manifest(value, reader)
     assert mask_manifest(masked, reader) == masked

@@ -7,18 +7,18 @@ import pytest
 from django.test import Client
 
 from rollouts import mirror, models
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import PODCLIQUES, PODS
 from rollouts.engine.model.hashing import compute_generation_hash
-from rollouts.engine.tree.layout import make_shape
-from rollouts.engine.tree.tree_builder import arrange
-from rollouts.selectors.tree import WorkloadTree, pods_of, workload_tree
+from rollouts.engine.tree.layout import make_layout
+from rollouts.engine.tree.tree_builder import build_tree
+from rollouts.selectors.tree import WorkloadTree, walk_pods, workload_tree
 from tests.api.read import fleet
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
-PLACE = Place("sandbox", "default", "big")
+PLACE = WorkloadRef("sandbox", "default", "big")
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def small(**fields: Any) -> Obj:
 
 def pod(tree: WorkloadTree, name: str) -> Any:
     """Return a pod of the tree."""
-    return next(one for one in pods_of(tree) if one.name == name)
+    return next(one for one in walk_pods(tree) if one.name == name)
 
 
 def test_each_level_holds_the_next(row: models.Cluster) -> None:
@@ -62,9 +62,9 @@ def test_words_mean_what_they_mean_to_the_controller(row: models.Cluster) -> Non
     manifest = small()
     fleet.store_parts(row, manifest, outdated=[1], surge=True)
     tree = workload_tree(PLACE)
-    seen = mirror.read(row, "default", "big")
+    seen = mirror.fetch_workload(row, "default", "big")
     assert seen is not None
-    views = arrange(make_shape(fleet.parse(manifest)), seen.observed)
+    views = build_tree(make_layout(fleet.parse(manifest)), seen.observed)
     for node in tree.replicas:
         view = views.replicas[node.index]
         assert (node.available, node.outdated, node.complete) == (
@@ -73,7 +73,7 @@ def test_words_mean_what_they_mean_to_the_controller(row: models.Cluster) -> Non
             view.is_complete,
         )
     assert (tree.pods.outdated, tree.pods.surge) == (9, 1)
-    assert [one.name for one in pods_of(tree) if one.surge] == ["big-0-router-00003"]
+    assert [one.name for one in walk_pods(tree) if one.surge] == ["big-0-router-00003"]
 
 
 def test_what_is_beyond_the_wanted_number_at_any_level_is_surge(row: models.Cluster) -> None:
@@ -83,8 +83,8 @@ def test_what_is_beyond_the_wanted_number_at_any_level_is_surge(row: models.Clus
     fleet.store_sets(row, [manifest])
     tree = workload_tree(PLACE)
     assert [replica.surge for replica in tree.replicas] == [False, True]
-    assert {one.surge for one in pods_of(tree) if one.name.startswith("big-1-")} == {True}
-    assert {one.surge for one in pods_of(tree) if one.name.startswith("big-0-")} == {False}
+    assert {one.surge for one in walk_pods(tree) if one.name.startswith("big-1-")} == {True}
+    assert {one.surge for one in walk_pods(tree) if one.name.startswith("big-0-")} == {False}
 
 
 def test_a_pod_that_kept_a_higher_index_since_it_was_scaled_in_is_no_surge(row: models.Cluster) -> None:
@@ -95,7 +95,7 @@ def test_a_pod_that_kept_a_higher_index_since_it_was_scaled_in_is_no_surge(row: 
     models.Clique.objects.update(replicas=2)
     tree = workload_tree(PLACE)
     assert tree.replicas[0].complete
-    assert [(one.index, one.surge) for one in pods_of(tree)] == [(0, False), (2, False)]
+    assert [(one.index, one.surge) for one in walk_pods(tree)] == [(0, False), (2, False)]
 
 
 def test_a_leaving_pod_counts_as_nothing_else(row: models.Cluster) -> None:
@@ -128,7 +128,7 @@ def test_the_revision_of_a_pod_is_told_by_its_template_hash(row: models.Cluster)
     fleet.store_parts(row, manifest)
     older = json.loads(json.dumps(manifest["spec"]["template"]))
     older["cliques"][0]["spec"]["podSpec"]["containers"][0]["image"] = "example/router:v0"
-    was = make_shape(fleet.parse({**manifest, "spec": {**manifest["spec"], "template": older}}))
+    was = make_layout(fleet.parse({**manifest, "spec": {**manifest["spec"], "template": older}}))
     now = compute_generation_hash(fleet.parse(manifest))
     for number, (generation, template) in enumerate(
         [(was.generation_hash, older), (now, manifest["spec"]["template"])]
@@ -159,7 +159,7 @@ def test_what_has_no_place_is_a_stranger_and_not_in_the_tree(row: models.Cluster
     tree = workload_tree(PLACE)
     strangers = {one.name for one in tree.strangers}
     assert {"big-0-router-00002", "big-1-router"} <= strangers
-    assert all(one.name not in strangers for one in pods_of(tree))
+    assert all(one.name not in strangers for one in walk_pods(tree))
 
 
 def test_a_manifest_that_cannot_be_read_still_shows_its_pods(row: models.Cluster) -> None:
@@ -200,5 +200,5 @@ def test_objects_of_another_owner_are_leaving(row: models.Cluster) -> None:
         assert mirror.MIRRORED[table].model.objects.exists()
     models.Workload.objects.update(uid="another")
     tree = workload_tree(PLACE)
-    assert {one.leaving for one in pods_of(tree)} == {True}
+    assert {one.leaving for one in walk_pods(tree)} == {True}
     assert tree.pods.leaving == 18

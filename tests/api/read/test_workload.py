@@ -11,7 +11,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from rollouts import models
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.models import StrategyOverride
 from rollouts.selectors.diagnosis import diagnosis_detail
 from rollouts.selectors.strategy_detail import strategy_detail
@@ -19,7 +19,7 @@ from tests.api.read import fleet
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
-PLACE = Place("sandbox", "default", "chat")
+PLACE = WorkloadRef("sandbox", "default", "chat")
 CHAT = "/api/v1/workloads/sandbox/default/chat/"
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from rollouts.engine.manifest import edits
 from rollouts.engine.manifest.diff import find_differences
-from rollouts.engine.manifest.edits import RESTARTED_AT, Image, Unfit
-from rollouts.engine.manifest.findings import Code
+from rollouts.engine.manifest.edits import RESTARTED_AT, ImageEdit, InvalidEdit
+from rollouts.engine.manifest.findings import FindingCode
 from rollouts.engine.manifest.validation import validate_update
 from rollouts.engine.model.hashing import compute_generation_hash
 from tests.deploy.manifests import Obj
@@ -22,15 +22,15 @@ CLIQUE = "spec.template.cliques[0]"
 GROUP = "spec.template.podCliqueScalingGroups[0]"
 
 
-def changed(before: Obj, after: Obj | Unfit) -> dict[str, Any]:
+def changed(before: Obj, after: Obj | InvalidEdit) -> dict[str, Any]:
     """Return what an edit changed, by field."""
-    assert not isinstance(after, Unfit), after
+    assert not isinstance(after, InvalidEdit), after
     return {one.field: one.after for one in find_differences(before, after)}
 
 
-def refused(after: Obj | Unfit) -> list[tuple[str, Code]]:
+def refused(after: Obj | InvalidEdit) -> list[tuple[str, FindingCode]]:
     """Return the fields and codes for which an edit was not made."""
-    assert isinstance(after, Unfit), after
+    assert isinstance(after, InvalidEdit), after
     return [(finding.field, finding.code) for finding in after.findings]
 
 
@@ -39,7 +39,7 @@ def refused(after: Obj | Unfit) -> list[tuple[str, Code]]:
 
 def test_an_image_is_all_that_changes() -> None:
     manifest = small()
-    after = edits.set_images(manifest, [Image("frontend", "app:v2"), Image("worker", "app:v3", "main")])
+    after = edits.set_images(manifest, [ImageEdit("frontend", "app:v2"), ImageEdit("worker", "app:v3", "main")])
     assert changed(manifest, after) == {
         f"{CLIQUE}.spec.podSpec.containers[0].image": "app:v2",
         "spec.template.cliques[2].spec.podSpec.containers[0].image": "app:v3",
@@ -49,33 +49,40 @@ def test_an_image_is_all_that_changes() -> None:
 def test_an_init_container_gets_its_image_by_name() -> None:
     path = "spec.template.cliques.0.spec.podSpec.initContainers"
     manifest = small({path: [{"name": "fetch", "image": "fetch:v1"}]})
-    after = edits.set_images(manifest, [Image("frontend", "fetch:v2", "fetch")])
+    after = edits.set_images(manifest, [ImageEdit("frontend", "fetch:v2", "fetch")])
     assert changed(manifest, after) == {f"{CLIQUE}.spec.podSpec.initContainers[0].image": "fetch:v2"}
 
 
 def test_two_containers_of_a_clique_change_together() -> None:
     side = {"name": "side", "image": "side:v1"}
     manifest = small({"spec.template.cliques.0.spec.podSpec.containers.1": side})
-    after = edits.set_images(manifest, [Image("frontend", "app:v2", "main"), Image("frontend", "side:v2", "side")])
+    after = edits.set_images(
+        manifest, [ImageEdit("frontend", "app:v2", "main"), ImageEdit("frontend", "side:v2", "side")]
+    )
     assert [*changed(manifest, after).values()] == ["app:v2", "side:v2"]
 
 
 def test_a_container_must_be_named_where_there_are_several() -> None:
     side = {"name": "side", "image": "side:v1"}
     manifest = small({"spec.template.cliques.0.spec.podSpec.containers.1": side})
-    after = edits.set_images(manifest, [Image("frontend", "app:v2")])
-    assert refused(after) == [("images[0].container", Code.FIELD_MISSING)]
-    assert isinstance(after, Unfit)
+    after = edits.set_images(manifest, [ImageEdit("frontend", "app:v2")])
+    assert refused(after) == [("images[0].container", FindingCode.FIELD_MISSING)]
+    assert isinstance(after, InvalidEdit)
     assert "main, side" in after.findings[0].message
 
 
 def test_every_mistake_about_images_is_named_at_once() -> None:
-    asked = [Image("nobody", "app:v2"), Image("worker", "app:v2", "other"), Image("leader", "a b"), Image("leader", "")]
+    asked = [
+        ImageEdit("nobody", "app:v2"),
+        ImageEdit("worker", "app:v2", "other"),
+        ImageEdit("leader", "a b"),
+        ImageEdit("leader", ""),
+    ]
     assert refused(edits.set_images(small(), asked)) == [
-        ("images[0].clique", Code.UNKNOWN_CLIQUE),
-        ("images[1].container", Code.UNKNOWN_CONTAINER),
-        ("images[2].image", Code.INVALID_IMAGE),
-        ("images[3].image", Code.INVALID_IMAGE),
+        ("images[0].clique", FindingCode.UNKNOWN_CLIQUE),
+        ("images[1].container", FindingCode.UNKNOWN_CONTAINER),
+        ("images[2].image", FindingCode.INVALID_IMAGE),
+        ("images[3].image", FindingCode.INVALID_IMAGE),
     ]
 
 
@@ -103,7 +110,7 @@ def test_scaling_a_clique_leaves_the_minimum_that_is_written() -> None:
 
 
 def test_a_component_that_is_not_there_cannot_be_scaled() -> None:
-    assert refused(edits.scale(small(), 2, "nobody")) == [("component", Code.UNKNOWN_COMPONENT)]
+    assert refused(edits.scale(small(), 2, "nobody")) == [("component", FindingCode.UNKNOWN_COMPONENT)]
 
 
 def test_a_group_is_meant_before_a_clique_of_the_same_name() -> None:
@@ -161,7 +168,7 @@ def test_a_component_without_a_budget_has_no_strategy_left(gone: Any) -> None:
 
 def test_an_unknown_component_has_no_strategy() -> None:
     after = edits.edit_strategy(small(), {"type": "OnDelete", "components": {"nobody": {"maxSurge": 1}}})
-    assert refused(after) == [("components.nobody", Code.UNKNOWN_COMPONENT)]
+    assert refused(after) == [("components.nobody", FindingCode.UNKNOWN_COMPONENT)]
 
 
 def test_no_edit_of_strategy_or_numbers_starts_an_update() -> None:
@@ -195,7 +202,9 @@ def test_a_group_is_restarted_with_all_its_cliques() -> None:
 
 
 def test_nothing_is_restarted_when_a_name_is_unknown() -> None:
-    assert refused(edits.restart(small(), "now", ["decode", "nobody"])) == [("components[1]", Code.UNKNOWN_COMPONENT)]
+    assert refused(edits.restart(small(), "now", ["decode", "nobody"])) == [
+        ("components[1]", FindingCode.UNKNOWN_COMPONENT)
+    ]
 
 
 # ---- the way back
@@ -232,7 +241,7 @@ def changed_to_nothing() -> Any:
 @given(valid(), st.text("abc", min_size=1, max_size=5), st.booleans())
 def test_the_way_back_has_the_hash_of_the_revision(manifest: Obj, image: str, has_priority: bool) -> None:
     template = copy.deepcopy(manifest["spec"]["template"])
-    now = edits.set_images(manifest, [Image(clique["name"], image) for clique in template["cliques"]])
+    now = edits.set_images(manifest, [ImageEdit(clique["name"], image) for clique in template["cliques"]])
     now = edits.restart(now if isinstance(now, dict) else manifest, "now")
     assert isinstance(now, dict)
     if has_priority:
@@ -244,7 +253,7 @@ def test_the_way_back_has_the_hash_of_the_revision(manifest: Obj, image: str, ha
 
 def test_a_revision_with_other_cliques_is_no_way_back() -> None:
     former = small({"spec.template.cliques.0.name": "web"})
-    assert refused(edits.roll_back(small(), former["spec"]["template"])) == [("revision", Code.IMMUTABLE)]
+    assert refused(edits.roll_back(small(), former["spec"]["template"])) == [("revision", FindingCode.IMMUTABLE)]
 
 
 def test_a_complete_set_can_be_rolled_back_to_itself_without_a_change() -> None:
@@ -255,7 +264,7 @@ def test_a_complete_set_can_be_rolled_back_to_itself_without_a_change() -> None:
 
 
 EDITS: list[Callable[[Any], Any]] = [
-    lambda manifest: edits.set_images(manifest, [Image("frontend", "app:v2"), Image("c0", "app:v2", "main")]),
+    lambda manifest: edits.set_images(manifest, [ImageEdit("frontend", "app:v2"), ImageEdit("c0", "app:v2", "main")]),
     lambda manifest: edits.scale(manifest, 3),
     lambda manifest: edits.scale(manifest, 3, "c0"),
     lambda manifest: edits.edit_strategy(manifest, {"type": "OnDelete", "components": {"c0": {"maxSurge": 1}}}),
@@ -270,15 +279,15 @@ def test_no_edit_raises_or_changes_what_it_was_given(edit: Callable[[Any], Any],
     before = copy.deepcopy(manifest)
     after = edit(manifest)
     assert repr(manifest) == repr(before)  # for a NaN is not itself
-    assert isinstance(after, dict | Unfit)
-    if isinstance(after, Unfit):
+    assert isinstance(after, dict | InvalidEdit)
+    if isinstance(after, InvalidEdit):
         assert all(re.fullmatch(r"[a-z]+(\[\d+\])?(\.[\w-]+)?", finding.field) for finding in after.findings)
 
 
 def test_edits_that_ask_for_what_is_there_change_nothing() -> None:
     manifest = small({"spec.updateStrategy": {"type": "OnDelete"}, "spec.template.cliques.0.spec.minAvailable": 3})
     for after in (
-        edits.set_images(manifest, [Image("frontend", "ghcr.io/example/app:v1")]),
+        edits.set_images(manifest, [ImageEdit("frontend", "ghcr.io/example/app:v1")]),
         edits.scale(manifest, 2),
         edits.scale(manifest, 3, "frontend"),
         edits.edit_strategy(manifest, {"type": "OnDelete"}),

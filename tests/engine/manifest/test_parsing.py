@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollouts.engine.manifest.defaults import with_defaults
-from rollouts.engine.manifest.findings import Code
-from rollouts.engine.manifest.parsing import Unreadable, parse_workload, render_manifest
+from rollouts.engine.manifest.findings import FindingCode
+from rollouts.engine.manifest.parsing import ParseFailure, parse_workload, render_manifest
 from rollouts.engine.model import durations
 from rollouts.engine.model.durations import parse_duration, render_duration
 from rollouts.engine.model.hashing import compute_generation_hash
-from rollouts.engine.model.workload import BudgetSpec, Startup, Strategy, Workload
+from rollouts.engine.model.workload import BudgetSpec, StartupType, Strategy, Workload
 from tests.deploy.manifests import GROVE, REMOVED, SAMPLES, Edits, Obj, load
 from tests.engine.manifests import JSON, complete, damaged, small, valid, workload_of
 
@@ -26,9 +26,9 @@ LEAST = {
 }
 
 
-def unreadable(manifest: object) -> list[tuple[str, Code]]:
+def unreadable(manifest: object) -> list[tuple[str, FindingCode]]:
     parsed = parse_workload(manifest)
-    assert isinstance(parsed, Unreadable), parsed
+    assert isinstance(parsed, ParseFailure), parsed
     return [(finding.field, finding.code) for finding in parsed.findings]
 
 
@@ -37,7 +37,7 @@ def test_everything_left_out_gets_its_default() -> None:
     (clique,) = workload.cliques
     assert (workload.namespace, workload.uid, workload.generation) == ("default", "", 0)
     assert (workload.replicas, workload.strategy, workload.budget) == (0, Strategy.ROLLING_RECREATE, BudgetSpec())
-    assert (workload.startup, workload.priority_class) == (Startup.ANY_ORDER, "")
+    assert (workload.startup_type, workload.priority_class) == (StartupType.ANY_ORDER, "")
     assert (workload.termination_delay, workload.publish_not_ready_addresses) == (4 * 3600, True)
     assert (clique.replicas, clique.min_available, clique.role_name, clique.budget) == (1, 1, "", None)
     assert (clique.labels, clique.annotations, clique.starts_after, clique.auto_scaling) == ({}, {}, (), None)
@@ -48,7 +48,7 @@ def test_what_is_written_is_taken() -> None:
     workload = workload_of(complete({"metadata.uid": "u-1", "metadata.generation": 4, "metadata.namespace": "prod"}))
     assert (workload.namespace, workload.name, workload.uid, workload.generation) == ("prod", "complete", "u-1", 4)
     assert (workload.replicas, workload.strategy, workload.budget) == (3, Strategy.ROLLING_UPDATE, BudgetSpec(1, 0))
-    assert (workload.startup, workload.priority_class) == (Startup.EXPLICIT, "high")
+    assert (workload.startup_type, workload.priority_class) == (StartupType.EXPLICIT, "high")
     assert (workload.termination_delay, workload.publish_not_ready_addresses) == (5400, False)
     frontend, leader, worker, _ = workload.cliques
     assert (frontend.replicas, frontend.min_available, frontend.budget) == (4, 2, BudgetSpec(1, "25%"))
@@ -176,54 +176,54 @@ def test_an_empty_strategy_of_a_component_stays_one() -> None:
 
 @pytest.mark.parametrize("manifest", [None, True, 3, 1.5, "set", [], [{}]], ids=repr)
 def test_what_is_not_an_object_is_said_to_be_none(manifest: object) -> None:
-    code = Code.FIELD_MISSING if manifest is None else Code.WRONG_TYPE
+    code = FindingCode.FIELD_MISSING if manifest is None else FindingCode.WRONG_TYPE
     assert unreadable(manifest) == [("", code)]
 
 
 @pytest.mark.parametrize(
     ("edits", "field", "code"),
     [
-        ({"metadata": REMOVED}, "metadata", Code.FIELD_MISSING),
-        ({"metadata.name": REMOVED}, "metadata.name", Code.FIELD_MISSING),
-        ({"metadata.name": 7}, "metadata.name", Code.INVALID_NAME),
-        ({"metadata.name": "a" * 64}, "metadata.name", Code.INVALID_NAME),
-        ({"kind": "Deployment"}, "kind", Code.UNKNOWN_VALUE),
-        ({"apiVersion": "v1"}, "apiVersion", Code.UNKNOWN_VALUE),
-        ({"spec": REMOVED}, "spec", Code.FIELD_MISSING),
-        ({"spec": []}, "spec", Code.WRONG_TYPE),
-        ({"spec.template": "x"}, "spec.template", Code.WRONG_TYPE),
-        ({"spec.replicas": "2"}, "spec.replicas", Code.WRONG_TYPE),
-        ({"spec.replicas": True}, "spec.replicas", Code.WRONG_TYPE),
-        ({"spec.replicas": 2.5}, "spec.replicas", Code.WRONG_TYPE),
-        ({"spec.replicas": -1}, "spec.replicas", Code.OUT_OF_RANGE),
-        ({"spec.replicas": 2**31}, "spec.replicas", Code.OUT_OF_RANGE),
-        ({"spec.replicas": 10**30}, "spec.replicas", Code.OUT_OF_RANGE),
-        ({"spec.x": -(10**30)}, "spec.x", Code.OUT_OF_RANGE),
-        ({"spec.replicas": float("nan")}, "spec.replicas", Code.WRONG_TYPE),
-        ({"spec.replicas": 2**31 - 1}, "spec.replicas", Code.TOO_MANY_PODS),
-        ({"spec.updateStrategy": "OnDelete"}, "spec.updateStrategy", Code.WRONG_TYPE),
-        ({"spec.updateStrategy.type": "BlueGreen"}, "spec.updateStrategy.type", Code.UNKNOWN_VALUE),
-        ({"spec.updateStrategy.type": 1}, "spec.updateStrategy.type", Code.WRONG_TYPE),
-        ({"spec.template.cliques": {}}, "spec.template.cliques", Code.WRONG_TYPE),
-        ({f"{FRONTEND}": None}, "spec.template.cliques[0]", Code.FIELD_MISSING),
-        ({f"{FRONTEND}.name": "leader"}, "spec.template.cliques[1].name", Code.DUPLICATE_NAME),
-        ({f"{FRONTEND}.labels": {"a": 1}}, "spec.template.cliques[0].labels", Code.WRONG_TYPE),
-        ({f"{FRONTEND}.spec.replicas": 0}, "spec.template.cliques[0].spec.replicas", Code.OUT_OF_RANGE),
-        ({"spec.template.terminationDelay": 30}, "spec.template.terminationDelay", Code.INVALID_DURATION),
+        ({"metadata": REMOVED}, "metadata", FindingCode.FIELD_MISSING),
+        ({"metadata.name": REMOVED}, "metadata.name", FindingCode.FIELD_MISSING),
+        ({"metadata.name": 7}, "metadata.name", FindingCode.INVALID_NAME),
+        ({"metadata.name": "a" * 64}, "metadata.name", FindingCode.INVALID_NAME),
+        ({"kind": "Deployment"}, "kind", FindingCode.UNKNOWN_VALUE),
+        ({"apiVersion": "v1"}, "apiVersion", FindingCode.UNKNOWN_VALUE),
+        ({"spec": REMOVED}, "spec", FindingCode.FIELD_MISSING),
+        ({"spec": []}, "spec", FindingCode.WRONG_TYPE),
+        ({"spec.template": "x"}, "spec.template", FindingCode.WRONG_TYPE),
+        ({"spec.replicas": "2"}, "spec.replicas", FindingCode.WRONG_TYPE),
+        ({"spec.replicas": True}, "spec.replicas", FindingCode.WRONG_TYPE),
+        ({"spec.replicas": 2.5}, "spec.replicas", FindingCode.WRONG_TYPE),
+        ({"spec.replicas": -1}, "spec.replicas", FindingCode.OUT_OF_RANGE),
+        ({"spec.replicas": 2**31}, "spec.replicas", FindingCode.OUT_OF_RANGE),
+        ({"spec.replicas": 10**30}, "spec.replicas", FindingCode.OUT_OF_RANGE),
+        ({"spec.x": -(10**30)}, "spec.x", FindingCode.OUT_OF_RANGE),
+        ({"spec.replicas": float("nan")}, "spec.replicas", FindingCode.WRONG_TYPE),
+        ({"spec.replicas": 2**31 - 1}, "spec.replicas", FindingCode.TOO_MANY_PODS),
+        ({"spec.updateStrategy": "OnDelete"}, "spec.updateStrategy", FindingCode.WRONG_TYPE),
+        ({"spec.updateStrategy.type": "BlueGreen"}, "spec.updateStrategy.type", FindingCode.UNKNOWN_VALUE),
+        ({"spec.updateStrategy.type": 1}, "spec.updateStrategy.type", FindingCode.WRONG_TYPE),
+        ({"spec.template.cliques": {}}, "spec.template.cliques", FindingCode.WRONG_TYPE),
+        ({f"{FRONTEND}": None}, "spec.template.cliques[0]", FindingCode.FIELD_MISSING),
+        ({f"{FRONTEND}.name": "leader"}, "spec.template.cliques[1].name", FindingCode.DUPLICATE_NAME),
+        ({f"{FRONTEND}.labels": {"a": 1}}, "spec.template.cliques[0].labels", FindingCode.WRONG_TYPE),
+        ({f"{FRONTEND}.spec.replicas": 0}, "spec.template.cliques[0].spec.replicas", FindingCode.OUT_OF_RANGE),
+        ({"spec.template.terminationDelay": 30}, "spec.template.terminationDelay", FindingCode.INVALID_DURATION),
         (
             {f"{DECODE}.cliqueNames": ["leader", "worker", "x"]},
             "spec.template.podCliqueScalingGroups[0].cliqueNames[2]",
-            Code.UNKNOWN_CLIQUE,
+            FindingCode.UNKNOWN_CLIQUE,
         ),
         (
             {f"{FRONTEND}.spec.podSpec.volumes": {1: 2}},
             "spec.template.cliques[0].spec.podSpec.volumes",
-            Code.WRONG_TYPE,
+            FindingCode.WRONG_TYPE,
         ),
     ],
     ids=str,
 )
-def test_a_manifest_that_cannot_be_relied_on_is_no_workload(edits: Edits, field: str, code: Code) -> None:
+def test_a_manifest_that_cannot_be_relied_on_is_no_workload(edits: Edits, field: str, code: FindingCode) -> None:
     assert unreadable(small(edits)) == [(field, code)]
 
 
@@ -237,14 +237,14 @@ def test_a_budget_that_is_none_is_found_at_every_level(text: object) -> None:
         (f"{DECODE}.updateStrategy", "spec.template.podCliqueScalingGroups[0].updateStrategy"),
     ):
         found = unreadable(small({strategy: {"maxUnavailable": text}}))
-        assert found == [(f"{field}.maxUnavailable", Code.INVALID_BUDGET)]
+        assert found == [(f"{field}.maxUnavailable", FindingCode.INVALID_BUDGET)]
 
 
 def test_a_manifest_that_nests_without_end_is_not_walked_through() -> None:
     deep: object = []
     for _ in range(100_000):
         deep = [deep]
-    assert unreadable(small({"spec.x": None}) | {"spec": {"deep": deep}}) == [("", Code.TOO_DEEP)]
+    assert unreadable(small({"spec.x": None}) | {"spec": {"deep": deep}}) == [("", FindingCode.TOO_DEEP)]
 
 
 def test_nesting_ends_at_its_limit() -> None:
@@ -259,16 +259,16 @@ def test_nesting_ends_at_its_limit() -> None:
 def test_texts_end_at_their_limit() -> None:
     role = f"{FRONTEND}.spec.roleName"
     assert workload_of(small({role: "r" * 253})).cliques[0].role_name == "r" * 253
-    assert unreadable(small({role: "r" * 254})) == [("spec.template.cliques[0].spec.roleName", Code.TOO_LONG)]
+    assert unreadable(small({role: "r" * 254})) == [("spec.template.cliques[0].spec.roleName", FindingCode.TOO_LONG)]
 
 
 def test_whole_numbers_have_64_bits() -> None:
     assert isinstance(parse_workload(small({"spec.x": 2**64 - 1})), Workload)
-    assert unreadable(small({"spec.x": 2**64})) == [("spec.x", Code.OUT_OF_RANGE)]
+    assert unreadable(small({"spec.x": 2**64})) == [("spec.x", FindingCode.OUT_OF_RANGE)]
 
 
 def test_a_number_that_python_will_not_even_print_is_found() -> None:
-    assert unreadable(small({"spec.replicas": 10**5000})) == [("spec.replicas", Code.OUT_OF_RANGE)]
+    assert unreadable(small({"spec.replicas": 10**5000})) == [("spec.replicas", FindingCode.OUT_OF_RANGE)]
 
 
 def test_a_set_whose_budget_scaling_has_outgrown_is_still_a_workload() -> None:
@@ -283,7 +283,7 @@ def test_the_budget_of_a_member_is_not_acted_on() -> None:
 
 @given(JSON)
 def test_no_value_at_all_raises(value: object) -> None:
-    assert isinstance(parse_workload(value), Workload | Unreadable)
+    assert isinstance(parse_workload(value), Workload | ParseFailure)
 
 
 @given(damaged())

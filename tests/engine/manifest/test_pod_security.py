@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 
-from rollouts.engine.manifest.findings import Code
+from rollouts.engine.manifest.findings import FindingCode
 from rollouts.engine.manifest.validation import validate_create, validate_update
 from rollouts.engine.manifest.validation.pod_security import (
     CONTAINERS,
@@ -207,7 +207,7 @@ def test_containers_of_every_kind_are_looked_at(kind: str, level: PodSecurityLev
 def test_a_finding_names_field_and_level_and_the_way_out(level: PodSecurityLevel) -> None:
     found = [one.finding for one in find_violations(small({f"{POD}.hostNetwork": True}), level)]
     finding = next(one for one in found if one.field == f"{PATH_OF_POD}.hostNetwork")
-    assert finding.code is Code.POD_SECURITY
+    assert finding.code is FindingCode.POD_SECURITY
     assert f"the Pod Security level {level}" in finding.message
     assert finding.message.endswith("hostNetwork may not be true; remove it")
 
@@ -231,7 +231,7 @@ def test_what_is_not_looked_at_since_there_are_too_many_cliques_is_refused_by_va
     assert bool(find_added_violations(harmless, dangerous, BASELINE)) is is_read
     reports = [validate_create(dangerous), *(validate_update(old, dangerous) for old in (small(), harmless))]
     for report in reports:
-        assert (Code.TOO_MANY in {one.code for one in report.errors}) is not is_read
+        assert (FindingCode.TOO_MANY in {one.code for one in report.errors}) is not is_read
         assert "spec.template.cliques" in {one.field for one in report.errors} or is_read
 
 

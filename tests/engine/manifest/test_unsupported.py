@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollouts.engine.manifest.findings import Code
+from rollouts.engine.manifest.findings import FindingCode
 from rollouts.engine.manifest.validation import find_unsupported, render_unsupported, validate_create, validate_update
 from tests.deploy.manifests import REMOVED, Edits, edited
 from tests.engine.manifests import complete, small
@@ -84,7 +84,7 @@ UNSUPPORTED: dict[str, tuple[Edits, list[str], str]] = {
 def test_a_field_without_effect_is_accepted_and_named(edits: Edits, fields: list[str], text: str) -> None:
     found = find_unsupported(small(edits))
     assert [one.field for one in found] == fields
-    assert {one.code for one in found} == {Code.UNSUPPORTED}
+    assert {one.code for one in found} == {FindingCode.UNSUPPORTED}
     assert text in found[-1].message
     report = validate_create(small(edits))
     assert report.errors == ()

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollouts.engine.manifest.findings import Code, Finding, Report
+from rollouts.engine.manifest.findings import Finding, FindingCode, ValidationReport
 from rollouts.engine.manifest.parsing import parse_workload
 from rollouts.engine.manifest.validation import startup, validate_create
 from rollouts.engine.model.workload import Workload
@@ -34,18 +34,18 @@ BUDGET = "spec.updateStrategy.rollingUpdate"
 
 SENTENCES = [" ".join(rule["message"].split()) for rule in rules_of_sets()]
 # Edits of the definitions' tests that break a rule besides which the definitions do not know.
-FURTHER = {"no-clique": {Code.UNKNOWN_GROUP}, "groups-removed": {Code.UNKNOWN_GROUP}}
+FURTHER = {"no-clique": {FindingCode.UNKNOWN_GROUP}, "groups-removed": {FindingCode.UNKNOWN_GROUP}}
 
 
-def found(report: Report) -> list[tuple[str, Code]]:
+def found(report: ValidationReport) -> list[tuple[str, FindingCode]]:
     return [(finding.field, finding.code) for finding in report.errors]
 
 
-def warned(report: Report) -> list[tuple[str, Code]]:
+def warned(report: ValidationReport) -> list[tuple[str, FindingCode]]:
     return [(finding.field, finding.code) for finding in report.warnings]
 
 
-def expect_the_refusal_of_the_definitions(case: Refused, report: Report) -> None:
+def expect_the_refusal_of_the_definitions(case: Refused, report: ValidationReport) -> None:
     """Look for the finding of a case, on the field or inside it, in the definition's words if it has its own."""
     errors = [error for error in report.errors if error.code not in FURTHER.get(case.name, ())]
     sentences = [sentence for sentence in SENTENCES if case.says in sentence]
@@ -60,7 +60,7 @@ def expect_the_refusal_of_the_definitions(case: Refused, report: Report) -> None
 
 
 @cache
-def refusal(name: str) -> Report:
+def refusal(name: str) -> ValidationReport:
     """Return what is found about a case of the definitions; more than one test looks at it."""
     return validate_create(complete(next(case.edits for case in REFUSED if case.name == name)))
 
@@ -87,11 +87,11 @@ class Planted:
     name: str
     edits: Edits
     field: str
-    code: Code
+    code: FindingCode
     says: str
 
 
-def _levels(name: str, budget: Any, field: str, code: Code, says: str) -> list[Planted]:
+def _levels(name: str, budget: Any, field: str, code: FindingCode, says: str) -> list[Planted]:
     """A budget that is wrong for 2 replicas of the set, 3 of the clique and 4 of the group."""
     recreate: Edits = {"spec.updateStrategy": {"type": "ReplicaRecreate", "rollingUpdate": budget}}
     return [
@@ -114,16 +114,24 @@ def _levels(name: str, budget: Any, field: str, code: Code, says: str) -> list[P
 
 
 STRATEGIES = [
-    *_levels("too-many-missing", {"maxUnavailable": 5}, ".maxUnavailable", Code.BUDGET_OVER_REPLICAS, "lower it"),
-    *_levels("too-few-percent", {"maxUnavailable": "20%"}, "", Code.BUDGET_RESOLVES_TO_ZERO, "rounded down"),
     *_levels(
-        "nothing-as-surge", {"maxUnavailable": "5%", "maxSurge": "0%"}, "", Code.BUDGET_RESOLVES_TO_ZERO, "come to 0"
+        "too-many-missing", {"maxUnavailable": 5}, ".maxUnavailable", FindingCode.BUDGET_OVER_REPLICAS, "lower it"
     ),
-    *_levels("both-zero", {"maxUnavailable": 0, "maxSurge": 0}, "", Code.BUDGET_ZERO, "may not both be 0"),
-    *_levels("spaces", {"maxUnavailable": " 5 %"}, ".maxUnavailable", Code.INVALID_BUDGET, "percentage from"),
-    *_levels("over-all", {"maxUnavailable": "150%"}, ".maxUnavailable", Code.INVALID_BUDGET, "percentage from"),
-    *_levels("letters", {"maxSurge": "x%"}, ".maxSurge", Code.INVALID_BUDGET, "percentage such as"),
-    *_levels("zero-and-nonsense", {"maxUnavailable": 0, "maxSurge": "x"}, ".maxSurge", Code.INVALID_BUDGET, "such as"),
+    *_levels("too-few-percent", {"maxUnavailable": "20%"}, "", FindingCode.BUDGET_RESOLVES_TO_ZERO, "rounded down"),
+    *_levels(
+        "nothing-as-surge",
+        {"maxUnavailable": "5%", "maxSurge": "0%"},
+        "",
+        FindingCode.BUDGET_RESOLVES_TO_ZERO,
+        "come to 0",
+    ),
+    *_levels("both-zero", {"maxUnavailable": 0, "maxSurge": 0}, "", FindingCode.BUDGET_ZERO, "may not both be 0"),
+    *_levels("spaces", {"maxUnavailable": " 5 %"}, ".maxUnavailable", FindingCode.INVALID_BUDGET, "percentage from"),
+    *_levels("over-all", {"maxUnavailable": "150%"}, ".maxUnavailable", FindingCode.INVALID_BUDGET, "percentage from"),
+    *_levels("letters", {"maxSurge": "x%"}, ".maxSurge", FindingCode.INVALID_BUDGET, "percentage such as"),
+    *_levels(
+        "zero-and-nonsense", {"maxUnavailable": 0, "maxSurge": "x"}, ".maxSurge", FindingCode.INVALID_BUDGET, "such as"
+    ),
 ]
 
 NAMES = [
@@ -131,14 +139,14 @@ NAMES = [
         "clique-named-like-a-member",
         {f"{FRONTEND}.name": "decode-0-leader"},
         f"{CLIQUES}[0].name",
-        Code.NAME_COLLISION,
+        FindingCode.NAME_COLLISION,
         "in the scaling group decode; rename one of them",
     ),
     Planted(
         "clique-named-like-a-member-of-a-late-replica",
         {f"{FRONTEND}.name": "decode-17-worker"},
         f"{CLIQUES}[0].name",
-        Code.NAME_COLLISION,
+        FindingCode.NAME_COLLISION,
         "in the scaling group decode; rename one of them",
     ),
     Planted(
@@ -148,7 +156,7 @@ NAMES = [
             GROUPS: [{"name": "a", "cliqueNames": ["1-worker"]}, {"name": "a-0", "cliqueNames": ["worker"]}],
         },
         f"{CLIQUES}[2].name",
-        Code.NAME_COLLISION,
+        FindingCode.NAME_COLLISION,
         "those of 1-worker in the scaling group a;",
     ),
     Planted(
@@ -159,22 +167,22 @@ NAMES = [
             f"{DECODE}.scaleConfig": {"maxReplicas": 9},
         },
         f"{GROUPS}[0].name",
-        Code.NAME_COLLISION,
+        FindingCode.NAME_COLLISION,
         "autoscalers",
     ),
     Planted(
         "long-name-of-a-member",
         {"metadata.name": "s" * 34},
         f"{GROUPS}[0].name",
-        Code.NAMES_TOO_LONG,
+        FindingCode.NAMES_TOO_LONG,
         "at most 45 characters",
     ),
-    Planted("too-many-pods", {"spec.replicas": 20_000}, "spec.replicas", Code.TOO_MANY_PODS, "300000 pods"),
+    Planted("too-many-pods", {"spec.replicas": 20_000}, "spec.replicas", FindingCode.TOO_MANY_PODS, "300000 pods"),
     Planted(
         "too-many-pods-in-a-replica",
         {f"{DECODE}.replicas": 50_000},
         "spec.replicas",
-        Code.TOO_MANY_PODS,
+        FindingCode.TOO_MANY_PODS,
         "lower replicas",
     ),
 ]
@@ -185,7 +193,7 @@ START_UP = [
         "two-that-wait-for-each-other",
         EXPLICIT | {f"{LEADER}.spec.startsAfter": ["worker"], f"{WORKER}.spec.startsAfter": ["leader"]},
         f"{CLIQUES}[1].spec.startsAfter",
-        Code.STARTUP_CYCLE,
+        FindingCode.STARTUP_CYCLE,
         "leader after worker after leader",
     ),
     Planted(
@@ -197,7 +205,7 @@ START_UP = [
             f"{WORKER}.spec.startsAfter": ["frontend"],
         },
         f"{CLIQUES}[0].spec.startsAfter",
-        Code.STARTUP_CYCLE,
+        FindingCode.STARTUP_CYCLE,
         "frontend after leader after worker after frontend",
     ),
     Planted(
@@ -209,14 +217,14 @@ START_UP = [
             f"{WORKER}.spec.startsAfter": ["leader"],
         },
         f"{CLIQUES}[1].spec.startsAfter",
-        Code.STARTUP_CYCLE,
+        FindingCode.STARTUP_CYCLE,
         "none of these could ever start",
     ),
     Planted(
         "itself",
         EXPLICIT | {f"{LEADER}.spec.startsAfter": ["leader"]},
         f"{CLIQUES}[1].spec.startsAfter[0]",
-        Code.STARTS_AFTER_ITSELF,
+        FindingCode.STARTS_AFTER_ITSELF,
         "its own name",
     ),
 ]
@@ -228,97 +236,105 @@ PODS = [
         "label-key",
         {f"{FRONTEND}.labels": {"a b": "c"}},
         f"{CLIQUES}[0].labels",
-        Code.INVALID_LABEL,
+        FindingCode.INVALID_LABEL,
         "'a b' cannot be a key",
     ),
     Planted(
-        "label-prefix", {f"{FRONTEND}.labels": {"A/b": "c"}}, f"{CLIQUES}[0].labels", Code.INVALID_LABEL, "lower case"
+        "label-prefix",
+        {f"{FRONTEND}.labels": {"A/b": "c"}},
+        f"{CLIQUES}[0].labels",
+        FindingCode.INVALID_LABEL,
+        "lower case",
     ),
     Planted(
-        "label-without-name", {f"{FRONTEND}.labels": {"a/": "c"}}, f"{CLIQUES}[0].labels", Code.INVALID_LABEL, "name"
+        "label-without-name",
+        {f"{FRONTEND}.labels": {"a/": "c"}},
+        f"{CLIQUES}[0].labels",
+        FindingCode.INVALID_LABEL,
+        "name",
     ),
     Planted(
         "label-value",
         {f"{FRONTEND}.labels": {"a": "-"}},
         f"{CLIQUES}[0].labels",
-        Code.INVALID_LABEL,
+        FindingCode.INVALID_LABEL,
         "value of a label",
     ),
     Planted(
         "long-label-value",
         {f"{FRONTEND}.labels": {"a": "b" * 64}},
         f"{CLIQUES}[0].labels",
-        Code.INVALID_LABEL,
+        FindingCode.INVALID_LABEL,
         "at most 63",
     ),
     Planted(
         "annotation-key",
         {f"{FRONTEND}.annotations": {"": "c"}},
         f"{CLIQUES}[0].annotations",
-        Code.INVALID_ANNOTATION,
+        FindingCode.INVALID_ANNOTATION,
         "cannot be a key",
     ),
     Planted(
         "annotation-key-of-a-group",
         {f"{DECODE}.annotations": {"a//b": "c"}},
         f"{GROUPS}[0].annotations",
-        Code.INVALID_ANNOTATION,
+        FindingCode.INVALID_ANNOTATION,
         "cannot be a key",
     ),
     Planted(
         "long-annotations",
         {f"{FRONTEND}.annotations": {"a": "b" * 300_000}},
         f"{CLIQUES}[0].annotations",
-        Code.TOO_LONG,
+        FindingCode.TOO_LONG,
         "256 KiB",
     ),
     Planted(
         "container-in-capitals",
         {f"{FRONT_POD}.containers.0.name": "Main"},
         f"{FRONT_FIELD}.containers[0].name",
-        Code.INVALID_NAME,
+        FindingCode.INVALID_NAME,
         "rename it",
     ),
     Planted(
         "init-container-named-like-a-container",
         {f"{FRONT_POD}.initContainers": [{"name": "main"}]},
         f"{FRONT_FIELD}.containers[0].name",
-        Code.DUPLICATE_NAME,
+        FindingCode.DUPLICATE_NAME,
         "init containers too",
     ),
     Planted(
         "variable-with-equals",
         {f"{FRONT_POD}.containers.0.env": [{"name": "A=B"}]},
         f"{FRONT_FIELD}.containers[0].env[0].name",
-        Code.INVALID_ENV_NAME,
+        FindingCode.INVALID_ENV_NAME,
         "other than =",
     ),
     Planted(
         "variable-of-an-init-container",
         {f"{FRONT_POD}.initContainers": [{"name": "first", "env": [{"name": "A\n"}]}]},
         f"{FRONT_FIELD}.initContainers[0].env[0].name",
-        Code.INVALID_ENV_NAME,
+        FindingCode.INVALID_ENV_NAME,
         "printable",
     ),
     Planted(
         "restart-policy",
         {f"{FRONT_POD}.restartPolicy": "Sometimes"},
         f"{FRONT_FIELD}.restartPolicy",
-        Code.UNKNOWN_VALUE,
+        FindingCode.UNKNOWN_VALUE,
         "Always, OnFailure, Never",
     ),
     Planted(
         "negative-grace",
         {f"{FRONT_POD}.terminationGracePeriodSeconds": -1},
         f"{FRONT_FIELD}.terminationGracePeriodSeconds",
-        Code.OUT_OF_RANGE,
+        FindingCode.OUT_OF_RANGE,
         "0 or more",
     ),
     Planted(
         "same-mount-twice",
         {f"{FRONT_POD}.containers.0.volumeMounts": [{"mountPath": "/a"}, {"mountPath": "/a"}]},
         f"{FRONT_FIELD}.containers[0].volumeMounts[1].mountPath",
-        Code.DUPLICATE_NAME,
+        FindingCode.DUPLICATE_NAME,
         "of its own",
     ),
 ]
@@ -333,49 +349,49 @@ SHARING = [
         "unknown-clique-in-a-filter",
         {"spec.template.resourceSharing": _shared(filter={"childCliqueNames": ["leader", "nobody"]})},
         "spec.template.resourceSharing[0].filter.childCliqueNames[1]",
-        Code.UNKNOWN_CLIQUE,
+        FindingCode.UNKNOWN_CLIQUE,
         "correct the name",
     ),
     Planted(
         "unknown-group-in-a-filter",
         {"spec.template.resourceSharing": _shared(filter={"childScalingGroupNames": ["frontend"]})},
         "spec.template.resourceSharing[0].filter.childScalingGroupNames[0]",
-        Code.UNKNOWN_GROUP,
+        FindingCode.UNKNOWN_GROUP,
         "scaling groups of this set",
     ),
     Planted(
         "clique-of-elsewhere-in-the-filter-of-a-group",
         {f"{DECODE}.resourceSharing": _shared(filter={"childCliqueNames": ["frontend"]})},
         f"{GROUPS}[0].resourceSharing[0].filter.childCliqueNames[0]",
-        Code.UNKNOWN_CLIQUE,
+        FindingCode.UNKNOWN_CLIQUE,
         "below this level",
     ),
     Planted(
         "groups-in-the-filter-of-a-group",
         {f"{DECODE}.resourceSharing": _shared(filter={"childScalingGroupNames": ["decode"]})},
         f"{GROUPS}[0].resourceSharing[0].filter.childScalingGroupNames",
-        Code.FILTER_NOT_ALLOWED,
+        FindingCode.FILTER_NOT_ALLOWED,
         "remove them",
     ),
     Planted(
         "filter-of-a-clique",
         {f"{FRONTEND}.resourceSharing": _shared(filter={"childCliqueNames": ["frontend"]})},
         f"{CLIQUES}[0].resourceSharing[0].filter.childCliqueNames",
-        Code.FILTER_NOT_ALLOWED,
+        FindingCode.FILTER_NOT_ALLOWED,
         "remove them",
     ),
     Planted(
         "claim-without-name",
         {f"{FRONTEND}.resourceSharing": [{"scope": "PerReplica"}]},
         f"{CLIQUES}[0].resourceSharing[0].name",
-        Code.FIELD_MISSING,
+        FindingCode.FIELD_MISSING,
         "add it",
     ),
     Planted(
         "domain-of-the-wrong-type",
         {f"{FRONTEND}.topologyConstraint": {"pack": "host"}},
         f"{CLIQUES}[0].topologyConstraint.pack",
-        Code.WRONG_TYPE,
+        FindingCode.WRONG_TYPE,
         "must be an object",
     ),
 ]
@@ -385,42 +401,42 @@ SIZES = [
         "too-many-cliques",
         {CLIQUES: [{"name": f"c{n}", "spec": {"podSpec": pod()}} for n in range(65)], GROUPS: REMOVED},
         CLIQUES,
-        Code.TOO_MANY,
+        FindingCode.TOO_MANY,
         "at most 64",
     ),
     Planted(
         "replicas-in-words",
         {f"{FRONTEND}.spec.replicas": "three"},
         f"{CLIQUES}[0].spec.replicas",
-        Code.WRONG_TYPE,
+        FindingCode.WRONG_TYPE,
         "whole number",
     ),
     Planted(
         "replicas-beyond-32-bits",
         {f"{DECODE}.replicas": 2**31},
         f"{GROUPS}[0].replicas",
-        Code.OUT_OF_RANGE,
+        FindingCode.OUT_OF_RANGE,
         "at most 2147483647",
     ),
     Planted(
         "replicas-below-a-minimum",
         {f"{FRONTEND}.spec.minAvailable": 4},
         f"{CLIQUES}[0].spec.minAvailable",
-        Code.MIN_AVAILABLE_OVER_REPLICAS,
+        FindingCode.MIN_AVAILABLE_OVER_REPLICAS,
         "raise replicas",
     ),
     Planted(
         "ceiling-below-replicas-and-the-floor-that-follows-them",
         {f"{FRONTEND}.spec.autoScalingConfig": {"maxReplicas": 2}},
         f"{CLIQUES}[0].spec.autoScalingConfig.maxReplicas",
-        Code.MAX_REPLICAS_UNDER_REPLICAS,
+        FindingCode.MAX_REPLICAS_UNDER_REPLICAS,
         "raise it",
     ),
     Planted(
         "no-ceiling",
         {f"{DECODE}.scaleConfig": {}},
         f"{GROUPS}[0].scaleConfig.maxReplicas",
-        Code.FIELD_MISSING,
+        FindingCode.FIELD_MISSING,
         "add it",
     ),
 ]
@@ -495,7 +511,7 @@ def test_budgets_that_a_strategy_does_not_use_are_named_with_the_one_that_would(
 def test_a_budget_that_says_what_happens_anyway_is_accepted_with_a_warning(budget: Obj) -> None:
     report = validate_create(small({"spec.updateStrategy": {"type": "RollingUpdate", "rollingUpdate": budget}}))
     assert report.is_accepted
-    assert warned(report) == [(BUDGET, Code.SET_BUDGET_REDUNDANT)]
+    assert warned(report) == [(BUDGET, FindingCode.SET_BUDGET_REDUNDANT)]
 
 
 @pytest.mark.parametrize(
@@ -503,14 +519,14 @@ def test_a_budget_that_says_what_happens_anyway_is_accepted_with_a_warning(budge
 )
 def test_any_other_budget_of_the_set_is_refused_under_rolling_update(budget: Obj) -> None:
     report = validate_create(small({"spec.updateStrategy": {"type": "RollingUpdate", "rollingUpdate": budget}}))
-    assert found(report) == [(BUDGET, Code.SET_BUDGET_NOT_ALLOWED)]
+    assert found(report) == [(BUDGET, FindingCode.SET_BUDGET_NOT_ALLOWED)]
     assert report.warnings == ()
 
 
 def test_used_budgets_give_no_warning() -> None:
     used: Edits = {"spec.updateStrategy": {"type": "ReplicaRecreate", "rollingUpdate": {"maxSurge": 1}}}
-    assert validate_create(small(used)) == Report((), ())
-    assert validate_create(small({f"{FRONTEND}.updateStrategy": {"maxSurge": 1}})) == Report((), ())
+    assert validate_create(small(used)) == ValidationReport((), ())
+    assert validate_create(small({f"{FRONTEND}.updateStrategy": {"maxSurge": 1}})) == ValidationReport((), ())
 
 
 def test_oddities_of_pods_are_warned_about() -> None:
@@ -523,9 +539,9 @@ def test_oddities_of_pods_are_warned_about() -> None:
     report = validate_create(small(odd))
     assert report.is_accepted
     assert warned(report) == [
-        (f"{CLIQUES}[0].labels", Code.RESERVED_LABEL),
-        (f"{FRONT_FIELD}.restartPolicy", Code.RESTART_POLICY_NOT_ALWAYS),
-        (f"{CLIQUES}[1].spec.podSpec.priorityClassName", Code.PRIORITY_CLASS_OVERRIDDEN),
+        (f"{CLIQUES}[0].labels", FindingCode.RESERVED_LABEL),
+        (f"{FRONT_FIELD}.restartPolicy", FindingCode.RESTART_POLICY_NOT_ALWAYS),
+        (f"{CLIQUES}[1].spec.podSpec.priorityClassName", FindingCode.PRIORITY_CLASS_OVERRIDDEN),
     ]
 
 
@@ -535,16 +551,16 @@ def test_all_mistakes_are_found_at_once_in_the_order_of_the_fields() -> None:
         many[n]["spec"] |= {"minAvailable": 2}  # type: ignore[operator]
     edits: Edits = {CLIQUES: many, GROUPS: REMOVED, "metadata.name": "A", "spec.replicas": -1}
     assert found(validate_create(small(edits))) == [
-        ("metadata.name", Code.INVALID_NAME),
-        ("spec.replicas", Code.OUT_OF_RANGE),
-        (f"{CLIQUES}[2].spec.minAvailable", Code.MIN_AVAILABLE_OVER_REPLICAS),
-        (f"{CLIQUES}[10].spec.minAvailable", Code.MIN_AVAILABLE_OVER_REPLICAS),
+        ("metadata.name", FindingCode.INVALID_NAME),
+        ("spec.replicas", FindingCode.OUT_OF_RANGE),
+        (f"{CLIQUES}[2].spec.minAvailable", FindingCode.MIN_AVAILABLE_OVER_REPLICAS),
+        (f"{CLIQUES}[10].spec.minAvailable", FindingCode.MIN_AVAILABLE_OVER_REPLICAS),
     ]
 
 
 def test_the_same_finding_is_reported_once() -> None:
-    finding = Finding("spec", Code.WRONG_TYPE, "spec must be an object")
-    assert Report.of([finding, finding]).errors == (finding,)
+    finding = Finding("spec", FindingCode.WRONG_TYPE, "spec must be an object")
+    assert ValidationReport.of([finding, finding]).errors == (finding,)
 
 
 PARTS = st.lists(st.sampled_from(["0", "1", "a"]), min_size=1, max_size=4).map("-".join)
@@ -559,7 +575,7 @@ def test_a_collision_is_found_if_and_only_if_two_podcliques_get_one_name(names: 
     ]
     report = validate_create(small({CLIQUES: cliques, GROUPS: grouped}))
     collides = len(set(generated)) < len(generated)
-    assert {error.code for error in report.errors} == ({Code.NAME_COLLISION} if collides else set())
+    assert {error.code for error in report.errors} == ({FindingCode.NAME_COLLISION} if collides else set())
 
 
 def test_the_examples_of_circles_hold() -> None:
@@ -567,14 +583,24 @@ def test_the_examples_of_circles_hold() -> None:
 
 
 def test_every_code_is_the_camel_case_of_its_name_and_has_a_case() -> None:
-    for code in Code:
+    for code in FindingCode:
         assert code.value == "".join(part.capitalize() for part in code.name.split("_"))
     reports = [refusal(case.name) for case in REFUSED]
     tried = {case.code for case in PLANTED} | {error.code for report in reports for error in report.errors}
-    warnings = {Code.BUDGET_UNUSED, Code.SET_BUDGET_REDUNDANT, Code.RESERVED_LABEL, Code.PRIORITY_CLASS_OVERRIDDEN}
-    elsewhere = {Code.RESTART_POLICY_NOT_ALWAYS, Code.IMMUTABLE, Code.TOO_DEEP, Code.UNSUPPORTED}
+    warnings = {
+        FindingCode.BUDGET_UNUSED,
+        FindingCode.SET_BUDGET_REDUNDANT,
+        FindingCode.RESERVED_LABEL,
+        FindingCode.PRIORITY_CLASS_OVERRIDDEN,
+    }
+    elsewhere = {
+        FindingCode.RESTART_POLICY_NOT_ALWAYS,
+        FindingCode.IMMUTABLE,
+        FindingCode.TOO_DEEP,
+        FindingCode.UNSUPPORTED,
+    }
     # From there on they are of commands and overrides, which say more than a manifest does.
-    of_manifests = set(takewhile(lambda code: code is not Code.UNKNOWN_CONTAINER, Code))
+    of_manifests = set(takewhile(lambda code: code is not FindingCode.UNKNOWN_CONTAINER, FindingCode))
     assert of_manifests - tried == warnings | elsewhere
 
 
@@ -588,7 +614,7 @@ def test_sentences_are_sentences() -> None:
 
 @given(JSON)
 def test_no_value_at_all_raises(value: object) -> None:
-    assert isinstance(validate_create(value), Report)
+    assert isinstance(validate_create(value), ValidationReport)
 
 
 @given(damaged())
@@ -603,24 +629,34 @@ def test_a_valid_set_is_accepted(manifest: Obj) -> None:
 
 
 EVERYWHERE = [
-    Planted("", {"spec.replicas": -1}, "spec.replicas", Code.OUT_OF_RANGE, ""),
-    Planted("", {"metadata.name": "a.b"}, "metadata.name", Code.INVALID_NAME, ""),
-    Planted("", {"spec.updateStrategy": []}, "spec.updateStrategy", Code.WRONG_TYPE, ""),
-    Planted("", {"spec.template.terminationDelay": "0s"}, "spec.template.terminationDelay", Code.INVALID_DURATION, ""),
-    Planted("", {"spec.template.cliqueStartupType": "x"}, "spec.template.cliqueStartupType", Code.UNKNOWN_VALUE, ""),
-    Planted("", {f"{FRONTEND}.labels": {"-": ""}}, f"{CLIQUES}[0].labels", Code.INVALID_LABEL, ""),
-    Planted("", {f"{FRONT_POD}.nodeName": "n"}, f"{FRONT_FIELD}.nodeName", Code.NODE_NAME_SET, ""),
-    Planted("", {f"{FRONT_POD}.containers": []}, f"{FRONT_FIELD}.containers", Code.TOO_FEW, ""),
+    Planted("", {"spec.replicas": -1}, "spec.replicas", FindingCode.OUT_OF_RANGE, ""),
+    Planted("", {"metadata.name": "a.b"}, "metadata.name", FindingCode.INVALID_NAME, ""),
+    Planted("", {"spec.updateStrategy": []}, "spec.updateStrategy", FindingCode.WRONG_TYPE, ""),
+    Planted(
+        "", {"spec.template.terminationDelay": "0s"}, "spec.template.terminationDelay", FindingCode.INVALID_DURATION, ""
+    ),
+    Planted(
+        "", {"spec.template.cliqueStartupType": "x"}, "spec.template.cliqueStartupType", FindingCode.UNKNOWN_VALUE, ""
+    ),
+    Planted("", {f"{FRONTEND}.labels": {"-": ""}}, f"{CLIQUES}[0].labels", FindingCode.INVALID_LABEL, ""),
+    Planted("", {f"{FRONT_POD}.nodeName": "n"}, f"{FRONT_FIELD}.nodeName", FindingCode.NODE_NAME_SET, ""),
+    Planted("", {f"{FRONT_POD}.containers": []}, f"{FRONT_FIELD}.containers", FindingCode.TOO_FEW, ""),
     Planted(
         "",
         {f"{FRONTEND}.spec.minAvailable": 99},
         f"{CLIQUES}[0].spec.minAvailable",
-        Code.MIN_AVAILABLE_OVER_REPLICAS,
+        FindingCode.MIN_AVAILABLE_OVER_REPLICAS,
         "",
     ),
-    Planted("", {f"{FRONTEND}.topologyConstraint": {}}, f"{CLIQUES}[0].topologyConstraint", Code.DOMAIN_MISSING, ""),
     Planted(
-        "", {f"{FRONTEND}.spec.startsAfter": ["c0"]}, f"{CLIQUES}[0].spec.startsAfter[0]", Code.STARTS_AFTER_ITSELF, ""
+        "", {f"{FRONTEND}.topologyConstraint": {}}, f"{CLIQUES}[0].topologyConstraint", FindingCode.DOMAIN_MISSING, ""
+    ),
+    Planted(
+        "",
+        {f"{FRONTEND}.spec.startsAfter": ["c0"]},
+        f"{CLIQUES}[0].spec.startsAfter[0]",
+        FindingCode.STARTS_AFTER_ITSELF,
+        "",
     ),
 ]
 

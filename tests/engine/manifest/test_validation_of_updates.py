@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollouts.engine.manifest.findings import Code, Report
+from rollouts.engine.manifest.findings import FindingCode, ValidationReport
 from rollouts.engine.manifest.validation import validate_create, validate_update
 from tests.deploy.manifests import REMOVED, Edits, Obj, edited
 from tests.deploy.test_changes import FREE, FROZEN, RECREATE
@@ -27,7 +27,7 @@ IMAGE: Edits = {f"{FRONTEND}.spec.podSpec.containers.0.image": "ghcr.io/example/
 
 
 @cache
-def forth(name: str) -> Report:
+def forth(name: str) -> ValidationReport:
     """Return what is found about a change that the definitions refuse; more than one test looks at it."""
     return validate_update(complete(), complete(next(case.edits for case in FROZEN if case.name == name)))
 
@@ -74,7 +74,7 @@ def test_another_way_to_write_a_frozen_value_is_no_change(old: Edits, new: Edits
 def test_the_order_of_cliques_is_frozen_where_they_start_in_order() -> None:
     in_order = small({"spec.template.cliqueStartupType": "CliqueStartupTypeInOrder"})
     turned = edited(in_order, {CLIQUES: in_order["spec"]["template"]["cliques"][::-1]})
-    assert found(validate_update(in_order, turned)) == [(CLIQUES, Code.IMMUTABLE)]
+    assert found(validate_update(in_order, turned)) == [(CLIQUES, FindingCode.IMMUTABLE)]
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 4, 30])
@@ -97,7 +97,7 @@ def test_a_minimum_that_was_said_or_is_now_cannot_be_changed(old: Edits, new: Ed
     stored = small({f"{FRONTEND}.spec.{name}": value for name, value in old.items()})
     wanted = edited(stored, {f"{FRONTEND}.spec.{name}": value for name, value in new.items()})
     report = validate_update(stored, wanted)
-    assert found(report) == [(f"{CLIQUES}[0].spec.minAvailable", Code.IMMUTABLE)]
+    assert found(report) == [(f"{CLIQUES}[0].spec.minAvailable", FindingCode.IMMUTABLE)]
     assert "the former replicas if it was left out" in report.errors[0].message
 
 
@@ -110,13 +110,14 @@ def test_replicas_may_be_raised_above_the_floor_of_autoscaling_where_the_minimum
     raised = edited(stored, {f"{FRONTEND}.spec.replicas": 5})
     assert validate_update(stored, raised).errors == ()
     assert validate_update(raised, edited(raised, IMAGE)).errors == ()
-    assert found(validate_create(raised)) == [(FLOOR, Code.MIN_REPLICAS_UNDER_REPLICAS)]
+    assert found(validate_create(raised)) == [(FLOOR, FindingCode.MIN_REPLICAS_UNDER_REPLICAS)]
 
 
 @pytest.mark.parametrize(
-    ("minimum", "code"), [(3, Code.MIN_REPLICAS_UNDER_MIN_AVAILABLE), (REMOVED, Code.MIN_REPLICAS_UNDER_REPLICAS)]
+    ("minimum", "code"),
+    [(3, FindingCode.MIN_REPLICAS_UNDER_MIN_AVAILABLE), (REMOVED, FindingCode.MIN_REPLICAS_UNDER_REPLICAS)],
 )
-def test_a_minimum_that_was_said_is_not_offered_to_be_lowered(minimum: object, code: Code) -> None:
+def test_a_minimum_that_was_said_is_not_offered_to_be_lowered(minimum: object, code: FindingCode) -> None:
     stored = small({f"{FRONTEND}.spec.minAvailable": 3, SCALING: {"minReplicas": 3, "maxReplicas": 10}})
     lower = edited(stored, {f"{SCALING}.minReplicas": 2, f"{FRONTEND}.spec.minAvailable": minimum})
     (error,) = validate_update(stored, lower).errors
@@ -140,9 +141,10 @@ def test_scaling_is_not_refused_on_account_of_the_budget(replicas: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "code"), [(-1, Code.OUT_OF_RANGE), ("3", Code.WRONG_TYPE), (10**6, Code.TOO_MANY_PODS)]
+    ("replicas", "code"),
+    [(-1, FindingCode.OUT_OF_RANGE), ("3", FindingCode.WRONG_TYPE), (10**6, FindingCode.TOO_MANY_PODS)],
 )
-def test_scaling_is_refused_on_account_of_its_number(replicas: object, code: Code) -> None:
+def test_scaling_is_refused_on_account_of_its_number(replicas: object, code: FindingCode) -> None:
     assert found(validate_update(small(), small({"spec.replicas": replicas}))) == [("spec.replicas", code)]
 
 
@@ -163,7 +165,7 @@ def test_percentages_of_a_clique_are_looked_at_when_they_are_written() -> None:
     assert validate_update(stored, fewer).errors == ()
     smaller = edited(fewer, {f"{FRONTEND}.updateStrategy.maxUnavailable": "33%"})
     strategy = f"{CLIQUES}[0].updateStrategy"
-    assert found(validate_update(fewer, smaller)) == [(strategy, Code.BUDGET_RESOLVES_TO_ZERO)]
+    assert found(validate_update(fewer, smaller)) == [(strategy, FindingCode.BUDGET_RESOLVES_TO_ZERO)]
 
 
 def test_the_strategy_is_switched_by_one_field() -> None:
@@ -178,8 +180,8 @@ def test_switching_to_a_strategy_that_refuses_the_budgets_says_which() -> None:
     stored = small({f"{FRONTEND}.updateStrategy": {"maxSurge": 1}, f"{DECODE}.updateStrategy": {"maxSurge": 1}})
     report = validate_update(stored, edited(stored, {"spec.updateStrategy.type": "ReplicaRecreate"}))
     assert found(report) == [
-        (f"{CLIQUES}[0].updateStrategy", Code.COMPONENT_BUDGET_NOT_ALLOWED),
-        (f"{GROUPS}[0].updateStrategy", Code.COMPONENT_BUDGET_NOT_ALLOWED),
+        (f"{CLIQUES}[0].updateStrategy", FindingCode.COMPONENT_BUDGET_NOT_ALLOWED),
+        (f"{GROUPS}[0].updateStrategy", FindingCode.COMPONENT_BUDGET_NOT_ALLOWED),
     ]
 
 
@@ -187,21 +189,21 @@ def test_a_set_against_the_rules_can_still_lose_its_finalizer_and_be_scaled() ->
     # Stored while a rule was another one.
     stored = small({f"{FRONTEND}.spec.podSpec.nodeName": "node-1", "metadata.finalizers": ["grove.io/podcliqueset"]})
     assert not validate_create(stored).is_accepted
-    assert validate_update(stored, edited(stored, {"metadata.finalizers": []})) == Report(())
-    assert validate_update(stored, edited(stored, {"spec.replicas": 3})) == Report(())
+    assert validate_update(stored, edited(stored, {"metadata.finalizers": []})) == ValidationReport(())
+    assert validate_update(stored, edited(stored, {"spec.replicas": 3})) == ValidationReport(())
     assert found(validate_update(stored, edited(stored, IMAGE))) == [
-        (f"{CLIQUES}[0].spec.podSpec.nodeName", Code.NODE_NAME_SET)
+        (f"{CLIQUES}[0].spec.podSpec.nodeName", FindingCode.NODE_NAME_SET)
     ]
 
 
 def test_writing_true_for_one_is_a_change() -> None:
     stored = small({"spec.paused": True})
-    assert found(validate_update(stored, small({"spec.paused": 1}))) == [("spec.paused", Code.WRONG_TYPE)]
+    assert found(validate_update(stored, small({"spec.paused": 1}))) == [("spec.paused", FindingCode.WRONG_TYPE)]
 
 
 def test_a_name_that_cannot_be_used_is_not_called_a_removed_clique_as_well() -> None:
     report = validate_update(small(), small({f"{FRONTEND}.name": "Frontend"}))
-    assert found(report) == [(f"{CLIQUES}[0].name", Code.INVALID_NAME)]
+    assert found(report) == [(f"{CLIQUES}[0].name", FindingCode.INVALID_NAME)]
 
 
 def test_the_rules_of_creation_hold_for_updates_too() -> None:
@@ -227,7 +229,7 @@ def test_a_new_set_cannot_pass_as_an_old_one() -> None:
 
 @given(JSON | damaged(), JSON | damaged())
 def test_no_two_values_raise(old: object, new: object) -> None:
-    assert isinstance(validate_update(old, new), Report)
+    assert isinstance(validate_update(old, new), ValidationReport)
 
 
 @given(valid(), st.sampled_from([mistake for mistake in EVERYWHERE if "spec.replicas" not in mistake.edits]))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollouts.engine.model import budget
-from rollouts.engine.model.budget import Budget, is_zero, parse_percentage, resolve_budget
+from rollouts.engine.model.budget import Budget, parse_percentage, resolve_budget, resolves_to_zero
 from rollouts.engine.model.workload import BudgetSpec, IntOrPercent
 
 REPLICAS = st.integers(0, 10_000)
@@ -54,7 +54,7 @@ def test_one_may_be_missing_where_both_come_to_nothing(
     replicas: int, max_unavailable: IntOrPercent | None, max_surge: IntOrPercent | None
 ) -> None:
     spec = BudgetSpec(max_unavailable, max_surge)
-    assert is_zero(spec, replicas)
+    assert resolves_to_zero(spec, replicas)
     assert resolve_budget(spec, replicas) == Budget(1, 0)
 
 

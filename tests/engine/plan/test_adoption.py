@@ -7,8 +7,15 @@ import pytest
 from rollouts.engine.manifest.parsing import parse_workload
 from rollouts.engine.model import names
 from rollouts.engine.model.workload import Workload
-from rollouts.engine.plan.adoption import TAKEN_OVER_AT, Adoption, AdoptionPlan, Manifest, Parts, plan_adoption
-from rollouts.engine.tree.layout import make_shape
+from rollouts.engine.plan.adoption import (
+    TAKEN_OVER_AT,
+    Adoption,
+    AdoptionPlan,
+    Manifest,
+    WorkloadObjects,
+    plan_adoption,
+)
+from rollouts.engine.tree.layout import make_layout
 from tests.engine.manifests import small
 
 AT = "2026-11-18T12:00:00Z"
@@ -57,23 +64,23 @@ def pod(name: str, has: str = "old", owner: str = "uid-chat-0-frontend", **parts
 
 def plan(manifest: Manifest, *, foreign: bool = False, **parts: Any) -> AdoptionPlan:
     """Return how a workload is taken over."""
-    return plan_adoption(read(manifest), manifest, Parts(**parts), AT, lambda _: foreign)
+    return plan_adoption(read(manifest), manifest, WorkloadObjects(**parts), AT, lambda _: foreign)
 
 
 def changed(planned: AdoptionPlan) -> list[str]:
     """Return the names of the parts that are changed, in their order."""
-    return [one.name for one in planned.parts]
+    return [one.name for one in planned.adoptions]
 
 
 def find(planned: AdoptionPlan, name: str) -> Adoption:
     """Return the change of one object."""
-    (found,) = [one for one in planned.parts if one.name == name]
+    (found,) = [one for one in planned.adoptions if one.name == name]
     return found
 
 
 def hash_of(manifest: Manifest, name: str) -> str:
     """Return our hash of a clique."""
-    return make_shape(read(manifest)).hashes[name]
+    return make_layout(read(manifest)).hashes[name]
 
 
 def test_pods_that_their_clique_wants_become_current_and_the_rest_stays_outdated() -> None:
@@ -90,9 +97,12 @@ def test_pods_that_their_clique_wants_become_current_and_the_rest_stays_outdated
 def test_the_set_has_our_hash_when_nothing_is_outdated_and_only_groves_finalizer_goes() -> None:
     manifest = stored_set()
     planned = plan(manifest, cliques=[clique()], pods=[pod("a")])
-    assert planned.status == {**manifest["status"], "currentGenerationHash": make_shape(read(manifest)).generation_hash}
-    assert planned.the_set is not None
-    assert planned.the_set.patch == {
+    assert planned.status == {
+        **manifest["status"],
+        "currentGenerationHash": make_layout(read(manifest)).generation_hash,
+    }
+    assert planned.set_adoption is not None
+    assert planned.set_adoption.patch == {
         "metadata": {"finalizers": ["example.com/theirs"], "annotations": {TAKEN_OVER_AT: AT}}
     }
 
@@ -123,7 +133,7 @@ def test_half_way_through_an_update_a_clique_is_current_if_it_has_the_current_te
 def test_a_gang_is_told_where_it_belongs_by_its_name(name: str, labels: dict[str, str] | None) -> None:
     planned = plan(stored_set(), gangs=[made(name, "set")])
     if labels is None:
-        assert [one.name for one in planned.left] == [name]
+        assert [one.name for one in planned.skipped] == [name]
     else:
         assert find(planned, name).patch["metadata"]["labels"] == labels
 
@@ -133,8 +143,8 @@ def test_what_others_control_is_left_alone_with_its_pods() -> None:
     cliques = [clique(owner="uid-chat-0-decode"), clique("chat-0-nobody")]
     pods = [pod("a"), pod("b", owner="uid-chat-0-nobody"), pod("c", owner="nobody")]
     planned = plan(stored_set(), groups=groups, cliques=cliques, pods=pods)
-    assert planned.parts == ()
-    assert sorted(one.name for one in planned.left) == [
+    assert planned.adoptions == ()
+    assert sorted(one.name for one in planned.skipped) == [
         *("a", "b", "c"),
         *("chat-0-decode", "chat-0-frontend", "chat-0-nobody"),
     ]
@@ -143,7 +153,7 @@ def test_what_others_control_is_left_alone_with_its_pods() -> None:
 def test_what_is_being_deleted_only_loses_the_finalizer_that_would_keep_it() -> None:
     leaving = clique()
     leaving["metadata"]["deletionTimestamp"] = AT
-    (one,) = plan(stored_set(), cliques=[leaving]).parts
+    (one,) = plan(stored_set(), cliques=[leaving]).adoptions
     assert one.patch == {"metadata": {"finalizers": [], "annotations": {TAKEN_OVER_AT: AT}}}
 
 
@@ -151,20 +161,20 @@ def test_what_is_ours_already_is_changed_only_where_another_wrote_last() -> None
     manifest = stored_set()
     del manifest["metadata"]["finalizers"]
     gang = made("chat-0", "set", labels={names.REPLICA_INDEX: "0"})
-    assert plan(manifest, gangs=[gang]).parts == ()
-    assert plan(manifest, gangs=[gang]).the_set is None
-    (one,) = plan(manifest, gangs=[gang], foreign=True).parts
+    assert plan(manifest, gangs=[gang]).adoptions == ()
+    assert plan(manifest, gangs=[gang]).set_adoption is None
+    (one,) = plan(manifest, gangs=[gang], foreign=True).adoptions
     assert one.patch == {"metadata": {"annotations": {TAKEN_OVER_AT: AT}}}
 
 
 def test_pods_of_ours_that_wait_to_be_deleted_stay_outdated() -> None:
     manifest = stored_set(updateProgress={"updateStartedAt": AT, "updateEndedAt": AT})
-    manifest["status"]["currentGenerationHash"] = make_shape(read(manifest)).generation_hash
+    manifest["status"]["currentGenerationHash"] = make_layout(read(manifest)).generation_hash
     del manifest["metadata"]["finalizers"]
     waiting = clique(spec={"podSpec": {"containers": [{"name": "main", "image": "old"}]}})
     del waiting["metadata"]["finalizers"]
     planned = plan(manifest, cliques=[waiting], pods=[pod("a")])
-    assert (planned.parts, planned.the_set, planned.status, planned.outdated) == ((), None, None, ("a",))
+    assert (planned.adoptions, planned.set_adoption, planned.status, planned.outdated) == ((), None, None, ("a",))
 
 
 def test_a_clique_that_was_taken_over_already_is_current_and_so_are_its_pods_of_that_hash() -> None:

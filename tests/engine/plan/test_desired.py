@@ -8,9 +8,9 @@ import pytest
 from rollouts.engine.model.actions import Create, Kind
 from rollouts.engine.model.hashing import compute_template_hash
 from rollouts.engine.model.observed import Clique
-from rollouts.engine.model.workload import Startup, Workload
+from rollouts.engine.model.workload import StartupType, Workload
 from rollouts.engine.plan.desired import build_clique, build_pod, build_service, patch_replicas, pod_name
-from rollouts.engine.tree.layout import Shape
+from rollouts.engine.tree.layout import Layout
 from rollouts.engine.tree.views import CliqueView
 from tests.engine.simulated import Cluster, clique, group, workload
 
@@ -129,8 +129,8 @@ def a_clique(set_of: Workload, **fields: Any) -> tuple[CliqueView, Clique]:
         "replicas": 2, "template_replicas": 2, "leaving": False, "status": {},
     }  # fmt: skip
     found = Clique(**values | fields)
-    shape = Shape(set_of, {one.name: "x" for one in set_of.cliques})
-    return shape.clique_view(found.name, template, found, ()), found
+    shape = Layout(set_of, {one.name: "x" for one in set_of.cliques})
+    return shape.make_clique_view(found.name, template, found, ()), found
 
 
 def built(**pod_spec: Any) -> Any:
@@ -194,26 +194,26 @@ def test_a_minimum_goes_down_with_the_replicas_of_the_template_and_never_up() ->
     assert (patch_replicas(found, 7) or {})["spec"] == {"replicas": 7}
 
 
-def starts_after(startup: Startup, **after: tuple[str, ...]) -> dict[str, list[str]]:
+def starts_after(startup: StartupType, **after: tuple[str, ...]) -> dict[str, list[str]]:
     cliques = tuple(replace(one, starts_after=after.get(one.name, ())) for one in WORKLOAD.cliques)
-    cluster = Cluster(replace(WORKLOAD, startup=startup, cliques=cliques)).settle()
+    cluster = Cluster(replace(WORKLOAD, startup_type=startup, cliques=cliques)).settle()
     manifests = [a.manifest for a in cluster.actions if isinstance(a, Create) and a.kind is Kind.CLIQUE]
     return {one["metadata"]["name"]: one["spec"].get("startsAfter", []) for one in manifests}
 
 
 def test_cliques_in_order_start_after_the_one_before() -> None:
-    found = starts_after(Startup.IN_ORDER)
+    found = starts_after(StartupType.IN_ORDER)
     assert found["my-0-front"] == []
     assert found["my-0-pre-0-lead"] == ["my-0-front"]
     assert found["my-0-pre-1-work"] == ["my-0-pre-0-lead", "my-0-pre-1-lead"]
 
 
 def test_a_clique_of_a_scaled_gang_looks_only_at_its_own_replica() -> None:
-    found = starts_after(Startup.EXPLICIT, work=("lead", "front"), front=("lead",))
+    found = starts_after(StartupType.EXPLICIT, work=("lead", "front"), front=("lead",))
     assert found["my-0-pre-2-work"] == ["my-0-pre-2-lead"]
     assert found["my-0-pre-1-work"] == ["my-0-pre-0-lead", "my-0-pre-1-lead", "my-0-front"]
     assert found["my-0-front"] == ["my-0-pre-0-lead", "my-0-pre-1-lead"]
-    assert starts_after(Startup.ANY_ORDER, work=("lead",))["my-0-pre-0-work"] == []
+    assert starts_after(StartupType.ANY_ORDER, work=("lead",))["my-0-pre-0-work"] == []
 
 
 def test_a_podclique_notes_the_replicas_of_the_template() -> None:

@@ -7,10 +7,10 @@ from rollouts.engine.model.workload import Strategy
 from rollouts.engine.plan.diagnosis import SCHEDULED_WITHIN
 from rollouts.engine.plan.planner import plan
 from rollouts.engine.rollout.ready_times import READY_WITHIN
-from rollouts.engine.simulation.scheduler import Node
+from rollouts.engine.simulation.scheduler import SimulatedNode
 from tests.engine.simulated import QUICK, Cluster, clique, conditions, group, settled, workload
 
-NO_ROOM = replace(QUICK, nodes=(Node("full", pods=0),))
+NO_ROOM = replace(QUICK, nodes=(SimulatedNode("full", pods=0),))
 GROUP = (clique("l", 1), clique("k", 2), group("g", ("l", "k"), 2, 1, (0, 1)))
 
 
@@ -29,19 +29,19 @@ def surging() -> Cluster:
 
 def test_a_settled_set_waits_for_nothing() -> None:
     planned = surging().plan()
-    assert (planned.waits, planned.look_again_at) == ((), None)
+    assert (planned.waits, planned.requeue_at) == ((), None)
 
 
 def test_surge_without_a_node_says_so_and_becomes_a_problem_in_time() -> None:
     cluster = surging()
-    cluster.world.change(NO_ROOM)
+    cluster.world.set_behaviour(NO_ROOM)
     cluster.update().run_for(10.0)
     wait = only(cluster, "SurgeUnschedulable")
     (surge,) = wait.units
     assert wait.text.startswith(f"Surge {surge} of w-0-a has no node: ")
     assert wait.remedies == ("AddCapacity", "SetMaxSurgeToZero")
     assert not wait.is_problem
-    due = cluster.plan().look_again_at
+    due = cluster.plan().requeue_at
     assert due is not None
     assert cluster.world.pods[surge].created + SCHEDULED_WITHIN == due
     cluster.run_for(SCHEDULED_WITHIN)
@@ -62,7 +62,7 @@ def test_an_update_that_is_not_stuck_tells_what_it_waits_for_and_writes_no_more_
 
 def test_that_surge_has_no_node_is_worth_telling_once_a_scheduler_says_so() -> None:
     cluster = surging()
-    cluster.world.change(NO_ROOM)
+    cluster.world.set_behaviour(NO_ROOM)
     cluster.update().run_for(10.0)
     seen = cluster.world.observed()
     for message, expected in (("", "SurgeNotReady"), ("0/3 nodes: no GPU", "SurgeUnschedulable")):
@@ -74,7 +74,7 @@ def test_that_surge_has_no_node_is_worth_telling_once_a_scheduler_says_so() -> N
 
 def test_the_words_of_the_scheduler_are_passed_on() -> None:
     cluster = surging()
-    cluster.world.change(NO_ROOM)
+    cluster.world.set_behaviour(NO_ROOM)
     cluster.update().run_for(10.0)
     seen = cluster.world.observed()
     told = tuple(pod if pod.node else replace(pod, message="0/3 nodes: no GPU") for pod in seen.pods)
@@ -85,7 +85,7 @@ def test_the_words_of_the_scheduler_are_passed_on() -> None:
 
 def test_of_a_pod_that_is_held_back_it_is_said_for_what_and_not_that_it_has_no_node() -> None:
     cluster = surging()
-    cluster.world.change(NO_ROOM)
+    cluster.world.set_behaviour(NO_ROOM)
     cluster.update().run_for(10.0)
     seen = cluster.world.observed()
     words = "Scheduling is blocked due to non-empty scheduling gates"
@@ -97,7 +97,7 @@ def test_of_a_pod_that_is_held_back_it_is_said_for_what_and_not_that_it_has_no_n
 
 def test_surge_that_is_not_ready_says_so() -> None:
     cluster = surging().update()
-    cluster.world.change(replace(QUICK, never_ready=frozenset(cluster.view.hashes.values())))
+    cluster.world.set_behaviour(replace(QUICK, never_ready=frozenset(cluster.view.hashes.values())))
     cluster.run_for(READY_WITHIN + 60.0)
     wait = only(cluster, "SurgeNotReady")
     assert wait.text == f"Surge {wait.units[0]} of w-0-a is not Ready (3 of 3 are)."
@@ -112,7 +112,7 @@ def test_surge_that_is_not_ready_says_so() -> None:
 
 def test_surge_of_a_group_behind_a_base_gang_that_is_not_placed_says_who_is_missing() -> None:
     cluster = settled(workload(clique("a", 1), *GROUP, strategy=Strategy.ROLLING_UPDATE))
-    cluster.world.change(NO_ROOM)
+    cluster.world.set_behaviour(NO_ROOM)
     cluster.update().run_for(30.0)
     gated = waits(cluster, "SurgeGated")
     assert {wait.component for wait in gated} == {"w-0-g-2-l", "w-0-g-2-k"}
@@ -122,11 +122,11 @@ def test_surge_of_a_group_behind_a_base_gang_that_is_not_placed_says_who_is_miss
 
 def test_a_replacement_without_a_node_and_one_that_is_not_ready_are_told_apart() -> None:
     cluster = settled(workload(clique("a", 3, 1)))
-    cluster.world.change(NO_ROOM)
+    cluster.world.set_behaviour(NO_ROOM)
     cluster.update().run_for(10.0)
     wait = only(cluster, "ReplicaUnschedulable")
     assert wait.text.startswith(f"{wait.units[0]} of w-0-a has no node: ")
-    cluster.world.change(replace(QUICK, never_ready=frozenset(cluster.view.hashes.values())))
+    cluster.world.set_behaviour(replace(QUICK, never_ready=frozenset(cluster.view.hashes.values())))
     cluster.run_for(10.0)
     wait = only(cluster, "WaitingForReady")
     assert wait.text == f"{wait.units[0]} of w-0-a is not Ready (2 of 3 are)."

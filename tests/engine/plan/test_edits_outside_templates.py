@@ -7,7 +7,7 @@ import pytest
 
 from rollouts.engine.model.actions import Create, Kind, Patch, WriteStatus
 from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, Strategy, Workload
-from rollouts.engine.simulation.cluster import Behaviour
+from rollouts.engine.simulation.cluster import ClusterBehaviour
 from tests.engine.simulated import QUICK, Cluster, clique, conditions, group, settled, workload
 
 PARTS = (clique("a", 2, 1), clique("l", 1), group("g", ("l",), 3, 2))
@@ -74,7 +74,7 @@ def test_autoscaling_settings_of_a_podclique_follow_its_template_without_an_upda
         cluster.edit(cliques=(scaling(plain[0], most), plain[1])).settle()
         told = [patch for patch in patches(cluster, Kind.CLIQUE) if patch.name == "w-1-a"][-1]
         assert told.patch["spec"]["autoScalingConfig"] == cluster.workload.cliques[0].auto_scaling
-        assert told.whole == (() if most is None else ("spec.autoScalingConfig",))
+        assert told.replaced_fields == (() if most is None else ("spec.autoScalingConfig",))
     assert {patch.name for patch in patches(cluster, Kind.CLIQUE)} == {"w-0-a", "w-1-a"}
     assert not cluster.deleted()
     assert "updateProgress" not in cluster.status
@@ -85,7 +85,7 @@ def test_autoscaling_settings_and_a_new_template_come_in_one_write() -> None:
     cluster.edit(cliques=(scaling(cluster.workload.cliques[0], 4),)).update().settle()
     (patch,) = patches(cluster, Kind.CLIQUE)
     assert {*patch.patch["spec"]} == {"podSpec", "autoScalingConfig"}
-    assert patch.whole == ("spec.podSpec", "spec.autoScalingConfig")
+    assert patch.replaced_fields == ("spec.podSpec", "spec.autoScalingConfig")
 
 
 def test_a_gang_says_who_places_its_pods() -> None:
@@ -162,7 +162,7 @@ def find_gang(cluster: Cluster) -> Any:
 
 @pytest.mark.parametrize(("kind", "others"), REPORTED)
 def test_how_far_a_gang_is_stays_what_its_scheduler_reports(kind: str, others: dict[str, Any]) -> None:
-    cluster = settled(workload(*PARTS), Behaviour(ready_seconds=5.0, gone_seconds=2.0))
+    cluster = settled(workload(*PARTS), ClusterBehaviour(ready_seconds=5.0, termination_seconds=2.0))
     told = report(cluster, kind, others)
     cluster.settle()
     noted = find_gang(cluster).status

@@ -84,7 +84,7 @@ def test_a_new_pod_spec_takes_the_place_of_the_former_one() -> None:
     cluster = settled(workload(clique("a", 1))).update()
     cluster.step()
     (patch,) = [one for one in cluster.plan().actions if isinstance(one, Patch)]
-    assert patch.whole == ("spec.podSpec",)
+    assert patch.replaced_fields == ("spec.podSpec",)
     assert patch.resource_version
 
 
@@ -166,7 +166,7 @@ def test_replicas_set_by_others_stay_until_the_template_changes_its_own() -> Non
 
 def without_minimum(name: str, replicas: int, image: str = "app:v1") -> CliqueTemplate:
     """Return a clique that leaves minAvailable out."""
-    template = replace(clique(name, replicas), has_minimum=False)
+    template = replace(clique(name, replicas), has_explicit_min_available=False)
     return replace(template, pod_spec={"containers": [{"name": "main", "image": image}]})
 
 
@@ -192,7 +192,7 @@ def test_a_minimum_that_is_written_at_last_is_written_on_the_podcliques_too() ->
     cluster = settled(workload(without_minimum("a", 3)))
     cluster.edit(cliques=(without_minimum("a", 5),)).settle()
     before = uids(cluster)
-    cluster.edit(cliques=(replace(without_minimum("a", 5), has_minimum=True),)).settle()
+    cluster.edit(cliques=(replace(without_minimum("a", 5), has_explicit_min_available=True),)).settle()
     assert minimums(cluster) == {"w-0-a": (5, 5)}
     assert uids(cluster) == before
 
@@ -265,7 +265,7 @@ def test_what_another_operator_made_is_rolled_to_hashes_of_ours_within_the_budge
 
 def test_the_timeline_of_an_update() -> None:
     cluster = settled(workload(clique("a", 1), replicas=2)).update()
-    told = [moment.reason for planned in cluster.passes() for moment in planned.moments]
+    told = [moment.reason for planned in cluster.passes() for moment in planned.timeline_events]
     one_replica = ["ReplicaSelected", "Outdated", "PodsCreated"]
     assert told == ["UpdateStarted", *one_replica, *one_replica, "UpdateEnded"]
 
@@ -275,7 +275,7 @@ def test_a_superseded_update_says_so() -> None:
     cluster.step()
     cluster.step()
     planned = cluster.update("app:v3").step()
-    assert [moment.reason for moment in planned.moments] == ["UpdateSuperseded", "UpdateStarted"]
+    assert [moment.reason for moment in planned.timeline_events] == ["UpdateSuperseded", "UpdateStarted"]
 
 
 def test_going_back_before_anything_was_replaced_is_an_update_that_replaces_nothing() -> None:

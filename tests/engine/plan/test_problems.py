@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from rollouts.engine.model.actions import Kind, Plan, Wait, WriteStatus
-from rollouts.engine.model.container_faults import STEADY_AFTER
-from rollouts.engine.model.observed import Measured, Observed, Pod
+from rollouts.engine.model.container_faults import STABLE_AFTER
+from rollouts.engine.model.observed import Observed, Pod, ReadyTime
 from rollouts.engine.model.workload import Strategy
 from rollouts.engine.plan.diagnosis import LATE_AFTER, LATE_FACTOR, SCHEDULED_WITHIN
 from rollouts.engine.plan.planner import plan
 from rollouts.engine.rollout.ready_times import READY_WITHIN
-from rollouts.engine.simulation.scheduler import Node
+from rollouts.engine.simulation.scheduler import SimulatedNode
 from tests.engine.simulated import QUICK, Cluster, clique, conditions, group, settled, workload
 
 SLOW = 100.0  # seconds to Ready
@@ -42,7 +42,7 @@ def with_fault(cluster: Cluster, fault: str, detail: str = "", *, ready: bool = 
 def updating(**more: Any) -> Cluster:
     """Return a cluster in the middle of an update, a replacement on its node and not Ready."""
     cluster = settled(workload(clique("a", 3, 1), **more)).update()
-    cluster.world.change(replace(QUICK, never_ready=frozenset(cluster.view.hashes.values())))
+    cluster.world.set_behaviour(replace(QUICK, never_ready=frozenset(cluster.view.hashes.values())))
     return cluster.run_for(6.0)
 
 
@@ -148,8 +148,8 @@ def restarted(cluster: Cluster, count: int = 2, *, ready: bool = True) -> Observ
     [
         (1, 5.0, []),
         (2, 5.0, ["CrashLoopBackOff"]),
-        (2, STEADY_AFTER - 1.0, ["CrashLoopBackOff"]),
-        (2, STEADY_AFTER, []),
+        (2, STABLE_AFTER - 1.0, ["CrashLoopBackOff"]),
+        (2, STABLE_AFTER, []),
     ],
 )
 def test_a_pod_that_was_restarted_twice_and_is_ready_for_a_moment_is_a_problem(
@@ -200,8 +200,8 @@ def test_a_crash_loop_is_one_problem_whether_its_container_runs_or_waits_and_end
         made = planned(cluster, seen, after=seconds)
         told.append(conditions(status_in(made, seen))["Progressing"])
     assert set(told) == {("False", "CrashLoopBackOff")}
-    assert made.look_again_at == cluster.world.now + 128.0 + STEADY_AFTER
-    assert problems(planned(cluster, seen, after=128.0 + STEADY_AFTER)) == []
+    assert made.requeue_at == cluster.world.now + 128.0 + STABLE_AFTER
+    assert problems(planned(cluster, seen, after=128.0 + STABLE_AFTER)) == []
 
 
 # ---- too few replicas
@@ -320,8 +320,8 @@ def test_a_pod_that_takes_much_longer_than_usual_is_a_problem() -> None:
     cluster = updating()
     (wait,) = [wait for wait in planned(cluster).waits if wait.code == "WaitingForReady"]
     (late,) = [pod for pod in cluster.world.pods.values() if pod.name in wait.units]
-    due = late.started + LATE_AFTER
-    assert (planned(cluster).look_again_at, wait.usual_seconds) == (due, 10.0)
+    due = late.started_at + LATE_AFTER
+    assert (planned(cluster).requeue_at, wait.usual_seconds) == (due, 10.0)
     assert problems(planned(cluster, after=due - cluster.world.now - 1.0)) == []
     (wait,) = problems(planned(cluster, after=due - cluster.world.now + 28.0))
     assert (wait.code, wait.waited_seconds, wait.usual_seconds) == ("WaitingForReady", 58.0, 10.0)
@@ -329,33 +329,33 @@ def test_a_pod_that_takes_much_longer_than_usual_is_a_problem() -> None:
 
 def test_pods_that_are_usually_slow_are_given_three_times_as_long() -> None:
     cluster = Cluster(workload(clique("a", 3, 1)), replace(QUICK, ready_seconds=SLOW)).settle().update()
-    cluster.world.change(replace(QUICK, never_ready=frozenset(cluster.view.hashes.values())))
+    cluster.world.set_behaviour(replace(QUICK, never_ready=frozenset(cluster.view.hashes.values())))
     cluster.run_for(LATE_AFTER + 6.0)
     made = planned(cluster)
     assert problems(made) == []
     (late,) = [pod for pod in cluster.world.pods.values() if not pod.ready]
-    assert made.look_again_at == late.started + LATE_FACTOR * SLOW
+    assert made.requeue_at == late.started_at + LATE_FACTOR * SLOW
 
 
 def test_without_a_measurement_a_pod_is_given_ten_minutes_from_its_node() -> None:
-    full = replace(QUICK, nodes=(Node("full", pods=0),), ready_seconds=SLOW)
+    full = replace(QUICK, nodes=(SimulatedNode("full", pods=0),), ready_seconds=SLOW)
     cluster = Cluster(workload(clique("a", 1)), full).run_for(1000.0)
     assert [wait.code for wait in problems(planned(cluster))] == ["ReplicaUnschedulable"]
-    cluster.world.change(replace(QUICK, ready_seconds=10_000.0))
+    cluster.world.set_behaviour(replace(QUICK, ready_seconds=10_000.0))
     cluster.run_for(10.0)
     (pod,) = cluster.world.pods.values()
-    assert pod.started > pod.created + SCHEDULED_WITHIN
+    assert pod.started_at > pod.created + SCHEDULED_WITHIN
     made = planned(cluster)
-    assert (problems(made), made.look_again_at) == ([], pod.started + READY_WITHIN)
+    assert (problems(made), made.requeue_at) == ([], pod.started_at + READY_WITHIN)
 
 
 def test_a_pod_is_late_by_what_was_noted_where_no_pod_is_left_to_measure() -> None:
     cluster = settled(workload(clique("a", 2), strategy=Strategy.REPLICA_RECREATE)).update()
-    cluster.world.change(replace(QUICK, never_ready=frozenset(cluster.view.hashes.values())))
+    cluster.world.set_behaviour(replace(QUICK, never_ready=frozenset(cluster.view.hashes.values())))
     cluster.run_for(LATE_AFTER + 15.0)
     seen = cluster.world.observed()
     assert problems(planned(cluster, seen)) == []
-    (late,) = problems(planned(cluster, replace(seen, measured=(Measured("a", "former", 2.0, 2),))))
+    (late,) = problems(planned(cluster, replace(seen, ready_times=(ReadyTime("a", "former", 2.0, 2),))))
     assert (late.code, len(late.units), late.usual_seconds) == ("WaitingForReady", 2, 2.0)
 
 
@@ -365,7 +365,7 @@ def test_a_pod_that_was_ready_and_is_not_any_more_is_a_problem_soon() -> None:
     seen = cluster.world.observed()
     seen = replace(seen, pods=tuple(unready(pod, ready_since=cluster.world.now) for pod in seen.pods))
     made = planned(cluster, seen)
-    assert (problems(made), made.look_again_at) == ([], cluster.world.now + LATE_AFTER)
+    assert (problems(made), made.requeue_at) == ([], cluster.world.now + LATE_AFTER)
     assert [wait.code for wait in problems(planned(cluster, seen, after=LATE_AFTER))] == ["WaitingForReady"]
 
 

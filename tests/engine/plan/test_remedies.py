@@ -14,18 +14,18 @@ import pytest
 
 from rollouts.engine.model.actions import Kind, Wait
 from rollouts.engine.model.workload import BudgetSpec, Strategy
-from rollouts.engine.plan.diagnosis import GONE_WITHIN, Code
+from rollouts.engine.plan.diagnosis import DELETED_WITHIN, WaitCode
 from rollouts.engine.plan.remedies import Remedy
-from rollouts.engine.simulation.cluster import GRACE_SECONDS, Behaviour
-from rollouts.engine.simulation.scheduler import Node
+from rollouts.engine.simulation.cluster import GRACE_SECONDS, ClusterBehaviour
+from rollouts.engine.simulation.scheduler import SimulatedNode
 from tests.engine.chance import assert_all_there, assert_within_budget, counts
 from tests.engine.simulated import QUICK, Cluster, clique, conditions, group, settled, workload
 
 A_DAY = 86400.0
 
 
-def room(pods: int) -> Behaviour:
-    return replace(QUICK, nodes=(Node("node", pods=pods),))
+def room(pods: int) -> ClusterBehaviour:
+    return replace(QUICK, nodes=(SimulatedNode("node", pods=pods),))
 
 
 def of_pods(replicas: int, budget: tuple[int, int]) -> Cluster:
@@ -47,7 +47,7 @@ LEVELS = [of_pods, of_group, of_set]
 
 def updated_without_room(cluster: Cluster, spare: int = 0) -> Cluster:
     """Update with room for the pods there are and no more than these to spare."""
-    cluster.world.change(room(len(cluster.world.pods) + spare))
+    cluster.world.set_behaviour(room(len(cluster.world.pods) + spare))
     return cluster.update().settle()
 
 
@@ -58,9 +58,9 @@ def in_the_last_room(cluster: Cluster, spare: int = 0) -> Cluster:
     """
     pods = len(cluster.world.pods)
     unit = pods // 3
-    cluster.world.change(room(pods + unit * (spare + 1)))
+    cluster.world.set_behaviour(room(pods + unit * (spare + 1)))
     cluster.update().run_until(lambda cluster: count_ready_surge(cluster) == unit * (spare + 1))
-    cluster.world.change(room(pods + unit * spare))
+    cluster.world.set_behaviour(room(pods + unit * spare))
     return cluster.settle()
 
 
@@ -73,16 +73,16 @@ def count_ready_surge(cluster: Cluster) -> int:
 
 def never_ready(cluster: Cluster) -> Cluster:
     cluster.update()
-    cluster.world.change(replace(QUICK, never_ready=frozenset(cluster.view.hashes.values())))
+    cluster.world.set_behaviour(replace(QUICK, never_ready=frozenset(cluster.view.hashes.values())))
     return cluster.settle()
 
 
 def broken_surge(cluster: Cluster) -> Cluster:
     """Update, and let the first surge break on its way up; another one would not."""
     hosts = {"w-0-a-3", "w-0-g-3-l-0", "w-3-a-0"}
-    cluster.world.change(replace(QUICK, never_ready=frozenset(hosts)))
+    cluster.world.set_behaviour(replace(QUICK, never_ready=frozenset(hosts)))
     cluster.update().settle()
-    cluster.world.change(QUICK)
+    cluster.world.set_behaviour(QUICK)
     return cluster.settle()
 
 
@@ -104,7 +104,7 @@ def surge_of(cluster: Cluster) -> Iterator[tuple[Kind, str]]:
 
 
 def add_capacity(cluster: Cluster, _: Wait) -> None:
-    cluster.world.change(QUICK)
+    cluster.world.set_behaviour(QUICK)
 
 
 def rebudget(cluster: Cluster, change: Callable[[BudgetSpec, int], BudgetSpec]) -> None:
@@ -133,7 +133,7 @@ def delete_surge(cluster: Cluster, _: Wait) -> None:
 
 
 def look_at_pods(cluster: Cluster, wait: Wait) -> None:
-    cluster.world.change(QUICK)
+    cluster.world.set_behaviour(QUICK)
     for name in wait.units:
         cluster.world.set_ready(name, ready=True)
 
@@ -176,7 +176,7 @@ DEEDS: dict[str, Callable[[Cluster, Wait], None]] = {
 class Scene:
     """A way into a wait, and all that is offered there."""
 
-    code: Code
+    code: WaitCode
     start: Callable[[], Cluster]
     remedies: tuple[str, ...]
     is_problem: bool = True
@@ -197,19 +197,19 @@ def _started(scene: Scene) -> Cluster:
 def gated_surge() -> Cluster:
     parts = (clique("a", 1), clique("l", 1), group("g", ("l",), 2, 1, (0, 1)))
     cluster = settled(workload(*parts, strategy=Strategy.ROLLING_UPDATE))
-    cluster.world.change(room(0))
+    cluster.world.set_behaviour(room(0))
     return cluster.update().settle()
 
 
 def lost_node() -> Cluster:
     """The pods of a group's replica never go: whoever would say so is gone."""
-    cluster = settled(workload(clique("l", 1), group("g", ("l",), 2)), replace(QUICK, gone_seconds=A_DAY))
-    return cluster.update().run_for(GRACE_SECONDS + GONE_WITHIN + 60.0)
+    cluster = settled(workload(clique("l", 1), group("g", ("l",), 2)), replace(QUICK, termination_seconds=A_DAY))
+    return cluster.update().run_for(GRACE_SECONDS + DELETED_WITHIN + 60.0)
 
 
 def scaled_out_without_room() -> Cluster:
     cluster = settled(workload(clique("a", 1), replicas=2))
-    cluster.world.change(room(2))
+    cluster.world.set_behaviour(room(2))
     return cluster.edit(replicas=3).update().settle()
 
 
@@ -253,21 +253,21 @@ UNREADY = ("LookAtPods", "RollBack")
 LARGER = ("RaiseMaxUnavailable",)
 
 SCENES = {
-    "not Ready": Scene(Code.WAITING_FOR_READY, lambda: never_ready(of_pods(3, (1, 0))), UNREADY),
-    "never Ready at all": Scene(Code.WAITING_FOR_READY, never_ready_at_all, ("LookAtPods",)),
-    "not gone": Scene(Code.WAITING_FOR_TERMINATION, lost_node, ("ForceDeletePods",)),
-    "gated surge": Scene(Code.SURGE_GATED, gated_surge, ROOM, halfway=("SetMaxSurgeToZero",)),
+    "not Ready": Scene(WaitCode.WAITING_FOR_READY, lambda: never_ready(of_pods(3, (1, 0))), UNREADY),
+    "never Ready at all": Scene(WaitCode.WAITING_FOR_READY, never_ready_at_all, ("LookAtPods",)),
+    "not gone": Scene(WaitCode.WAITING_FOR_TERMINATION, lost_node, ("ForceDeletePods",)),
+    "gated surge": Scene(WaitCode.SURGE_GATED, gated_surge, ROOM, halfway=("SetMaxSurgeToZero",)),
     "no room": Scene(
-        Code.REPLICA_UNSCHEDULABLE, lambda: Cluster(workload(clique("a", 3, 1)), room(2)).settle(), ("AddCapacity",)
+        WaitCode.REPLICA_UNSCHEDULABLE, lambda: Cluster(workload(clique("a", 3, 1)), room(2)).settle(), ("AddCapacity",)
     ),
-    "one scaled out": Scene(Code.WAITING_FOR_REPLICA, scaled_out_without_room, ("AddCapacity", "ScaleIn")),
-    "one at a time": Scene(Code.WAITING_FOR_REPLICA, second_of_two, (), is_problem=False),
-    "scaled below its minimum": Scene(Code.SCALED_BELOW_MIN_AVAILABLE, scaled_below, ()),
-    "OnDelete": Scene(Code.AWAITING_DELETION, by_hand, ("DeleteOutdatedPods",), is_problem=False),
-    "two of three lost": Scene(Code.TOO_FEW_AVAILABLE, two_of_three_lost, ()),
+    "one scaled out": Scene(WaitCode.WAITING_FOR_REPLICA, scaled_out_without_room, ("AddCapacity", "ScaleIn")),
+    "one at a time": Scene(WaitCode.WAITING_FOR_REPLICA, second_of_two, (), is_problem=False),
+    "scaled below its minimum": Scene(WaitCode.SCALED_BELOW_MIN_AVAILABLE, scaled_below, ()),
+    "OnDelete": Scene(WaitCode.AWAITING_DELETION, by_hand, ("DeleteOutdatedPods",), is_problem=False),
+    "two of three lost": Scene(WaitCode.TOO_FEW_AVAILABLE, two_of_three_lost, ()),
 }
 
-for _fault in (Code.IMAGE_NOT_PULLED, Code.CONTAINER_NOT_CREATED, Code.OUT_OF_MEMORY, Code.CRASH_LOOP):
+for _fault in (WaitCode.IMAGE_NOT_PULLED, WaitCode.CONTAINER_NOT_CREATED, WaitCode.OUT_OF_MEMORY, WaitCode.CRASH_LOOP):
     SCENES |= {
         f"{_fault} in an update": Scene(
             _fault, partial(lambda one: failing(one, never_ready(of_pods(3, (1, 0)))), _fault), UNREADY
@@ -281,16 +281,20 @@ for _fault in (Code.IMAGE_NOT_PULLED, Code.CONTAINER_NOT_CREATED, Code.OUT_OF_ME
 def scenes_of(level: Callable[[int, tuple[int, int]], Cluster]) -> dict[str, Scene]:
     """Return the waits that each level knows."""
     return {
-        "budget": Scene(Code.BUDGET_EXHAUSTED, lambda: never_ready(level(3, (1, 0))), LARGER, False, halfway=LARGER),
-        "surge without room": Scene(Code.SURGE_UNSCHEDULABLE, lambda: updated_without_room(level(3, (0, 1))), ROOM),
+        "budget": Scene(
+            WaitCode.BUDGET_EXHAUSTED, lambda: never_ready(level(3, (1, 0))), LARGER, False, halfway=LARGER
+        ),
+        "surge without room": Scene(WaitCode.SURGE_UNSCHEDULABLE, lambda: updated_without_room(level(3, (0, 1))), ROOM),
         "surge that broke": Scene(
-            Code.SURGE_NOT_READY,
+            WaitCode.SURGE_NOT_READY,
             lambda: broken_surge(level(3, (0, 1))),
             (*UNREADY, "SetMaxSurgeToZero", "DeleteSurge"),
         ),
-        "surge in the last room": Scene(Code.REPLICA_UNSCHEDULABLE, lambda: in_the_last_room(level(3, (1, 1))), STALL),
+        "surge in the last room": Scene(
+            WaitCode.REPLICA_UNSCHEDULABLE, lambda: in_the_last_room(level(3, (1, 1))), STALL
+        ),
         "two surge in the last rooms": Scene(
-            Code.REPLICA_UNSCHEDULABLE, lambda: in_the_last_room(level(3, (0, 2)), spare=1), STALL
+            WaitCode.REPLICA_UNSCHEDULABLE, lambda: in_the_last_room(level(3, (0, 2)), spare=1), STALL
         ),
     }
 
@@ -305,7 +309,7 @@ def test_a_wait_offers_what_helps_and_says_whether_it_is_a_problem(scene: Scene)
 
 
 def test_there_is_a_way_into_every_wait() -> None:
-    assert {scene.code for scene in SCENES.values()} == {*Code}
+    assert {scene.code for scene in SCENES.values()} == {*WaitCode}
 
 
 OFFERED = [(name, remedy) for name, scene in SCENES.items() for remedy in scene.remedies]
@@ -327,7 +331,7 @@ def test_a_remedy_that_is_offered_ends_the_wait(name: str, remedy: str) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_surge_of_a_template_that_never_becomes_ready_goes_when_it_is_rolled_back(level: Any) -> None:
     cluster = never_ready(level(3, (0, 1)))
-    assert {wait.code for wait in cluster.waits if wait.is_problem} == {Code.SURGE_NOT_READY}
+    assert {wait.code for wait in cluster.waits if wait.is_problem} == {WaitCode.SURGE_NOT_READY}
     cluster.update("app:v1").settle()
     assert_all_there(cluster)
 
@@ -339,12 +343,12 @@ STALLS = {"of_pods": ("w-0-a-", "w-0-a"), "of_group": ("w-0-g-3", "w-0-g-2-l"), 
 def test_surge_that_keeps_the_last_original_from_its_room_is_named(level: Any) -> None:
     cluster = in_the_last_room(level(3, (1, 1)))
     surge, component = STALLS[level.__name__]
-    wait = next(wait for wait in cluster.waits if wait.code == Code.REPLICA_UNSCHEDULABLE)
+    wait = next(wait for wait in cluster.waits if wait.code == WaitCode.REPLICA_UNSCHEDULABLE)
     assert wait.component == component
     assert f" has no node while surge {surge}" in wait.text
     assert " keeps its own until all are available: " in wait.text
     stuck = conditions(cluster.status)["UpdateStuck"]
-    assert stuck == ("True", Code.REPLICA_UNSCHEDULABLE)
+    assert stuck == ("True", WaitCode.REPLICA_UNSCHEDULABLE)
 
 
 @pytest.mark.parametrize("level", LEVELS)

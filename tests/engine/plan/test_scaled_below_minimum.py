@@ -9,8 +9,8 @@ from rollouts.engine.model.actions import Kind, Wait
 from rollouts.engine.model.observed import Pod
 from rollouts.engine.model.workload import Strategy
 from rollouts.engine.scheduling.placement import NO_DEMAND, Demand
-from rollouts.engine.simulation.cluster import ENDLESS_ROOM
-from rollouts.engine.simulation.scheduler import Placement, Rooms
+from rollouts.engine.simulation.cluster import UNLIMITED_NODES
+from rollouts.engine.simulation.scheduler import Placement, SimulatedScheduler
 from tests.engine.simulated import Cluster, clique, conditions, group, settled, workload
 
 CODE = "ScaledBelowMinAvailable"
@@ -129,12 +129,12 @@ def test_it_is_available_again_once_it_is_scaled_out() -> None:
 
 
 def place_each(
-    rooms: Rooms, waiting: Sequence[Pod], _gangs: object, _pods: object, demands: Mapping[str, Demand]
+    rooms: SimulatedScheduler, waiting: Sequence[Pod], _gangs: object, _pods: object, demands: Mapping[str, Demand]
 ) -> Placement:
     """Place pod by pod on the one node there is, as a scheduler that knows no gangs does."""
-    (node,) = ENDLESS_ROOM
+    (node,) = UNLIMITED_NODES
     for pod in waiting:
-        rooms.hold(pod.name, node.name, demands.get(pod.name, NO_DEMAND))
+        rooms.reserve(pod.name, node.name, demands.get(pod.name, NO_DEMAND))
     return Placement(tuple((pod.name, node.name) for pod in waiting), ())
 
 
@@ -143,7 +143,7 @@ def place_each(
 def test_an_update_completes_by_pods(
     scale: tuple[Kind, str, int], strategy: Strategy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Rooms, "place", place_each)
+    monkeypatch.setattr(SimulatedScheduler, "place", place_each)
     cluster = scaled(*scale, strategy=strategy, budget=(1, 0)).update().settle()
     if strategy is Strategy.ON_DELETE:
         for pod in cluster.live_pods():
@@ -164,7 +164,7 @@ def test_an_update_completes_by_pods(
 def test_an_update_completes_though_a_component_is_scaled_below_in_the_middle_of_it(
     scale: tuple[Kind, str, int], strategy: Strategy, replica: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Rooms, "place", place_each)
+    monkeypatch.setattr(SimulatedScheduler, "place", place_each)
     kind, name, count = scale
     # Of the clique s one pod is replaced at a time, and its replica serves meanwhile.
     parts = (clique("s", 3, 1), *PARTS)

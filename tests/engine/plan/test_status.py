@@ -148,7 +148,7 @@ def test_an_update_starts_before_anything_is_deleted() -> None:
     planned = cluster.step()
     (write,) = planned.actions
     assert isinstance(write, WriteStatus)
-    assert [moment.reason for moment in planned.moments] == ["UpdateStarted"]
+    assert [moment.reason for moment in planned.timeline_events] == ["UpdateStarted"]
     assert (write.kind, cluster.status["updatedReplicas"]) == (Kind.SET, 0)
     assert parse_time(cluster.progress["updateStartedAt"]) == cluster.world.now
 

@@ -6,12 +6,12 @@ import pytest
 
 from rollouts.engine.model.actions import Delete, Kind, WriteStatus
 from rollouts.engine.model.workload import Strategy
-from rollouts.engine.simulation.cluster import Behaviour
+from rollouts.engine.simulation.cluster import ClusterBehaviour
 from tests.engine.simulated import Cluster, clique, conditions, group, settled, workload
 
 PARTS = (clique("a", 3, 2), clique("l", 2), group("g", ("l",), 2))
 # Owners that stay until all they own is gone, and pods that take a while to go.
-FOREGROUND = Behaviour(ready_seconds=10.0, gone_seconds=20.0, owners_go_last=True)
+FOREGROUND = ClusterBehaviour(ready_seconds=10.0, termination_seconds=20.0, foreground_deletion=True)
 
 
 def claims(cluster: Cluster) -> Iterator[tuple[str, int, int]]:
@@ -44,7 +44,7 @@ def assert_true_at_rest(cluster: Cluster) -> set[int]:
 @pytest.mark.parametrize("owners_go_last", [False, True])
 @pytest.mark.parametrize("strategy", [Strategy.REPLICA_RECREATE, Strategy.ROLLING_RECREATE])
 def test_nothing_claims_to_serve_while_its_replica_is_replaced(strategy: Strategy, owners_go_last: bool) -> None:
-    behaviour = Behaviour(ready_seconds=10.0, gone_seconds=20.0, owners_go_last=owners_go_last)
+    behaviour = ClusterBehaviour(ready_seconds=10.0, termination_seconds=20.0, foreground_deletion=owners_go_last)
     cluster = settled(workload(*PARTS, replicas=2, strategy=strategy, budget=(1, 0)), behaviour).update()
     assert 0 in assert_true_at_rest(cluster)
 
@@ -63,7 +63,7 @@ def test_an_emptied_replica_says_that_it_is_being_updated() -> None:
 
 def test_a_replica_that_is_recreated_by_gang_termination_says_what_it_has() -> None:
     start = workload(*PARTS, termination_delay=60.0, strategy=Strategy.REPLICA_RECREATE)
-    cluster = settled(start, Behaviour(ready_seconds=10.0, gone_seconds=20.0))
+    cluster = settled(start, ClusterBehaviour(ready_seconds=10.0, termination_seconds=20.0))
     for pod in cluster.live_pods("w-0-a")[:2]:
         cluster.world.set_ready(pod.name, ready=False)
     assert 0 in assert_true_at_rest(cluster)

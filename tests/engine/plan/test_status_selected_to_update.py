@@ -7,7 +7,7 @@ import pytest
 from rollouts.engine.model.actions import Kind, WriteStatus
 from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.engine.model.workload import Strategy
-from rollouts.engine.simulation.cluster import Behaviour
+from rollouts.engine.simulation.cluster import ClusterBehaviour
 from tests.engine.simulated import QUICK, Cluster, clique, group, settled, workload
 
 SELECTIONS = ("readyPodsSelectedToUpdate", "readyReplicaIndicesSelectedToUpdate")
@@ -36,7 +36,9 @@ def five_with_a_slow_surge(slow: tuple[int, ...]) -> tuple[Cluster, list[str]]:
     cluster.settle()
     names = [pod.name for pod in cluster.live_pods()]
     never = frozenset(f"w-0-frontend-{index}" for index in slow)
-    cluster.world.change(Behaviour(ready_seconds=QUICK.ready_seconds, gone_seconds=2.0, never_ready=never))
+    cluster.world.set_behaviour(
+        ClusterBehaviour(ready_seconds=QUICK.ready_seconds, termination_seconds=2.0, never_ready=never)
+    )
     return cluster.update(), names
 
 
@@ -99,7 +101,9 @@ def test_a_group_whose_surge_is_slow_tells_what_is_replaced_and_what_is_back() -
     parts = (clique("l", 1), group("g", ("l",), 3, 1, (1, 1)))
     cluster = settled(workload(*parts, strategy=Strategy.ROLLING_UPDATE))
     never = frozenset({"w-0-g-3-l-0", "w-0-g-1-l-0"})
-    cluster.world.change(Behaviour(ready_seconds=QUICK.ready_seconds, gone_seconds=2.0, never_ready=never))
+    cluster.world.set_behaviour(
+        ClusterBehaviour(ready_seconds=QUICK.ready_seconds, termination_seconds=2.0, never_ready=never)
+    )
     cluster.update().settle()
     assert cluster.view.group_text("w-0-g", "g") == "0 1? 2* 3s?"
     progress = progress_of(cluster, "w-0-g")

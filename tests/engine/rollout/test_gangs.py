@@ -9,7 +9,7 @@ from rollouts.engine.model.actions import Action, Create, Kind, Patch, RemoveGat
 from rollouts.engine.model.observed import Gang
 from rollouts.engine.model.workload import Strategy
 from rollouts.engine.plan.planner import plan
-from rollouts.engine.simulation.scheduler import Node
+from rollouts.engine.simulation.scheduler import SimulatedNode
 from tests.engine.simulated import QUICK, Cluster, clique, group, settled, workload
 
 DELAY = 3600.0
@@ -70,12 +70,12 @@ def iter_passes(cluster: Cluster) -> Iterator[tuple[Action, ...]]:
 
 
 def test_a_scaled_gang_waits_until_the_base_gang_is_placed() -> None:
-    full = replace(QUICK, nodes=(Node("node", pods=6),))
+    full = replace(QUICK, nodes=(SimulatedNode("node", pods=6),))
     cluster = Cluster(workload(*PARTS), full).settle()  # the base gang needs 7
     scaled = cluster.live_pods("w-0-g-2")
     assert len(scaled) == 4
     assert all(pod.gated for pod in scaled)
-    cluster.world.change(QUICK)
+    cluster.world.set_behaviour(QUICK)
     cluster.settle()
     assert not any(pod.gated for pod in cluster.live_pods())
 
@@ -107,7 +107,7 @@ def test_the_gang_of_a_group_replica_goes_with_it() -> None:
 
 def breaking(*parts: object, **fields: object) -> Cluster:
     cluster = settled(workload(*parts, termination_delay=DELAY, **fields))  # type: ignore[arg-type]
-    cluster.world.change(replace(QUICK, nodes=(Node("full", pods=0),)))
+    cluster.world.set_behaviour(replace(QUICK, nodes=(SimulatedNode("full", pods=0),)))
     return cluster
 
 
@@ -127,12 +127,12 @@ def test_below_its_minimum_a_replica_is_recreated_after_the_delay_and_not_before
     cluster = breaking(clique("a", 2), clique("b", 1))
     before = kill(cluster, "w-0-a")
     planned = cluster.plan()
-    assert planned.look_again_at == pytest.approx(cluster.world.now + DELAY - 60.0, abs=5.0)
+    assert planned.requeue_at == pytest.approx(cluster.world.now + DELAY - 60.0, abs=5.0)
     cluster.run_for(DELAY - 200.0)
     assert survivors(cluster, before) == before
     cluster.run_for(300.0)
     assert survivors(cluster, before) == set()
-    cluster.world.change(QUICK)
+    cluster.world.set_behaviour(QUICK)
     cluster.settle()
     assert all(pod.ready for pod in cluster.live_pods())
 
@@ -172,7 +172,7 @@ def test_a_group_below_its_minimum_takes_the_replica_of_the_set_with_it() -> Non
     (found,) = cluster.world.observed().groups
     flags = {one["type"]: one["reason"] for one in found.status["conditions"]}
     assert flags["GangTerminationInProgress"] == "GangTerminationActive"
-    cluster.world.change(QUICK)
+    cluster.world.set_behaviour(QUICK)
     cluster.settle()
     (found,) = cluster.world.observed().groups
     assert "GangTerminationInProgress" not in {one["type"] for one in found.status["conditions"]}

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from rollouts.engine.model.observed import Measured, Observed
+from rollouts.engine.model.observed import Observed, ReadyTime
 from rollouts.engine.model.workload import Strategy
 from rollouts.engine.rollout.ready_times import (
-    LONGEST,
-    TEMPLATES_NOTED,
+    MAX_SECONDS,
+    TEMPLATES_KEPT,
     UNMEASURED,
-    choose_noted,
+    choose_recorded,
     measure_pods,
     measure_ready_times,
 )
@@ -40,11 +40,11 @@ def test_a_pod_is_measured_from_its_creation_where_nobody_noted_when_it_got_its_
     assert measure_ready_times(replace(seen, pods=(earlier,))).by_clique == {"a": 15.0}
 
 
-@pytest.mark.parametrize("seconds", [-1.0, LONGEST + 1.0])
+@pytest.mark.parametrize("seconds", [-1.0, MAX_SECONDS + 1.0])
 def test_a_time_that_cannot_be_that_of_a_start_does_not_count(seconds: float) -> None:
     seen = settled(workload(clique("a", 1))).world.observed()
     (pod,) = seen.pods
-    odd = replace(pod, ready_since=pod.started + seconds)
+    odd = replace(pod, ready_since=pod.started_at + seconds)
     assert measure_pods([odd], seen.cliques) == UNMEASURED
 
 
@@ -56,14 +56,14 @@ def test_a_pod_whose_containers_were_restarted_does_not_count() -> None:
 def test_one_slow_pod_does_not_make_the_clique_slow() -> None:
     seen = settled(workload(clique("a", 3))).world.observed()
     slow, *others = seen.pods
-    slow = replace(slow, ready_since=slow.started + 900.0)
+    slow = replace(slow, ready_since=slow.started_at + 900.0)
     assert measure_pods([slow, *others], seen.cliques).by_clique == {"a": 10.0}
 
 
 def test_pods_of_the_same_template_count_before_those_of_the_former() -> None:
     cluster = settled(workload(clique("a", 4, 1), strategy=Strategy.ROLLING_UPDATE))
     former = cluster.view.hashes["a"]
-    cluster.world.change(replace(QUICK, ready_seconds=30.0))
+    cluster.world.set_behaviour(replace(QUICK, ready_seconds=30.0))
     cluster.update()
     current = cluster.view.hashes["a"]
     assert measure_ready_times(cluster.world.observed()).find("a", current) == 10.0
@@ -80,18 +80,18 @@ def test_pods_without_a_podclique_are_not_measured() -> None:
 # ---- what is noted for when no pod is left
 
 
-def noted(seconds: float, pods: int = 2, template_hash: str = "h1", clique_name: str = "a") -> Measured:
-    return Measured(clique_name, template_hash, seconds, pods)
+def noted(seconds: float, pods: int = 2, template_hash: str = "h1", clique_name: str = "a") -> ReadyTime:
+    return ReadyTime(clique_name, template_hash, seconds, pods)
 
 
 def test_what_was_measured_is_told_of_each_template() -> None:
     cluster = settled(workload(clique("a", 3)))
     current = cluster.view.hashes["a"]
-    assert measure_ready_times(cluster.world.observed()).measured == (Measured("a", current, 10.0, 3),)
+    assert measure_ready_times(cluster.world.observed()).measured == (ReadyTime("a", current, 10.0, 3),)
 
 
 def test_what_was_noted_counts_where_no_pod_is_left() -> None:
-    times = measure_ready_times(Observed(measured=(noted(20.0), noted(5.0, template_hash="h2"))))
+    times = measure_ready_times(Observed(ready_times=(noted(20.0), noted(5.0, template_hash="h2"))))
     assert (times.find("a", "h1"), times.find("a", "h2")) == (20.0, 5.0)
     # Of a new template, what was noted last is expected.
     assert times.find("a", "h3") == 5.0
@@ -102,7 +102,7 @@ def test_pods_that_are_there_count_before_what_was_noted() -> None:
     cluster = settled(workload(clique("a", 3)))
     current = cluster.view.hashes["a"]
     earlier = (noted(99.0, template_hash=current), noted(40.0))
-    times = measure_ready_times(replace(cluster.world.observed(), measured=earlier))
+    times = measure_ready_times(replace(cluster.world.observed(), ready_times=earlier))
     assert (times.find("a", current), times.find("a", "another"), times.find("a", "h1")) == (10.0, 10.0, 40.0)
 
 
@@ -115,17 +115,17 @@ def test_pods_that_are_there_count_before_what_was_noted() -> None:
         (noted(30.0, pods=1), noted(10.0)),  # fewer pods tell less
     ],
 )
-def test_a_time_is_noted_anew_when_it_has_changed(now: Measured, expected: Measured) -> None:
-    assert choose_noted((noted(10.0),), (now,), ["a"]) == (expected,)
+def test_a_time_is_noted_anew_when_it_has_changed(now: ReadyTime, expected: ReadyTime) -> None:
+    assert choose_recorded((noted(10.0),), (now,), ["a"]) == (expected,)
 
 
 def test_only_the_last_templates_of_the_cliques_of_the_workload_are_noted() -> None:
-    former = tuple(noted(10.0, template_hash=f"h{number}") for number in range(TEMPLATES_NOTED))
+    former = tuple(noted(10.0, template_hash=f"h{number}") for number in range(TEMPLATES_KEPT))
     others = (noted(1.0, clique_name="b"), noted(1.0, clique_name="gone"))
-    found = choose_noted((*former, *others), (noted(7.0, template_hash="new"),), ["a", "b"])
+    found = choose_recorded((*former, *others), (noted(7.0, template_hash="new"),), ["a", "b"])
     assert [one.template_hash for one in found if one.clique == "a"] == [
-        *(f"h{n}" for n in range(1, TEMPLATES_NOTED)),
+        *(f"h{n}" for n in range(1, TEMPLATES_KEPT)),
         "new",
     ]
     assert {one.clique for one in found} == {"a", "b"}
-    assert choose_noted(found, (), ["a", "b"]) == found
+    assert choose_recorded(found, (), ["a", "b"]) == found

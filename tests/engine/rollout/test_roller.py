@@ -12,7 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollouts.engine.model.budget import Budget
-from rollouts.engine.rollout.roller import PODS, REPLICAS, Level, Reason, Removal, Step, Unit, choose_step, is_complete
+from rollouts.engine.rollout.roller import (
+    POD_INDEX_POLICY,
+    REPLICA_INDEX_POLICY,
+    IndexPolicy,
+    Reason,
+    Removal,
+    RollerStep,
+    Unit,
+    choose_step,
+    is_complete,
+)
 from tests.thoroughness import examples
 
 STEPS_AT_MOST = 400
@@ -22,7 +32,7 @@ STEPS_AT_MOST = 400
 class World:
     """One level with its units; time passes by `tick`."""
 
-    level: Level
+    level: IndexPolicy
     wanted: int
     budget: Budget
     units: list[Unit] = field(default_factory=list)
@@ -34,10 +44,10 @@ class World:
         unit = Unit(key, index, outdated, available, False, (self.made, key), (0, -self.made))
         self.units.append(unit)
 
-    def step(self, *, rolling: bool = True) -> Step:
+    def step(self, *, rolling: bool = True) -> RollerStep:
         return choose_step(self.units, self.wanted, self.budget, self.level, rolling=rolling)
 
-    def apply(self, step: Step) -> None:
+    def apply(self, step: RollerStep) -> None:
         for removal in step.delete:
             self.change(removal.unit.key, leaving=True, available=False)
         for index in step.create:
@@ -76,7 +86,7 @@ class World:
         )
 
 
-def outdated_world(level: Level, wanted: int, unavailable: int, surge: int) -> World:
+def outdated_world(level: IndexPolicy, wanted: int, unavailable: int, surge: int) -> World:
     world = World(level, wanted, Budget(unavailable, surge))
     for index in range(wanted):
         world.create(index, outdated=True, available=True)
@@ -110,27 +120,33 @@ SURGE_ONE_OF_THREE = [
 ]
 
 
-@pytest.mark.parametrize("level", [PODS, REPLICAS], ids=["pods", "replicas"])
-def test_a_surge_of_one_updates_one_at_a_time_and_goes_last(level: Level) -> None:
+@pytest.mark.parametrize("level", [POD_INDEX_POLICY, REPLICA_INDEX_POLICY], ids=["pods", "replicas"])
+def test_a_surge_of_one_updates_one_at_a_time_and_goes_last(level: IndexPolicy) -> None:
     assert list(run(outdated_world(level, 3, 0, 1))) == SURGE_ONE_OF_THREE
 
 
-@pytest.mark.parametrize("level", [PODS, REPLICAS], ids=["pods", "replicas"])
-def test_without_surge_one_goes_and_comes_back_before_the_next(level: Level) -> None:
+@pytest.mark.parametrize("level", [POD_INDEX_POLICY, REPLICA_INDEX_POLICY], ids=["pods", "replicas"])
+def test_without_surge_one_goes_and_comes_back_before_the_next(level: IndexPolicy) -> None:
     assert list(run(outdated_world(level, 2, 1, 0))) == ["0* 1*", "1*", "0? 1*", "0", "0 1?"]
 
 
 def test_two_unavailable_of_four_go_in_pairs() -> None:
-    assert list(run(outdated_world(REPLICAS, 4, 2, 0))) == ["0* 1* 2* 3*", "2* 3*", "0? 1? 2* 3*", "0 1", "0 1 2? 3?"]
+    assert list(run(outdated_world(REPLICA_INDEX_POLICY, 4, 2, 0))) == [
+        "0* 1* 2* 3*",
+        "2* 3*",
+        "0? 1? 2* 3*",
+        "0 1",
+        "0 1 2? 3?",
+    ]
 
 
 def test_all_may_go_at_once_when_all_may_be_unavailable() -> None:
-    assert list(run(outdated_world(REPLICAS, 2, 2, 0))) == ["0* 1*", "", "0? 1?"]
+    assert list(run(outdated_world(REPLICA_INDEX_POLICY, 2, 2, 0))) == ["0* 1*", "", "0? 1?"]
 
 
 def test_unavailable_and_surge_together() -> None:
     # 5 wanted, 2 may be missing, 1 extra: two go at once, three once the surge is there.
-    assert list(run(outdated_world(REPLICAS, 5, 2, 1))) == [
+    assert list(run(outdated_world(REPLICA_INDEX_POLICY, 5, 2, 1))) == [
         "0* 1* 2* 3* 4*",
         "2* 3* 4* 5s?",
         "0? 1? 3* 4* 5s",
@@ -141,28 +157,28 @@ def test_unavailable_and_surge_together() -> None:
 
 
 def test_an_outdated_unit_that_serves_nobody_goes_at_once_and_costs_no_budget() -> None:
-    world = outdated_world(PODS, 3, 1, 0)
+    world = outdated_world(POD_INDEX_POLICY, 3, 1, 0)
     world.change(world.units[2].key, available=False)
     step = world.step()
     assert [(removal.unit.index, removal.reason) for removal in step.delete] == [(2, Reason.OUTDATED_UNAVAILABLE)]
 
 
 def test_a_broken_new_unit_stops_the_update_before_the_budget_is_overdrawn() -> None:
-    world = outdated_world(PODS, 3, 1, 0)
+    world = outdated_world(POD_INDEX_POLICY, 3, 1, 0)
     world.apply(world.step())
     world.apply(world.step())
     assert world.text() == "0? 1* 2*"
-    assert world.step() == Step((), ())
+    assert world.step() == RollerStep((), ())
 
 
 def test_surge_that_is_not_available_buys_no_deletion() -> None:
-    world = outdated_world(PODS, 3, 0, 1)
+    world = outdated_world(POD_INDEX_POLICY, 3, 0, 1)
     world.apply(world.step())
-    assert world.step() == Step((), ())
+    assert world.step() == RollerStep((), ())
 
 
 def test_a_replica_comes_back_only_when_all_of_it_is_gone() -> None:
-    world = outdated_world(REPLICAS, 2, 1, 0)
+    world = outdated_world(REPLICA_INDEX_POLICY, 2, 1, 0)
     world.apply(world.step())
     assert world.step().create == ()
     world.settle_time()
@@ -170,13 +186,13 @@ def test_a_replica_comes_back_only_when_all_of_it_is_gone() -> None:
 
 
 def test_a_pod_comes_back_while_its_predecessor_is_leaving() -> None:
-    world = outdated_world(PODS, 2, 1, 0)
+    world = outdated_world(POD_INDEX_POLICY, 2, 1, 0)
     world.apply(world.step())
     assert world.step().create == (0,)
 
 
 def test_an_outdated_surge_unit_goes_before_any_original() -> None:
-    world = outdated_world(PODS, 3, 0, 1)
+    world = outdated_world(POD_INDEX_POLICY, 3, 0, 1)
     world.create(3, available=True)
     world.outdate()
     assert [removal.unit.index for removal in world.step().delete] == [3]
@@ -184,7 +200,7 @@ def test_an_outdated_surge_unit_goes_before_any_original() -> None:
 
 
 def test_surge_that_is_no_longer_allowed_goes_at_once_when_it_serves_nobody() -> None:
-    world = outdated_world(PODS, 3, 0, 1)
+    world = outdated_world(POD_INDEX_POLICY, 3, 0, 1)
     world.apply(world.step())
     world.budget = Budget(1, 0)
     step = world.step()
@@ -195,21 +211,21 @@ def test_surge_that_is_no_longer_allowed_goes_at_once_when_it_serves_nobody() ->
 
 
 def test_surge_that_is_no_longer_allowed_but_serves_goes_as_the_budget_allows() -> None:
-    world = World(PODS, 2, Budget(0, 0))
+    world = World(POD_INDEX_POLICY, 2, Budget(0, 0))
     world.create(0, outdated=True, available=True)
     world.create(2, available=True)
     assert world.step().delete == ()
 
 
 def test_an_index_that_scaling_moves_below_the_wanted_number_is_an_original() -> None:
-    world = outdated_world(REPLICAS, 2, 0, 1)
+    world = outdated_world(REPLICA_INDEX_POLICY, 2, 0, 1)
     world.create(2, available=True)
     world.wanted = 3
     assert list(run(world))[-1] == "0 1 2"
 
 
 def test_scaling_in_during_an_update_takes_the_outdated_first() -> None:
-    world = outdated_world(PODS, 5, 1, 0)
+    world = outdated_world(POD_INDEX_POLICY, 5, 1, 0)
     for unit in world.units[:2]:
         world.change(unit.key, outdated=False)
     world.wanted = 3
@@ -217,36 +233,36 @@ def test_scaling_in_during_an_update_takes_the_outdated_first() -> None:
 
 
 def test_settled_pods_are_scaled_in_by_their_order_and_keep_their_indices() -> None:
-    world = outdated_world(PODS, 3, 1, 0)
+    world = outdated_world(POD_INDEX_POLICY, 3, 1, 0)
     world.units = [replace(unit, scale_in_order=(unit.index != 0,)) for unit in world.units]
     world.wanted = 2
     world.apply(world.step(rolling=False))
     world.settle_time()
     assert world.text() == "1* 2s*"
-    assert world.step(rolling=False) == Step((), ())
+    assert world.step(rolling=False) == RollerStep((), ())
 
 
 def test_settled_replicas_are_scaled_in_from_the_top() -> None:
-    world = outdated_world(REPLICAS, 4, 1, 0)
+    world = outdated_world(REPLICA_INDEX_POLICY, 4, 1, 0)
     world.wanted = 2
     assert [removal.unit.index for removal in world.step(rolling=False).delete] == [3, 2]
 
 
 def test_without_an_update_nothing_outdated_is_deleted_and_what_is_missing_comes_back() -> None:
-    world = outdated_world(PODS, 3, 1, 1)
+    world = outdated_world(POD_INDEX_POLICY, 3, 1, 1)
     world.change(world.units[1].key, leaving=True, available=False)
-    assert world.step(rolling=False) == Step((), (1,))
+    assert world.step(rolling=False) == RollerStep((), (1,))
 
 
 def test_a_hole_left_by_scaling_in_is_closed_by_the_next_update() -> None:
-    world = World(PODS, 2, Budget(0, 1))
+    world = World(POD_INDEX_POLICY, 2, Budget(0, 1))
     for index in (0, 4):
         world.create(index, outdated=True, available=True)
     assert list(run(world))[-1] == "0 1"
 
 
 def test_complete_means_nothing_outdated_all_available_and_no_surge() -> None:
-    world = outdated_world(REPLICAS, 2, 1, 0)
+    world = outdated_world(REPLICA_INDEX_POLICY, 2, 1, 0)
     assert not world.has_ended()
     *_, last = run(world)
     assert last == "0 1?"
@@ -263,7 +279,7 @@ def worlds(draw: st.DrawFn) -> World:
     wanted = draw(st.integers(0, 6))
     surge = draw(st.integers(0, 4))
     unavailable = draw(st.integers(0 if surge else 1, max(1, wanted)))
-    world = World(draw(st.sampled_from([PODS, REPLICAS])), wanted, Budget(unavailable, surge))
+    world = World(draw(st.sampled_from([POD_INDEX_POLICY, REPLICA_INDEX_POLICY])), wanted, Budget(unavailable, surge))
     for index in draw(st.sets(st.integers(0, 9), max_size=8)):
         world.create(index, outdated=draw(st.booleans()), available=draw(st.booleans()))
     return world
@@ -335,7 +351,7 @@ def test_without_an_update_only_scaling_deletes(world: World) -> None:
     step = world.step(rolling=False)
     assert {removal.reason for removal in step.delete} <= {Reason.SCALED_IN}
     extra = max(0, len(world.live) - world.wanted)
-    if world.level is PODS:
+    if world.level is POD_INDEX_POLICY:
         assert len(step.delete) == extra
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rollouts.engine.model.actions import Wait
 from rollouts.engine.model.workload import Strategy
-from rollouts.engine.simulation.scheduler import Node
+from rollouts.engine.simulation.scheduler import SimulatedNode
 from tests.engine.simulated import QUICK, Cluster, clique, group, settled, workload
 
 # Of `a` two have to be there: a gang of three finds no room where one pod of each sort has been taken away.
@@ -23,7 +23,7 @@ def updating(cluster: Cluster) -> list[int]:
 
 
 def give_room(cluster: Cluster, pods: int) -> None:
-    cluster.world.change(replace(cluster.behaviour, nodes=(Node("node", pods=pods),)))
+    cluster.world.set_behaviour(replace(cluster.behaviour, nodes=(SimulatedNode("node", pods=pods),)))
 
 
 def half_way(replicas: int = 1) -> Cluster:
@@ -83,7 +83,7 @@ def test_an_update_that_waits_is_called_stuck_by_what_is_the_matter_with_the_oth
 
 def test_an_update_goes_on_when_there_is_room_for_the_replica_it_waits_for() -> None:
     cluster = scaled_out()
-    cluster.world.change(QUICK)
+    cluster.world.set_behaviour(QUICK)
     cluster.settle()
     assert cluster.view.set_text() == "0 1"
     assert cluster.progress["updateEndedAt"]
@@ -150,7 +150,7 @@ def test_of_two_replicas_that_were_begun_the_one_at_work_stays_selected_whicheve
     recreate = workload(clique("a", 4, 2), replicas=3, strategy=Strategy.REPLICA_RECREATE, budget=(2, 0))
     cluster = settled(recreate).update()
     cluster.run_until(lambda cluster: [len(updated(cluster, name)) for name in ("w-0", "w-1")] == [4, 4])
-    cluster.world.change(replace(QUICK, never_ready=frozenset({"w-0-a-0", "w-1-a-0"})))
+    cluster.world.set_behaviour(replace(QUICK, never_ready=frozenset({"w-0-a-0", "w-1-a-0"})))
     cluster.edit(strategy=Strategy.ROLLING_RECREATE).run_for(30.0)
     (chosen,) = updating(cluster)
     for _ in range(2):

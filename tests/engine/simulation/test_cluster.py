@@ -8,11 +8,11 @@ import pytest
 from rollouts.engine.model import names
 from rollouts.engine.model.actions import Create, Delete, Kind, Patch, RemoveGate, WriteStatus
 from rollouts.engine.model.observed import Observed
-from rollouts.engine.scheduling.resources import parse_amounts
-from rollouts.engine.simulation.cluster import Behaviour, World
-from rollouts.engine.simulation.scheduler import Node
+from rollouts.engine.scheduling.resources import parse_resource_list
+from rollouts.engine.simulation.cluster import ClusterBehaviour, SimulatedCluster
+from rollouts.engine.simulation.scheduler import SimulatedNode
 
-BEHAVIOUR = Behaviour(ready_seconds=10.0, gone_seconds=2.0)
+BEHAVIOUR = ClusterBehaviour(ready_seconds=10.0, termination_seconds=2.0)
 
 
 def labels(**more: str) -> dict[str, str]:
@@ -33,7 +33,7 @@ def clique(name: str = "w-0-a", group: str = "", group_uid: str = "") -> Create:
 def pod(name: str, index: int, clique_uid: str, clique_name: str = "w-0-a", **spec: Any) -> Create:
     own = labels(**{names.CLIQUE: clique_name, names.POD_INDEX: str(index)})
     metadata = {"name": name, "labels": own, "ownerReferences": owner("PodClique", clique_name, clique_uid)}
-    gates = [{"name": names.GATE}]
+    gates = [{"name": names.SCHEDULING_GATE}]
     return Create(Kind.POD, {"metadata": metadata, "spec": {"schedulingGates": gates, "containers": [], **spec}})
 
 
@@ -46,9 +46,9 @@ def gang(name: str, **groups: tuple[int, list[str]]) -> Create:
     return Create(Kind.GANG, {"metadata": metadata, "spec": {"podgroups": listed}})
 
 
-def world_of(count: int, least: int = 1, behaviour: Behaviour = BEHAVIOUR, **spec: Any) -> World:
+def world_of(count: int, least: int = 1, behaviour: ClusterBehaviour = BEHAVIOUR, **spec: Any) -> SimulatedCluster:
     """Return a clique of some pods, all in one gang, their gates open."""
-    world = World(Observed(), behaviour)
+    world = SimulatedCluster(Observed(), behaviour)
     assert world.apply([clique()]) == ()
     (made,) = world.observed().cliques
     pods = [f"p{index}" for index in range(count)]
@@ -104,7 +104,7 @@ def test_a_pod_is_ready_some_time_after_it_has_a_node() -> None:
 
 
 def test_a_pod_on_a_node_takes_its_time_to_go_and_one_on_none_goes_at_once() -> None:
-    world = world_of(2, behaviour=replace(BEHAVIOUR, nodes=(Node("n", pods=1),)))
+    world = world_of(2, behaviour=replace(BEHAVIOUR, nodes=(SimulatedNode("n", pods=1),)))
     assert [one.node for one in world.pods.values()] == ["n", ""]
     world.delete(Kind.POD, "p1")
     world.delete(Kind.POD, "p0")
@@ -130,7 +130,7 @@ def test_what_an_owner_owns_goes_with_it() -> None:
 
 
 def test_what_an_owner_owns_may_outlive_it_for_a_while() -> None:
-    world = world_of(2, behaviour=replace(BEHAVIOUR, collect_seconds=1.0))
+    world = world_of(2, behaviour=replace(BEHAVIOUR, garbage_collection_seconds=1.0))
     world.delete(Kind.CLIQUE, "w-0-a")
     assert not any(one.leaving for one in world.pods.values())
     world.advance(1.0)
@@ -138,7 +138,7 @@ def test_what_an_owner_owns_may_outlive_it_for_a_while() -> None:
 
 
 def test_an_owner_may_stay_until_all_it_owns_is_gone() -> None:
-    world = world_of(2, behaviour=replace(BEHAVIOUR, owners_go_last=True))
+    world = world_of(2, behaviour=replace(BEHAVIOUR, foreground_deletion=True))
     world.delete(Kind.CLIQUE, "w-0-a")
     (leaving,) = world.observed().cliques
     assert leaving.leaving
@@ -148,7 +148,7 @@ def test_an_owner_may_stay_until_all_it_owns_is_gone() -> None:
 
 
 def test_what_is_made_under_an_owner_that_is_leaving_goes_with_it() -> None:
-    world = world_of(2, behaviour=replace(BEHAVIOUR, owners_go_last=True))
+    world = world_of(2, behaviour=replace(BEHAVIOUR, foreground_deletion=True))
     world.delete(Kind.CLIQUE, "w-0-a")
     (leaving,) = world.observed().cliques
     assert world.apply([pod("late", 2, leaving.uid)]) == ()
@@ -157,7 +157,7 @@ def test_what_is_made_under_an_owner_that_is_leaving_goes_with_it() -> None:
 
 
 def test_a_group_takes_its_cliques_and_their_pods_along() -> None:
-    world = World(Observed(), BEHAVIOUR)
+    world = SimulatedCluster(Observed(), BEHAVIOUR)
     metadata = {"name": "w-0-g", "labels": labels(), "ownerReferences": owner("PodCliqueSet", "w", "set-uid")}
     world.apply([Create(Kind.GROUP, {"metadata": metadata, "spec": {"replicas": 1}})])
     (held,) = world.observed().groups
@@ -185,25 +185,25 @@ def test_a_pod_that_no_gang_lists_gets_no_node_and_says_so() -> None:
 
 
 def test_a_gang_is_placed_up_to_its_minimum_or_not_at_all() -> None:
-    tight = replace(BEHAVIOUR, nodes=(Node("n", pods=2),))
+    tight = replace(BEHAVIOUR, nodes=(SimulatedNode("n", pods=2),))
     world = world_of(4, least=3, behaviour=tight)
     assert not any(one.node for one in world.pods.values())
     assert "3 pods" in world.pods["p0"].message
-    world.change(replace(BEHAVIOUR, nodes=(Node("n", pods=3),)))
+    world.set_behaviour(replace(BEHAVIOUR, nodes=(SimulatedNode("n", pods=3),)))
     assert [one.node for one in world.pods.values()] == ["n", "n", "n", ""]
     assert world.pods["p3"].message == "0/1 nodes are available: 1 Too many pods."
 
 
 def test_a_gang_that_stands_is_not_blocked_by_a_pod_beyond_its_minimum() -> None:
-    world = world_of(3, least=1, behaviour=replace(BEHAVIOUR, nodes=(Node("n", pods=2),)))
+    world = world_of(3, least=1, behaviour=replace(BEHAVIOUR, nodes=(SimulatedNode("n", pods=2),)))
     assert [bool(one.node) for one in world.pods.values()] == [True, True, False]
 
 
 def test_room_is_counted_in_what_pods_ask_for() -> None:
     asks = [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 4}, "requests": {"memory": "80Mi"}}}]
     nodes = (
-        Node("small", resources=parse_amounts({"memory": "150Mi"})),
-        Node("gpu", resources=parse_amounts({"nvidia.com/gpu": 8})),
+        SimulatedNode("small", resources=parse_resource_list({"memory": "150Mi"})),
+        SimulatedNode("gpu", resources=parse_resource_list({"nvidia.com/gpu": 8})),
     )
     world = world_of(4, behaviour=replace(BEHAVIOUR, nodes=nodes), containers=asks)
     assert [one.node for one in world.pods.values()] == ["small", "gpu", "gpu", ""]
@@ -217,7 +217,7 @@ def test_a_world_begun_from_what_is_observed_goes_on_from_there() -> None:
     first = world_of(2)
     first.advance()
     first.delete(Kind.POD, "p1")
-    second = World(first.observed(), BEHAVIOUR, first.now)
+    second = SimulatedCluster(first.observed(), BEHAVIOUR, first.now)
     assert second.observed() == first.observed()
     second.advance()
     assert list(second.pods) == ["p0"]
@@ -227,7 +227,7 @@ def test_a_world_begun_from_what_is_observed_goes_on_from_there() -> None:
 
 
 def test_a_forked_world_goes_its_own_way() -> None:
-    first = world_of(2, behaviour=replace(BEHAVIOUR, nodes=(Node("n", pods=2),)))
+    first = world_of(2, behaviour=replace(BEHAVIOUR, nodes=(SimulatedNode("n", pods=2),)))
     before = first.observed()
     second = first.fork()
     second.delete(Kind.POD, "p0")
@@ -240,9 +240,9 @@ def test_a_forked_world_goes_its_own_way() -> None:
 
 def test_only_the_replica_to_which_something_happened_is_touched() -> None:
     world = world_of(2)
-    mark = world.mark
-    assert world.touched_since(mark) == set()
+    mark = world.journal_position
+    assert world.replicas_changed_since(mark) == set()
     world.advance()
-    assert world.touched_since(mark) == {0}
+    assert world.replicas_changed_since(mark) == {0}
     assert world.observed_replicas([0]).pods == world.observed().pods
     assert world.observed_replicas([1]) == Observed()

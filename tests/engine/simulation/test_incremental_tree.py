@@ -9,10 +9,10 @@ from rollouts.engine.model.actions import Kind
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.plan.planner import plan, plan_tree
 from rollouts.engine.rollout.ready_times import measure_ready_times
-from rollouts.engine.simulation.cluster import Behaviour
-from rollouts.engine.simulation.incremental_tree import Sight
-from rollouts.engine.tree.layout import make_shape
-from rollouts.engine.tree.tree_builder import arrange
+from rollouts.engine.simulation.cluster import ClusterBehaviour
+from rollouts.engine.simulation.incremental_tree import IncrementalTree
+from rollouts.engine.tree.layout import make_layout
+from rollouts.engine.tree.tree_builder import build_tree
 from tests.engine.chance import (
     EVERYTHING,
     break_pod,
@@ -28,22 +28,22 @@ from tests.thoroughness import examples
 IN_THE_WORLD = [delete_pod, delete_clique, break_pod, scale_component]
 
 
-def watch(cluster: Cluster) -> Sight:
-    return Sight(make_shape(cluster.workload), cluster.world)
+def watch(cluster: Cluster) -> IncrementalTree:
+    return IncrementalTree(make_layout(cluster.workload), cluster.world)
 
 
-def assert_nothing_is_missed(cluster: Cluster, sight: Sight) -> None:
+def assert_nothing_is_missed(cluster: Cluster, sight: IncrementalTree) -> None:
     seen = cluster.world.observed()
-    tree = sight.look()
-    assert tree == arrange(sight.shape, seen)
+    tree = sight.refresh()
+    assert tree == build_tree(sight.layout, seen)
     assert [*tree.replicas] == sorted(tree.replicas)
-    planned = plan_tree(sight.shape, tree, cluster.world.status, cluster.world.now, measure_ready_times(seen))
+    planned = plan_tree(sight.layout, tree, cluster.world.status, cluster.world.now, measure_ready_times(seen))
     assert planned == plan(cluster.workload, seen, cluster.world.now)
 
 
 @settings(max_examples=examples(6))
 @given(workloads(), clusters(), st.data())
-def test_nothing_that_happens_is_missed(start: Workload, behaviour: Behaviour, data: st.DataObject) -> None:
+def test_nothing_that_happens_is_missed(start: Workload, behaviour: ClusterBehaviour, data: st.DataObject) -> None:
     cluster = settled(start, behaviour)
     for _ in range(data.draw(st.integers(1, 3))):
         data.draw(st.sampled_from(EVERYTHING))(cluster, data.draw)
@@ -66,10 +66,10 @@ def test_pods_whose_podclique_was_gone_before_are_followed_until_they_are_gone_t
     gone = {"w-1-a", "w-2-g-1-k"}
     cluster.begin_from(replace(seen, cliques=tuple(one for one in seen.cliques if one.name not in gone)))
     sight = watch(cluster)
-    assert cluster.world.has_homeless
+    assert cluster.world.has_unknown_replica
     for _ in cluster.passes():
         assert_nothing_is_missed(cluster, sight)
-    assert not cluster.world.has_homeless
+    assert not cluster.world.has_unknown_replica
 
 
 def test_what_a_stranger_owns_is_followed_where_its_name_says() -> None:
@@ -89,11 +89,11 @@ def test_what_a_stranger_owns_is_followed_where_its_name_says() -> None:
 def test_only_what_was_touched_is_looked_at_again() -> None:
     cluster = a_cluster()
     sight = watch(cluster)
-    before = dict(sight.look().replicas)
-    assert sight.take_changed() == {0, 1, 2}
+    before = dict(sight.refresh().replicas)
+    assert sight.pop_changed() == {0, 1, 2}
     cluster.world.delete(Kind.POD, cluster.live_pods("w-1-a")[0].name)
-    after = sight.look().replicas
-    assert sight.take_changed() == {1}
+    after = sight.refresh().replicas
+    assert sight.pop_changed() == {1}
     assert [index for index in range(3) if after[index] is not before[index]] == [1]
 
 
@@ -104,4 +104,4 @@ def test_replicas_that_go_and_come_back_are_followed() -> None:
         sight = watch(cluster)
         for _ in cluster.passes():
             assert_nothing_is_missed(cluster, sight)
-        assert [*sight.look().replicas] == [*range(replicas)]
+        assert [*sight.refresh().replicas] == [*range(replicas)]

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from rollouts.engine.model.actions import Delete, Kind, Wait
-from rollouts.engine.model.container_faults import Fault
+from rollouts.engine.model.container_faults import ContainerFault
 from rollouts.engine.model.workload import Strategy, Workload
-from rollouts.engine.simulation.cluster import Behaviour
-from rollouts.engine.simulation.remedy_trials import Trials
-from rollouts.engine.simulation.scheduler import Node
-from rollouts.engine.simulation.simulate import Outcome, simulate
+from rollouts.engine.simulation.cluster import ClusterBehaviour
+from rollouts.engine.simulation.remedy_trials import RemedyTrials
+from rollouts.engine.simulation.scheduler import SimulatedNode
+from rollouts.engine.simulation.simulate import SimulationResult, simulate
 from tests.engine.simulated import QUICK, Cluster, clique, group, hashes, settled, with_image, workload
 
 BUDGET = (1, 0)
@@ -35,21 +35,21 @@ def of_set(budget: tuple[int, int] = BUDGET) -> Cluster:
 LEVELS = [of_pods, of_group, of_set]
 
 
-def broken(cluster: Cluster) -> tuple[Cluster, Behaviour]:
+def broken(cluster: Cluster) -> tuple[Cluster, ClusterBehaviour]:
     """Update to a template that never becomes Ready."""
     changed = with_image(cluster.workload, "app:v2")
     behaviour = replace(
         QUICK, never_ready=frozenset({*hashes(changed).values()} - {*hashes(cluster.workload).values()})
     )
-    cluster.world.change(behaviour)
+    cluster.world.set_behaviour(behaviour)
     cluster.workload = changed
     return cluster.settle(), behaviour
 
 
-def full(cluster: Cluster) -> tuple[Cluster, Behaviour]:
+def full(cluster: Cluster) -> tuple[Cluster, ClusterBehaviour]:
     """Update with room for the pods that run and no more."""
-    behaviour = replace(QUICK, nodes=(Node("node", pods=len(cluster.world.pods)),))
-    cluster.world.change(behaviour)
+    behaviour = replace(QUICK, nodes=(SimulatedNode("node", pods=len(cluster.world.pods)),))
+    cluster.world.set_behaviour(behaviour)
     cluster.workload = with_image(cluster.workload, "app:v2")
     return cluster.settle(), behaviour
 
@@ -64,26 +64,26 @@ def fail(cluster: Cluster, fault: str) -> Cluster:
 
 
 def sift(
-    cluster: Cluster, behaviour: Behaviour, former: Workload | None = None, passes: int = 10**6
+    cluster: Cluster, behaviour: ClusterBehaviour, former: Workload | None = None, passes: int = 10**6
 ) -> tuple[Wait, ...]:
     """Return the waits of a cluster at rest, with the remedies that help; each trial is cut after so many passes."""
     observed, now = cluster.world.observed(), cluster.world.now
 
-    def run(after: Workload, first: tuple[Delete, ...], left: int) -> Outcome:
+    def run(after: Workload, first: tuple[Delete, ...], left: int) -> SimulationResult:
         assert left > 0
         count = itertools.count(1)
         return simulate(
             *(cluster.workload, observed, after, behaviour, now), first=first, is_enough=lambda: next(count) >= passes
         )
 
-    return Trials(cluster.workload, observed, former, run).sift(cluster.waits)
+    return RemedyTrials(cluster.workload, observed, former, run).filter_remedies(cluster.waits)
 
 
 def offered(waits: Iterable[Wait]) -> set[str]:
     return {remedy for wait in waits for remedy in wait.remedies}
 
 
-FAULTS = ["", *Fault]
+FAULTS = ["", *ContainerFault]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -120,11 +120,11 @@ def test_of_trials_that_share_the_time_rolling_back_is_the_first() -> None:
     stuck, _ = broken(cluster)
     observed, shares = stuck.world.observed(), []
 
-    def run(after: Workload, first: tuple[Delete, ...], left: int) -> Outcome:
+    def run(after: Workload, first: tuple[Delete, ...], left: int) -> SimulationResult:
         shares.append((after == former, left))
         return simulate(stuck.workload, observed, after, QUICK, stuck.world.now, first=first, is_enough=lambda: True)
 
-    Trials(stuck.workload, observed, former, run).sift(stuck.waits)
+    RemedyTrials(stuck.workload, observed, former, run).filter_remedies(stuck.waits)
     assert shares[0] == (True, len(shares) + 1)
     assert [left for _, left in shares] == sorted((left for _, left in shares), reverse=True)
 
@@ -135,7 +135,7 @@ def test_under_on_delete_a_template_that_fails_is_rolled_back_and_takes_no_more_
     former = cluster.workload
     cluster.update().run_for(5.0)
     behaviour = replace(QUICK, never_ready=frozenset(cluster.view.hashes.values()))
-    cluster.world.change(behaviour)
+    cluster.world.set_behaviour(behaviour)
     cluster.world.delete(Kind.POD, next(iter(cluster.world.pods)))
     fail(cluster.settle(), fault)
     assert "DeleteOutdatedPods" in offered(cluster.waits)
@@ -152,8 +152,8 @@ def test_a_template_that_fits_no_node_is_rolled_back(level: Level, budget: tuple
     former = cluster.workload
     elsewhere = {"nodeSelector": {"gpu": "none"}}
     cliques = (replace(one, pod_spec={**one.pod_spec, **elsewhere}) for one in former.cliques)
-    behaviour = replace(QUICK, nodes=(Node("node"),))
-    cluster.world.change(behaviour)
+    behaviour = replace(QUICK, nodes=(SimulatedNode("node"),))
+    cluster.world.set_behaviour(behaviour)
     cluster.edit(cliques=tuple(cliques)).settle()
     waits = [wait for wait in sift(cluster, behaviour, former) if wait.is_problem]
     assert waits
@@ -166,8 +166,8 @@ def test_a_template_that_fits_no_node_is_rolled_back(level: Level, budget: tuple
 def test_where_the_former_template_finds_no_node_either_it_is_not_rolled_back() -> None:
     cluster = of_pods()
     former = cluster.workload
-    behaviour = replace(QUICK, nodes=(Node("node", cordoned=True),))
-    cluster.world.change(behaviour)
+    behaviour = replace(QUICK, nodes=(SimulatedNode("node", cordoned=True),))
+    cluster.world.set_behaviour(behaviour)
     cluster.update().settle()
     assert offered(sift(cluster, behaviour, former)) == {"AddCapacity"}
 
@@ -176,7 +176,7 @@ def test_a_pod_that_fails_without_an_update_is_not_rolled_back() -> None:
     cluster = of_pods()
     former = with_image(cluster.workload, "app:v0")
     cluster.world.set_ready(next(iter(cluster.world.pods)), ready=False)
-    fail(cluster, Fault.CRASH)
+    fail(cluster, ContainerFault.CRASH)
     assert offered(sift(cluster, QUICK, former)) == {"LookAtPods"}
 
 
@@ -206,7 +206,7 @@ def test_surge_without_room_is_not_given_up_for_a_template_that_fails(level: Lev
 def test_surge_is_deleted_where_another_one_would_come_up(level: Level) -> None:
     cluster = level((0, 1))
     hosts = frozenset({"w-0-a-3", "w-0-g-3-l-0", "w-3-a-0"})
-    cluster.world.change(replace(QUICK, never_ready=hosts))
+    cluster.world.set_behaviour(replace(QUICK, never_ready=hosts))
     cluster.update().settle()
     lost = frozenset(pod.name for pod in cluster.live_pods() if not pod.ready)
     assert "DeleteSurge" in offered(sift(cluster, replace(QUICK, never_ready=lost)))
@@ -216,8 +216,8 @@ def test_surge_is_deleted_where_another_one_would_come_up(level: Level) -> None:
 
 def test_replicas_without_room_are_scaled_in() -> None:
     cluster = settled(workload(clique("a", 1), replicas=2))
-    behaviour = replace(QUICK, nodes=(Node("node", pods=2),))
-    cluster.world.change(behaviour)
+    behaviour = replace(QUICK, nodes=(SimulatedNode("node", pods=2),))
+    cluster.world.set_behaviour(behaviour)
     cluster.edit(replicas=3).update().settle()
     assert "ScaleIn" in offered(sift(cluster, behaviour))
     failing = frozenset(hashes(cluster.workload).values())

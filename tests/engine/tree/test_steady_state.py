@@ -11,9 +11,9 @@ from rollouts.engine.plan.planner import plan
 from rollouts.engine.rollout import steps
 from rollouts.engine.rollout.update import Update
 from rollouts.engine.tree import tree_builder
-from rollouts.engine.tree.layout import Found, Shape, make_shape
-from rollouts.engine.tree.steady_state import find_busy
-from rollouts.engine.tree.views import Replica, Tree
+from rollouts.engine.tree.layout import Layout, ObjectIndex, make_layout
+from rollouts.engine.tree.steady_state import find_replicas_to_plan
+from rollouts.engine.tree.views import ReplicaView, Tree
 from tests.engine.chance import EVERYTHING, scale_below_minimum, workloads
 from tests.engine.simulated import Cluster, clique, group, settled, workload
 from tests.thoroughness import examples
@@ -23,13 +23,13 @@ def assert_nothing_is_overlooked(cluster: Cluster, monkeypatch: pytest.MonkeyPat
     seen = cluster.world.observed()
     quick = plan(cluster.workload, seen, cluster.world.now)
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "find_busy", lambda tree, _: tree.replicas.keys())
+        patch.setattr(steps, "find_replicas_to_plan", lambda tree, _: tree.replicas.keys())
         assert plan(cluster.workload, seen, cluster.world.now) == quick
-    shape = make_shape(cluster.workload)
-    tree = tree_builder.arrange(shape, seen)
+    shape = make_layout(cluster.workload)
+    tree = tree_builder.build_tree(shape, seen)
     with monkeypatch.context() as patch:
-        patch.setattr(tree_builder, "is_settled", lambda *_: False)
-        assert tree_builder.arrange(shape, seen) == tree
+        patch.setattr(tree_builder, "is_steady_and_complete", lambda *_: False)
+        assert tree_builder.build_tree(shape, seen) == tree
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +60,11 @@ def test_all_replicas_are_quiet_when_settled_and_most_while_one_is_updated(
     quiet: list[int] = []
 
     def watched(tree: Tree, update: Update) -> Set[int]:
-        busy = find_busy(tree, update)
+        busy = find_replicas_to_plan(tree, update)
         quiet.append(len(tree.replicas.keys() - busy))
         return busy
 
-    monkeypatch.setattr(steps, "find_busy", watched)
+    monkeypatch.setattr(steps, "find_replicas_to_plan", watched)
     cluster.plan()
     assert quiet[-1] == 6
     cluster.update()
@@ -81,14 +81,14 @@ def test_nothing_is_made_of_replicas_that_are_settled(monkeypatch: pytest.Monkey
     cluster.update().settle()
     cluster.world.set_ready(cluster.live_pods("w-1-b")[0].name, ready=False)
     made: list[int] = []
-    make = Shape.replica
+    make = Layout.make_replica_view
 
-    def watched(shape: Shape, index: int, found: Found) -> Replica:
+    def watched(shape: Layout, index: int, found: ObjectIndex) -> ReplicaView:
         made.append(index)
         return make(shape, index, found)
 
-    monkeypatch.setattr(Shape, "replica", watched)
-    tree = tree_builder.arrange(make_shape(cluster.workload), cluster.world.observed())
+    monkeypatch.setattr(Layout, "make_replica_view", watched)
+    tree = tree_builder.build_tree(make_layout(cluster.workload), cluster.world.observed())
     assert tree.complete.cliques.names == ["w-0-a", "w-0-b", "w-1-a", "w-2-a", "w-2-b"]
     assert made == [1]
     assert [tree.replicas[index].is_complete for index in range(3)] == [True, False, True]

@@ -7,8 +7,8 @@ import pytest
 
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.plan.planner import plan
-from rollouts.engine.tree.layout import Shape
-from rollouts.engine.tree.tree_builder import arrange
+from rollouts.engine.tree.layout import Layout
+from rollouts.engine.tree.tree_builder import build_tree
 from rollouts.engine.tree.views import Tree
 from tests.engine.simulated import Cluster, clique, group, hashes, settled, workload
 
@@ -19,7 +19,7 @@ def cluster() -> Cluster:
 
 
 def arranged(cluster: Cluster, observed: Observed) -> Tree:
-    return arrange(Shape(cluster.workload, hashes(cluster.workload)), observed)
+    return build_tree(Layout(cluster.workload, hashes(cluster.workload)), observed)
 
 
 def test_everything_is_where_it_belongs(cluster: Cluster) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rollouts.sandbox.apiserver.registry import Kind, Registry
-from rollouts.sandbox.apiserver.storage import Store
+from rollouts.sandbox.apiserver.storage import Storage
 from rollouts.sandbox.apiserver.verbs import Verbs
 from tests.sandbox.apiserver.objects import Clock
 from tests.sandbox.apiserver.serving import Server, served
@@ -22,7 +22,7 @@ class Api:
     """The verbs over an empty store, with a clock moved by hand."""
 
     verbs: Verbs
-    store: Store
+    store: Storage
     registry: Registry
     clock: Clock
     pods: Kind
@@ -37,7 +37,7 @@ def registry() -> Registry:
 
 @pytest.fixture
 def api(registry: Registry) -> Iterator[Api]:
-    store = Store.open(":memory:")
+    store = Storage.open(":memory:")
     clock = Clock()
     verbs = Verbs(store, registry, clock)
     yield Api(verbs, store, registry, clock, registry.kind("pods"), registry.kind("widgets", "test.grove.io"))

@@ -19,7 +19,7 @@ import uvicorn
 
 from rollouts.sandbox.apiserver.asgi import create_app
 from rollouts.sandbox.apiserver.registry import Registry
-from rollouts.sandbox.apiserver.storage import Store
+from rollouts.sandbox.apiserver.storage import Storage
 from rollouts.sandbox.apiserver.verbs import Verbs
 from tests.sandbox.apiserver.waiting import PATIENCE_SECONDS, wait_until
 
@@ -48,7 +48,7 @@ class Server:
 
     port: int
     verbs: Verbs
-    store: Store
+    store: Storage
     registry: Registry
 
     @property
@@ -82,7 +82,7 @@ class Server:
 @contextlib.contextmanager
 def served(path: Path | str, registry: Registry) -> Iterator[Server]:
     """Serve a store until the block ends."""
-    store = Store.open(path)
+    store = Storage.open(path)
     verbs = Verbs(store, registry, lambda: datetime.now(UTC))
     app = create_app(verbs, store, registry)
     listener = socket.create_server(("127.0.0.1", 0))

@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rollouts.sandbox.apiserver.errors import ApiError
-from rollouts.sandbox.apiserver.fieldsets import applied_fields, difference, intersection, paths, union
+from rollouts.sandbox.apiserver.fieldsets import applied_fields, difference, intersection, render_paths, union
 from rollouts.sandbox.apiserver.patch import PatchType
 from rollouts.sandbox.apiserver.registry import Registry
-from rollouts.sandbox.apiserver.storage import Store
+from rollouts.sandbox.apiserver.storage import Storage
 from rollouts.sandbox.apiserver.verbs import Verbs
 from tests.sandbox.apiserver.conftest import Api
 from tests.sandbox.apiserver.objects import Clock, widget
@@ -26,7 +26,7 @@ def _apply(api: Api, spec: Obj, manager: str, *, force: bool = False, **metadata
 
 def _owned(obj: Obj, manager: str) -> set[str]:
     entries = [one for one in obj["metadata"].get("managedFields", ()) if one["manager"] == manager]
-    return {path for entry in entries for path in paths(entry["fieldsV1"])}
+    return {path for entry in entries for path in render_paths(entry["fieldsV1"])}
 
 
 def test_an_apply_creates_and_owns_exactly_what_it_names(api: Api) -> None:
@@ -163,7 +163,7 @@ FEW = settings(
 
 
 def _fresh(registry: Registry) -> Api:
-    clock, store = Clock(), Store.open(":memory:")
+    clock, store = Clock(), Storage.open(":memory:")
     widgets = registry.kind("widgets", "test.grove.io")
     return Api(Verbs(store, registry, clock), store, registry, clock, registry.kind("pods"), widgets)
 
@@ -189,7 +189,7 @@ def test_after_a_forced_apply_the_object_holds_and_owns_what_was_applied(
         made = _apply(api, spec, manager, force=True)
         _assert_holds(made["spec"], spec)
         named = applied_fields(api.widgets.schema, {"spec": spec})
-        assert _owned(made, manager) == set(paths(named))
+        assert _owned(made, manager) == set(render_paths(named))
 
 
 def _assert_holds(found: Any, wanted: Any) -> None:
@@ -246,7 +246,7 @@ def _tidy(tree: Obj) -> Obj:
 @given(TREES.map(_tidy), TREES.map(_tidy))
 def test_field_sets_obey_the_laws_of_sets(left: Obj, right: Obj) -> None:
     def members(tree: Obj) -> set[str]:
-        return set(paths(tree))
+        return set(render_paths(tree))
 
     assert members(union(left, right)) == members(left) | members(right)
     assert members(intersection(left, right)) == members(left) & members(right)

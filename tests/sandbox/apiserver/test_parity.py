@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rollouts.cluster import Cluster, kubeconfig
-from rollouts.sandbox.apiserver.builtin.refresh import Converter, schema_of
+from rollouts.cluster import ClusterClient, kubeconfig
+from rollouts.sandbox.apiserver.builtin.refresh import Converter, convert_kind
 from rollouts.sandbox.apiserver.registry import Registry
 from tests.apiserver import HOW_TO_GET_THEM, ApiServer, install_definitions, missing_binaries, running_apiserver
 from tests.parts import missing
@@ -42,7 +42,7 @@ def real() -> Iterator[ApiServer]:
     if lacking:
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     with running_apiserver() as server:
-        install_definitions(Cluster(kubeconfig(server.kubeconfig)), DEFINITIONS)
+        install_definitions(ClusterClient(kubeconfig(server.kubeconfig)), DEFINITIONS)
         yield server
 
 
@@ -143,5 +143,5 @@ def test_the_built_in_schemas_are_those_of_the_real_server(real: ApiServer, regi
         if place not in converters:
             converters[place] = Converter(ask(Exchange("GET", f"/openapi/v3/{place}")).json)
         (version,) = kind.manifest["spec"]["versions"]
-        expected = schema_of(converters[place], kind.group, kind.version, kind.kind)
+        expected = convert_kind(converters[place], kind.group, kind.version, kind.kind)
         assert version["schema"]["openAPIV3Schema"] == expected, kind.plural

@@ -8,7 +8,7 @@ from rollouts.sandbox.apiserver.cel import evaluate_rules
 from rollouts.sandbox.apiserver.errors import ApiError
 from rollouts.sandbox.apiserver.registry import Registry, parse_kind
 from rollouts.sandbox.apiserver.schema import MISSING, default, parse_schema, prune, validate
-from rollouts.sandbox.apiserver.storage import Store
+from rollouts.sandbox.apiserver.storage import Storage
 from rollouts.sandbox.apiserver.verbs import Verbs
 from tests.sandbox.apiserver.conftest import Api
 from tests.sandbox.apiserver.objects import Clock, widget
@@ -196,7 +196,7 @@ def test_the_projects_own_definitions_compile_and_hold_for_a_small_set(api: Api)
 
 def test_an_object_older_than_a_stricter_schema_can_still_be_changed_elsewhere(registry: Registry) -> None:
     loose = registry.kind("widgets", "test.grove.io")
-    store = Store.open(":memory:")
+    store = Storage.open(":memory:")
     verbs = Verbs(store, registry, Clock())
     made = verbs.create(loose, "default", widget("w", {"size": "small", "name": "abc"}))
 

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 
 from rollouts.sandbox.apiserver import storage as store_module
 from rollouts.sandbox.apiserver.registry import Registry
-from rollouts.sandbox.apiserver.storage import Change, Store, TooOldError
+from rollouts.sandbox.apiserver.storage import Storage, StorageChange, TooOldResourceVersionError
 from tests.sandbox.apiserver.conftest import Api
 from tests.sandbox.apiserver.objects import pod, widget
 from tests.thoroughness import examples
 
 
-def _put(store: Store, registry: Registry, name: str, value: str = "") -> None:
+def _put(store: Storage, registry: Registry, name: str, value: str = "") -> None:
     kind = registry.kind("configmaps")
     store.put(kind, {"metadata": {"name": name, "namespace": "default"}, "data": {"v": value}})
 
 
 def test_a_reopened_store_has_every_object_and_goes_on_counting(tmp_path: Path, registry: Registry) -> None:
     path = tmp_path / "s.sqlite3"
-    first = Store.open(path)
+    first = Storage.open(path)
     _put(first, registry, "a", "1")
     _put(first, registry, "b")
     stored = first.get(registry.kind("configmaps"), "default", "b")
@@ -34,7 +34,7 @@ def test_a_reopened_store_has_every_object_and_goes_on_counting(tmp_path: Path, 
     revision = first.revision
     first.close()
 
-    again = Store.open(path)
+    again = Storage.open(path)
     assert [one.obj["metadata"]["name"] for one in again.list(registry.kind("configmaps"))] == ["a"]
     assert again.revision == revision
     assert not again.is_new
@@ -65,7 +65,7 @@ def test_a_killed_process_loses_nothing_it_has_acknowledged(tmp_path: Path, regi
     process.wait()
     last, revision = map(int, next(line for line in reversed(heard) if line.endswith("\n")).split())
 
-    reopened = Store.open(path)
+    reopened = Storage.open(path)
     kind = registry.kind("configmaps")
     assert reopened.revision >= revision
     survivor = next(n for n in (last, last - 1) if n % 5 != 4)
@@ -91,24 +91,24 @@ def test_changes_are_read_on_from_any_revision_in_the_log(api: Api) -> None:
 
 
 def test_a_reader_behind_the_log_is_told_so(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "KEPT_CHANGES", 5)
+    monkeypatch.setattr(store_module, "WATCH_CACHE_SIZE", 5)
     start = api.store.revision
     for n in range(12):
         api.verbs.create(api.pods, "default", pod(f"p{n}"))
-    with pytest.raises(TooOldError) as raised:
+    with pytest.raises(TooOldResourceVersionError) as raised:
         api.store.changes(api.pods, start)
     kept = api.store.changes(api.pods, raised.value.oldest - 1)
     assert 5 <= len(kept) < 10
 
 
 def test_changes_from_before_a_restart_are_gone(tmp_path: Path, registry: Registry) -> None:
-    first = Store.open(tmp_path / "s.sqlite3")
+    first = Storage.open(tmp_path / "s.sqlite3")
     _put(first, registry, "a")
     before = first.revision
     _put(first, registry, "b")
     first.close()
-    again = Store.open(tmp_path / "s.sqlite3")
-    with pytest.raises(TooOldError):
+    again = Storage.open(tmp_path / "s.sqlite3")
+    with pytest.raises(TooOldResourceVersionError):
         again.changes(registry.kind("configmaps"), before)
     assert not again.changes(registry.kind("configmaps"), again.revision)
     again.close()
@@ -117,15 +117,15 @@ def test_changes_from_before_a_restart_are_gone(tmp_path: Path, registry: Regist
 def test_listeners_hear_writes_in_order_even_when_one_of_them_writes(api: Api) -> None:
     heard: list[tuple[str, str]] = []
 
-    def answer(change: Change) -> None:
+    def answer(change: StorageChange) -> None:
         if change.kind is api.pods and change.type == "ADDED" and change.obj["metadata"]["name"] == "a":
             api.verbs.create(api.pods, "default", pod("b"))
 
-    def note(change: Change) -> None:
+    def note(change: StorageChange) -> None:
         heard.append((change.type, change.obj["metadata"]["name"]))
 
-    api.store.listen(answer)
-    unlisten = api.store.listen(note)
+    api.store.subscribe(answer)
+    unlisten = api.store.subscribe(note)
     api.verbs.create(api.pods, "default", pod("a"))
     assert heard == [("ADDED", "a"), ("ADDED", "b")]
     unlisten()
@@ -142,7 +142,7 @@ def test_listeners_hear_writes_in_order_even_when_one_of_them_writes(api: Api) -
 def test_replaying_the_log_over_an_old_list_gives_the_new_list(
     registry: Registry, writes: list[tuple[str, str]], data: st.DataObject
 ) -> None:
-    store, kind = Store.open(":memory:"), registry.kind("configmaps")
+    store, kind = Storage.open(":memory:"), registry.kind("configmaps")
     cut = data.draw(st.integers(0, len(writes)))
     mirror: dict[str, dict[str, object]] = {}
     since = 0

@@ -9,7 +9,7 @@ from rollouts.sandbox.apiserver.ages import render_age, render_duration
 from rollouts.sandbox.apiserver.jsonpath import parse_jsonpath
 from rollouts.sandbox.apiserver.printer_columns import pod_status
 from rollouts.sandbox.apiserver.registry import Registry
-from rollouts.sandbox.apiserver.tables import columns_of, row
+from rollouts.sandbox.apiserver.tables import list_columns, render_row
 
 Obj = dict[str, Any]
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -80,8 +80,8 @@ def test_a_path_that_cannot_be_read_is_told() -> None:
 
 def test_every_column_of_every_definition_can_be_read(registry: Registry) -> None:
     for kind in registry:
-        cells = row(kind, {"metadata": {"name": "a"}, "spec": {}}, NOW, "None")["cells"]
-        assert len(cells) == len(columns_of(kind))
+        cells = render_row(kind, {"metadata": {"name": "a"}, "spec": {}}, NOW, "None")["cells"]
+        assert len(cells) == len(list_columns(kind))
 
 
 def _pod(status: Obj, **metadata: Any) -> Obj:
@@ -128,7 +128,7 @@ def test_a_pods_state_is_said_in_one_word(status: Obj, word: str) -> None:
 def test_restarts_tell_how_long_ago(registry: Registry) -> None:
     ended = {"terminated": {"finishedAt": "2029-12-31T23:55:00Z"}}
     status = {"phase": "Running", **_container({"running": {}}, ready=True, restartCount=3, lastState=ended)}
-    cells = row(registry.kind("pods"), _pod(status), NOW, "None")["cells"]
+    cells = render_row(registry.kind("pods"), _pod(status), NOW, "None")["cells"]
     assert cells[:4] == ["p", "1/1", "Running", "3 (5m ago)"]
 
 
@@ -149,5 +149,5 @@ def test_restarts_tell_how_long_ago(registry: Registry) -> None:
     ],
 )
 def test_a_node_shows_its_state_and_roles(registry: Registry, node: Obj, status: str, roles: str) -> None:
-    cells = row(registry.kind("nodes"), {"metadata": {"name": "n"}, "spec": {}, **node}, NOW, "None")["cells"]
+    cells = render_row(registry.kind("nodes"), {"metadata": {"name": "n"}, "spec": {}, **node}, NOW, "None")["cells"]
     assert cells[1:3] == [status, roles]

@@ -7,7 +7,7 @@ import pytest
 
 from rollouts.sandbox.apiserver.errors import ApiError
 from rollouts.sandbox.apiserver.patch import PatchType
-from rollouts.sandbox.apiserver.storage import Change
+from rollouts.sandbox.apiserver.storage import StorageChange
 from rollouts.sandbox.apiserver.verbs import Verbs
 from tests.sandbox.apiserver.conftest import Api
 from tests.sandbox.apiserver.objects import pod, widget
@@ -99,7 +99,7 @@ def test_each_door_changes_its_own_part_only(api: Api) -> None:
 def test_a_write_that_changes_nothing_keeps_the_revision_and_tells_nobody(api: Api) -> None:
     made = api.verbs.create(api.widgets, "default", widget())
     heard: list[Any] = []
-    api.store.listen(heard.append)
+    api.store.subscribe(heard.append)
     api.clock.move(60)
     assert api.verbs.update(api.widgets, "default", "w", made) is made
     assert _merge(api, {"spec": {"size": "small"}}) is made
@@ -177,7 +177,7 @@ def test_finalizers_hold_an_object_until_the_last_one_goes(api: Api) -> None:
         _merge(api, {"metadata": {"finalizers": ["a.io/x", "a.io/z"]}})
     _merge(api, {"metadata": {"finalizers": ["a.io/y"]}})
     heard: list[str] = []
-    api.store.listen(lambda change: heard.append(change.type))
+    api.store.subscribe(lambda change: heard.append(change.type))
     _merge(api, {"metadata": {"finalizers": []}})
     assert heard == ["DELETED"]
 
@@ -212,14 +212,14 @@ def test_a_bound_pod_leaves_gracefully_and_only_ever_sooner(api: Api) -> None:
 def test_what_watches_see_of_an_end(api: Api) -> None:
     seen: list[tuple[str, int | None, list[str]]] = []
 
-    def note(change: Change) -> None:
+    def note(change: StorageChange) -> None:
         metadata = change.obj["metadata"]
         seen.append((change.type, metadata.get("deletionGracePeriodSeconds"), metadata.get("finalizers", [])))
 
     api.verbs.create(api.widgets, "default", widget("plain"))
     api.verbs.create(api.widgets, "default", widget("held", finalizers=["a.io/x"]))
     api.verbs.create(api.pods, "default", pod())
-    api.store.listen(note)
+    api.store.subscribe(note)
     api.verbs.delete(api.widgets, "default", "plain")
     assert seen == [("DELETED", None, [])], "as it was stored last"
     seen.clear()

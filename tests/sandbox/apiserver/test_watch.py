@@ -101,7 +101,7 @@ def test_a_watch_ends_when_its_time_is_up(server: Server) -> None:
 
 
 def test_a_watch_behind_the_log_gets_a_410_in_the_stream(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "KEPT_CHANGES", 3)
+    monkeypatch.setattr(store_module, "WATCH_CACHE_SIZE", 3)
     start = server.store.revision
     for n in range(8):
         server.call("POST", PODS, pod(f"p{n}"))

@@ -13,11 +13,11 @@ from typing import Any
 
 from rollouts.sandbox.apiserver.patch import PatchType
 from rollouts.sandbox.apiserver.registry import Kind, Registry
-from rollouts.sandbox.apiserver.storage import Store
+from rollouts.sandbox.apiserver.storage import Storage
 from rollouts.sandbox.apiserver.verbs import Verbs
 from rollouts.sandbox.cluster.conditions import find_condition
-from rollouts.sandbox.cluster.controller_manager import Simulation
-from rollouts.sandbox.cluster.pod_lifecycle import READY_SECONDS_ANNOTATION, Pace
+from rollouts.sandbox.cluster.controller_manager import ControllerManager
+from rollouts.sandbox.cluster.pod_lifecycle import READY_SECONDS_ANNOTATION, KubeletTimings
 
 Obj = dict[str, Any]
 CRDS = Path(__file__).parents[3] / "deploy" / "crds"
@@ -34,16 +34,16 @@ def load_registry() -> Registry:
 class Cluster:
     """A simulated cluster under a clock of its own."""
 
-    def __init__(self, path: Path, pace: Pace) -> None:
+    def __init__(self, path: Path, pace: KubeletTimings) -> None:
         self._path, self._pace = path, pace
         self.now = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
         self.registry = load_registry()
         self._open()
 
     def _open(self) -> None:
-        self.store = Store.open(self._path)
+        self.store = Storage.open(self._path)
         self.verbs = Verbs(self.store, self.registry, lambda: self.now)
-        self.simulation = Simulation(self.verbs, self.store, lambda: self.now, self._pace)
+        self.simulation = ControllerManager(self.verbs, self.store, lambda: self.now, self._pace)
         self.simulation.start()
         self.pods = self.registry.kind("pods")
         self.nodes = self.registry.kind("nodes")

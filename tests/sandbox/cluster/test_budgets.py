@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rollouts.sandbox.apiserver.errors import ApiError
-from rollouts.sandbox.cluster.disruption_budget import compute_desired
+from rollouts.sandbox.cluster.disruption_budget import compute_desired_healthy
 from tests.sandbox.cluster.cluster import Cluster
 
 Obj = dict[str, Any]
@@ -24,7 +24,7 @@ Obj = dict[str, Any]
     ],
 )
 def test_the_pods_that_must_stay_follow_from_the_budget(spec: Obj, expected: int, desired: int) -> None:
-    assert compute_desired(spec, expected) == desired
+    assert compute_desired_healthy(spec, expected) == desired
 
 
 def add_budget(cluster: Cluster, **spec: Any) -> None:

@@ -9,15 +9,15 @@ from rollouts.engine.scheduling.constraints import (
     NODE_AFFINITY_UNMET,
     NODE_CORDONED,
     Taint,
-    compute_stay,
-    find_obstacle,
+    compute_toleration_seconds,
+    find_unmet_constraint,
     parse_constraints,
 )
-from rollouts.sandbox.cluster.node_info import Node
+from rollouts.sandbox.cluster.node_info import NodeInfo
 
 
-def a_node(*taints: Taint, labels: Mapping[str, str] | None = None, cordoned: bool = False) -> Node:
-    return Node("n1", labels or {}, taints, cordoned, {}, ready=True, address="")
+def a_node(*taints: Taint, labels: Mapping[str, str] | None = None, cordoned: bool = False) -> NodeInfo:
+    return NodeInfo("n1", labels or {}, taints, cordoned, {}, ready=True, address="")
 
 
 def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
@@ -29,8 +29,8 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
 
 
-def obstacle(spec: dict[str, Any], node: Node) -> str | None:
-    return find_obstacle(parse_constraints(spec), node)
+def obstacle(spec: dict[str, Any], node: NodeInfo) -> str | None:
+    return find_unmet_constraint(parse_constraints(spec), node)
 
 
 def test_a_node_selector_needs_every_label() -> None:
@@ -118,7 +118,7 @@ def test_a_cordoned_node_is_closed_except_to_pods_that_tolerate_it() -> None:
 def test_a_pod_stays_under_a_no_execute_taint_as_long_as_it_tolerates_it() -> None:
     def stay(*tolerations: dict[str, Any], effect: str = "NoExecute") -> float | None:
         parsed = parse_constraints({"tolerations": list(tolerations)}).tolerations
-        return compute_stay(parsed, Taint("down", "", effect))
+        return compute_toleration_seconds(parsed, Taint("down", "", effect))
 
     assert stay() == 0
     assert stay({"key": "down", "operator": "Exists"}) is None

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rollouts.sandbox.apiserver.patch import PatchType
-from rollouts.sandbox.cluster.garbage_collection import Keep, OwnerState, Remove, judge
+from rollouts.sandbox.cluster.garbage_collection import Delete, Keep, OwnerState, choose_action
 from tests.sandbox.cluster.cluster import Cluster
 
 Obj = dict[str, Any]
@@ -43,20 +43,20 @@ def delete(cluster: Cluster, name: str, propagation: str | None = None) -> None:
     [
         ((), False, Keep()),
         (("solid",), False, Keep()),
-        (("absent",), False, Remove("Background")),
-        (("absent", "absent"), True, Remove("Background")),
+        (("absent",), False, Delete("Background")),
+        (("absent", "absent"), True, Delete("Background")),
         (("absent", "solid"), False, Keep(("owner-0",))),
         (("waiting", "solid"), True, Keep(("owner-0",))),
-        (("waiting",), False, Remove("Background")),
-        (("waiting",), True, Remove("Foreground")),
-        (("waiting", "absent"), True, Remove("Foreground")),
+        (("waiting",), False, Delete("Background")),
+        (("waiting",), True, Delete("Foreground")),
+        (("waiting", "absent"), True, Delete("Foreground")),
     ],
 )
 def test_each_mix_of_owners_has_its_verdict(states: tuple[str, ...], *, has_dependents: bool, verdict: object) -> None:
     references = [{"uid": f"owner-{number}"} for number in range(len(states))]
     by_uid = {entry["uid"]: OwnerState(state) for entry, state in zip(references, states, strict=True)}
     obj = {"metadata": {"ownerReferences": references}}
-    assert judge(obj, lambda entry: by_uid[entry["uid"]], has_dependents=has_dependents) == verdict
+    assert choose_action(obj, lambda entry: by_uid[entry["uid"]], has_dependents=has_dependents) == verdict
 
 
 def test_dependents_follow_their_owner_down_to_the_leaves(cluster: Cluster) -> None:

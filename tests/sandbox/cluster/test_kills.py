@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rollouts.sandbox.apiserver.storage import Change
+from rollouts.sandbox.apiserver.storage import StorageChange
 from rollouts.sandbox.cluster.cache import is_finished
-from rollouts.sandbox.cluster.pod_lifecycle import Pace
+from rollouts.sandbox.cluster.pod_lifecycle import KubeletTimings
 from tests.sandbox.cluster.cluster import Cluster
 
 End = dict[str, tuple[str | None, str | None]]
@@ -23,12 +23,12 @@ class Killed(BaseException):
 def kill_after(cluster: Cluster, writes: int) -> None:
     left = [writes]
 
-    def listener(_change: Change) -> None:
+    def listener(_change: StorageChange) -> None:
         left[0] -= 1
         if left[0] == 0:
             raise Killed
 
-    cluster.store.listen(listener)
+    cluster.store.subscribe(listener)
 
 
 def live(cluster: Cluster, kill: int | None) -> End:
@@ -72,10 +72,12 @@ def live(cluster: Cluster, kill: int | None) -> End:
 
 
 @pytest.mark.slow
-def test_a_kill_after_any_write_changes_nothing_about_the_end(make_cluster: Callable[[Pace], Cluster]) -> None:
-    undisturbed = make_cluster(Pace())
+def test_a_kill_after_any_write_changes_nothing_about_the_end(
+    make_cluster: Callable[[KubeletTimings], Cluster],
+) -> None:
+    undisturbed = make_cluster(KubeletTimings())
     end = live(undisturbed, None)
-    writes = undisturbed.simulation.writes.tally.total()
+    writes = undisturbed.simulation.client.write_counts.total()
     assert end
     for number in range(1, writes + 1):
-        assert live(make_cluster(Pace()), number) == end, f"killed after write {number}"
+        assert live(make_cluster(KubeletTimings()), number) == end, f"killed after write {number}"

@@ -8,21 +8,21 @@ import pytest
 
 from rollouts.sandbox.cluster.pod_lifecycle import (
     READY_SECONDS_ANNOTATION,
+    ComputedStatus,
     Dependency,
-    Facts,
-    Outlook,
-    Pace,
-    compute_end,
-    compute_outlook,
+    KubeletTimings,
+    PodContext,
+    compute_events,
+    compute_status,
+    compute_stopped_at,
     find_bound_at,
     find_deleted_at,
-    find_incidents,
     parse_dependencies,
 )
 
 Obj = dict[str, Any]
 BOUND_AT = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-PACE = Pace(ready=4.0, termination=1.0)
+PACE = KubeletTimings(ready=4.0, termination=1.0)
 
 
 def a_pod(*images: str, ready: str | None = "4", init: int = 0, **spec: Any) -> Obj:
@@ -36,21 +36,21 @@ def a_pod(*images: str, ready: str | None = "4", init: int = 0, **spec: Any) -> 
     }
 
 
-def at(pod: Obj, seconds: float, *, node_ready: bool = True, unblocked: float | None = None) -> Outlook:
+def at(pod: Obj, seconds: float, *, node_ready: bool = True, unblocked: float | None = None) -> ComputedStatus:
     moment = BOUND_AT + timedelta(seconds=seconds)
     unblocked_at = None if unblocked is None else BOUND_AT + timedelta(seconds=unblocked)
-    return compute_outlook(pod, Facts(moment, BOUND_AT, unblocked_at, node_ready, "10.0.0.1", "10.244.0.1"), PACE)
+    return compute_status(pod, PodContext(moment, BOUND_AT, unblocked_at, node_ready, "10.0.0.1", "10.244.0.1"), PACE)
 
 
-def wakes_after(outlook: Outlook) -> float | None:
-    return None if outlook.wake_at is None else (outlook.wake_at - BOUND_AT).total_seconds()
+def wakes_after(outlook: ComputedStatus) -> float | None:
+    return None if outlook.next_change_at is None else (outlook.next_change_at - BOUND_AT).total_seconds()
 
 
-def conditions(outlook: Outlook) -> dict[str, str]:
+def conditions(outlook: ComputedStatus) -> dict[str, str]:
     return {entry["type"]: entry["status"] for entry in outlook.status["conditions"]}
 
 
-def container(outlook: Outlook, index: int = 0) -> Obj:
+def container(outlook: ComputedStatus, index: int = 0) -> Obj:
     found: Obj = outlook.status["containerStatuses"][index]
     return found
 
@@ -68,7 +68,7 @@ def test_a_bound_pod_is_creating_then_runs_then_is_ready() -> None:
     assert wakes_after(running) == 4
     assert set(conditions(ready).values()) == {"True"}
     assert container(ready)["ready"]
-    assert ready.wake_at is None
+    assert ready.next_change_at is None
 
 
 def test_a_pod_that_is_not_ready_says_which_containers_are_not() -> None:
@@ -100,9 +100,9 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
 def test_a_running_container_keeps_its_start_time_when_the_binding_is_known_only_to_the_second(init: int) -> None:
     bound_at = BOUND_AT + timedelta(seconds=0.9)
     pod, now = a_pod(ready="0.8", init=init), BOUND_AT + timedelta(seconds=5)
-    facts = Facts(now, bound_at, None, node_ready=True, host_ip="10.0.0.1", pod_ip="10.244.0.1")
-    pod["status"] = compute_outlook(pod, facts, PACE).status
-    assert compute_outlook(pod, replace(facts, bound_at=BOUND_AT), PACE).status == pod["status"]
+    facts = PodContext(now, bound_at, None, node_ready=True, host_ip="10.0.0.1", pod_ip="10.244.0.1")
+    pod["status"] = compute_status(pod, facts, PACE).status
+    assert compute_status(pod, replace(facts, bound_at=BOUND_AT), PACE).status == pod["status"]
 
 
 def test_the_ready_time_differs_a_little_between_pods_and_never_for_one() -> None:
@@ -142,7 +142,7 @@ def test_an_init_container_that_waits_for_cliques_blocks_until_they_are_ready() 
     pod["spec"]["initContainers"][0]["args"] = ["--podcliques=my-0-a:2,my-0-b:1"]
     assert parse_dependencies(pod) == (Dependency("my-0-a", 2), Dependency("my-0-b", 1))
     blocked = at(pod, 100)
-    assert (blocked.status["phase"], blocked.wake_at) == ("Pending", None)
+    assert (blocked.status["phase"], blocked.next_change_at) == ("Pending", None)
     assert "running" in blocked.status["initContainerStatuses"][0]["state"]
     unblocked = at(pod, 100, unblocked=100)
     assert unblocked.status["phase"] == "Running"
@@ -154,7 +154,7 @@ def test_an_init_container_that_waits_for_cliques_blocks_until_they_are_ready() 
 @pytest.mark.parametrize("image", ["app:broken", "registry.local:5000/team/app:broken", "app:broken@sha256:00"])
 def test_a_broken_image_runs_and_never_becomes_ready(image: str) -> None:
     outlook = at(a_pod(image), 10_000)
-    assert (outlook.status["phase"], outlook.wake_at) == ("Running", None)
+    assert (outlook.status["phase"], outlook.next_change_at) == ("Running", None)
     assert conditions(outlook)["Ready"] == "False"
 
 
@@ -224,21 +224,21 @@ def test_an_image_that_is_missing_is_never_pulled() -> None:
 def test_a_container_that_is_misconfigured_is_never_created() -> None:
     outlook = at(a_pod("app:misconfigured"), 50)
     assert container(outlook)["state"]["waiting"]["reason"] == "CreateContainerConfigError"
-    assert (outlook.status["phase"], outlook.wake_at) == ("Pending", None)
+    assert (outlook.status["phase"], outlook.next_change_at) == ("Pending", None)
 
 
 def test_the_pause_between_crashes_stops_growing_at_five_minutes() -> None:
     pod = a_pod("app:crash")
     for _ in range(3):
         day = at(pod, 86_400.0)
-        assert day.wake_at is not None
-        assert 0 < (day.wake_at - BOUND_AT).total_seconds() - 86_400 <= 302
+        assert day.next_change_at is not None
+        assert 0 < (day.next_change_at - BOUND_AT).total_seconds() - 86_400 <= 302
     assert container(day)["restartCount"] > 280
 
 
 def test_a_crash_without_restart_policy_ends_the_pod() -> None:
     outlook = at(a_pod("app:crash", restartPolicy="Never"), 50)
-    assert (outlook.status["phase"], outlook.wake_at) == ("Failed", None)
+    assert (outlook.status["phase"], outlook.next_change_at) == ("Failed", None)
     assert container(outlook)["state"]["terminated"]["exitCode"] == 1
 
 
@@ -273,7 +273,7 @@ def test_a_pod_ends_after_the_termination_time_but_never_after_its_grace_period(
     for grace, seconds in ((30, 5), (3, 3), (0, 0)):
         pod = deleted(grace)
         assert find_deleted_at(pod) == BOUND_AT
-        assert compute_end(pod, BOUND_AT, Pace(termination=5)) == BOUND_AT + timedelta(seconds=seconds)
+        assert compute_stopped_at(pod, BOUND_AT, KubeletTimings(termination=5)) == BOUND_AT + timedelta(seconds=seconds)
 
 
 def test_the_moment_of_binding_is_read_from_the_stored_pod() -> None:
@@ -290,7 +290,7 @@ def test_events_tell_of_starts_crashes_and_failing_probes() -> None:
         pod, reasons = a_pod(image), []
         for moment in moments:
             status = at(pod, moment).status
-            reasons += [incident.reason for incident in find_incidents(pod["status"], status)]
+            reasons += [incident.reason for incident in compute_events(pod["status"], status)]
             pod["status"] = status
         return reasons
 

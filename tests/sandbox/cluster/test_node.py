@@ -1,6 +1,6 @@
 """Nodes: what a machine reports of itself and which taints follow."""
 
-from rollouts.sandbox.cluster.node import DOWN_ANNOTATION, compute_taints
+from rollouts.sandbox.cluster.node import DOWN_ANNOTATION, compute_node_taints
 from tests.sandbox.cluster.cluster import Cluster
 
 
@@ -37,10 +37,10 @@ def test_a_cordoned_node_carries_the_taint_that_says_so_beside_the_ones_people_s
 
 def test_a_taint_that_drives_off_is_dated_once(cluster: Cluster) -> None:
     node = {"metadata": {"name": "n"}, "spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}
-    dated = compute_taints(node, cluster.now)
+    dated = compute_node_taints(node, cluster.now)
     assert dated[0]["timeAdded"] == "2026-01-01T12:00:00Z"
     cluster.advance(60)
-    assert compute_taints({**node, "spec": {"taints": dated}}, cluster.now) == dated
+    assert compute_node_taints({**node, "spec": {"taints": dated}}, cluster.now) == dated
 
 
 def test_a_node_going_down_and_up_is_told_in_events(cluster: Cluster) -> None:

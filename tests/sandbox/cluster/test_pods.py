@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from rollouts.sandbox.cluster.conditions import find_condition
 from rollouts.sandbox.cluster.node import DOWN_ANNOTATION
-from rollouts.sandbox.cluster.pod_lifecycle import Pace
+from rollouts.sandbox.cluster.pod_lifecycle import KubeletTimings
 from tests.sandbox.cluster.cluster import Cluster
 
 
@@ -109,8 +109,10 @@ def test_a_deleted_pod_ends_after_the_termination_time(cluster: Cluster) -> None
     assert not cluster.exists("p")
 
 
-def test_termination_never_takes_longer_than_the_grace_period(make_cluster: Callable[[Pace], Cluster]) -> None:
-    cluster = make_cluster(Pace(termination=60))
+def test_termination_never_takes_longer_than_the_grace_period(
+    make_cluster: Callable[[KubeletTimings], Cluster],
+) -> None:
+    cluster = make_cluster(KubeletTimings(termination=60))
     cluster.add_node("n1")
     cluster.add_pod("p", terminationGracePeriodSeconds=5)
     cluster.advance(5)
@@ -242,9 +244,9 @@ def test_a_clique_starts_after_the_one_it_waits_for(cluster: Cluster) -> None:
     assert cluster.ready() == {"a2", "b"}, "a pod that has started is not stopped again"
 
 
-def test_a_restart_at_any_moment_ends_in_the_same_state(make_cluster: Callable[[Pace], Cluster]) -> None:
+def test_a_restart_at_any_moment_ends_in_the_same_state(make_cluster: Callable[[KubeletTimings], Cluster]) -> None:
     def live(restarts: bool) -> dict[str, tuple[str | None, str]]:
-        cluster = make_cluster(Pace())
+        cluster = make_cluster(KubeletTimings())
         cluster.add_node("n1", gpus=2)
         cluster.add_pod("a", gpus=1)
         cluster.add_pod("b", gpus=1, image="app:broken")

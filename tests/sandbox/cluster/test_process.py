@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rollouts.sandbox.__main__ import Options, RefusedError, parse_options
+from rollouts.sandbox.__main__ import Options, StartupError, parse_options
 
 Obj = dict[str, Any]
 ROOT = Path(__file__).parents[3]
@@ -227,5 +227,5 @@ def test_nodes_may_be_given_as_an_argument() -> None:
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_by_name(name: str, value: str) -> None:
-    with pytest.raises(RefusedError, match=name):
+    with pytest.raises(StartupError, match=name):
         options(**{name: value})

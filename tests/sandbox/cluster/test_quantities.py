@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollouts.engine.scheduling.resources import compute_requests, count_thousandths, parse_amounts
-from rollouts.sandbox.cluster.node_info import parse_node
+from rollouts.engine.scheduling.resources import compute_requests, parse_resource_list, quantity_to_milli
+from rollouts.sandbox.cluster.node_info import parse_node_info
 
 
 @pytest.mark.parametrize(
@@ -29,23 +29,23 @@ from rollouts.sandbox.cluster.node_info import parse_node
     ],
 )
 def test_a_quantity_is_read_exactly_into_thousandths(text: str | float, thousandths: int) -> None:
-    assert count_thousandths(text) == thousandths
+    assert quantity_to_milli(text) == thousandths
 
 
 @pytest.mark.parametrize("text", ["", "one", "1 Gi", "1GiB", "--1", "1e", "Gi"])
 def test_what_is_no_quantity_counts_as_zero(text: str) -> None:
-    assert count_thousandths(text) == 0
+    assert quantity_to_milli(text) == 0
 
 
 @given(st.integers(min_value=0, max_value=10**12))
 def test_a_number_of_millis_reads_the_same_with_and_without_its_suffix(millis: int) -> None:
-    assert count_thousandths(f"{millis}m") == millis
-    assert count_thousandths(f"{millis // 1000}.{millis % 1000:03d}") == millis
+    assert quantity_to_milli(f"{millis}m") == millis
+    assert quantity_to_milli(f"{millis // 1000}.{millis % 1000:03d}") == millis
 
 
 def test_a_resource_list_is_read_whole_and_an_absent_one_is_empty() -> None:
-    assert parse_amounts({"cpu": "a lot", "memory": "1"}) == {"cpu": 0, "memory": 1000}
-    assert parse_amounts(None) == {}
+    assert parse_resource_list({"cpu": "a lot", "memory": "1"}) == {"cpu": 0, "memory": 1000}
+    assert parse_resource_list(None) == {}
 
 
 def test_a_pod_asks_for_its_containers_together_and_for_one_pod_slot() -> None:
@@ -81,7 +81,7 @@ def test_a_pod_without_resources_still_takes_a_pod_slot() -> None:
 
 
 def test_a_node_is_read_with_what_it_offers() -> None:
-    node = parse_node(
+    node = parse_node_info(
         {
             "metadata": {"name": "n1", "labels": {"zone": "a"}},
             "spec": {"unschedulable": True, "taints": [{"key": "k", "effect": "NoSchedule"}]},
@@ -97,5 +97,5 @@ def test_a_node_is_read_with_what_it_offers() -> None:
 
 
 def test_a_node_that_reported_nothing_offers_nothing_and_is_not_ready() -> None:
-    node = parse_node({"metadata": {"name": "n1"}})
+    node = parse_node_info({"metadata": {"name": "n1"}})
     assert (node.allocatable, node.ready, node.has_devices) == ({}, False, False)

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from rollouts.engine.scheduling.resources import compute_requests
 from rollouts.sandbox.cluster.conditions import find_condition
-from rollouts.sandbox.cluster.node_info import parse_node
-from rollouts.sandbox.cluster.pod_lifecycle import Pace
+from rollouts.sandbox.cluster.node_info import parse_node_info
+from rollouts.sandbox.cluster.pod_lifecycle import KubeletTimings
 from tests.sandbox.cluster.cluster import Cluster
 from tests.thoroughness import examples
 
@@ -30,7 +30,7 @@ class RandomLife(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.directory = TemporaryDirectory()
-        self.cluster = Cluster(Path(self.directory.name) / "sandbox.sqlite3", Pace())
+        self.cluster = Cluster(Path(self.directory.name) / "sandbox.sqlite3", KubeletTimings())
 
     @rule(name=NAMES, gpus=st.integers(0, 3), image=IMAGES, gated=st.booleans(), gang=st.sampled_from(["", "g0"]))
     def add_pod(self, name: str, gpus: int, image: str, gated: bool, gang: str) -> None:
@@ -88,7 +88,7 @@ class RandomLife(RuleBasedStateMachine):
             if pod["spec"].get("nodeName"):
                 asked.setdefault(pod["spec"]["nodeName"], Counter()).update(compute_requests(pod["spec"]))
         for manifest in self.cluster.verbs.list(self.cluster.nodes):
-            node = parse_node(manifest)
+            node = parse_node_info(manifest)
             for resource, amount in asked.get(node.name, {}).items():
                 assert amount <= node.allocatable.get(resource, 0)
 
@@ -101,7 +101,7 @@ class RandomLife(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.cluster.advance(60)
         self._everybody_knows_where_they_stand()
-        assert self.cluster.simulation.writes.tally["refused"] == 0
+        assert self.cluster.simulation.client.write_counts["refused"] == 0
         self.cluster.close()
         self.directory.cleanup()
 

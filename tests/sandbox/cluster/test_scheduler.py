@@ -9,16 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollouts.engine.scheduling.constraints import Constraints
-from rollouts.engine.scheduling.placement import Decision, Demand, Gang, Group, Key, Room, Waiting, schedule
-from rollouts.sandbox.cluster.node_info import Node
+from rollouts.engine.scheduling.placement import (
+    Demand,
+    GangState,
+    NamespacedName,
+    NodeCapacity,
+    PodGroupState,
+    SchedulingDecision,
+    WaitingPod,
+    schedule,
+)
+from rollouts.sandbox.cluster.node_info import NodeInfo
 from tests.thoroughness import examples
 
 GPU = "nvidia.com/gpu"
 
 
-def room(name: str, *, gpus: int = 0, cpu: int = 8, pods: int = 110, cordoned: bool = False) -> Room:
+def room(name: str, *, gpus: int = 0, cpu: int = 8, pods: int = 110, cordoned: bool = False) -> NodeCapacity:
     offered = {"cpu": cpu * 1000, GPU: gpus * 1000, "pods": pods * 1000}
-    return Room(Node(name, {"name": name}, (), cordoned, offered, ready=True, address=""), offered)
+    return NodeCapacity(NodeInfo(name, {"name": name}, (), cordoned, offered, ready=True, address=""), offered)
 
 
 def demand(*, gpus: int = 0, cpu: int = 0, constraints: Constraints | None = None) -> Demand:
@@ -26,23 +35,23 @@ def demand(*, gpus: int = 0, cpu: int = 0, constraints: Constraints | None = Non
     return Demand(tuple(sorted(item for item in requests.items() if item[1])), constraints or Constraints())
 
 
-def pod(name: str, asks: Demand | None = None, *, gang: str = "", priority: int = 0, created: str = "1") -> Waiting:
-    return Waiting(("ns", name), priority, created, asks or demand(gpus=1), ("ns", gang) if gang else None)
+def pod(name: str, asks: Demand | None = None, *, gang: str = "", priority: int = 0, created: str = "1") -> WaitingPod:
+    return WaitingPod(("ns", name), priority, created, asks or demand(gpus=1), ("ns", gang) if gang else None)
 
 
-def group(name: str, *members: str, minimum: int, scheduled: int = 0) -> Group:
-    return Group(name, minimum, frozenset(("ns", member) for member in members), scheduled)
+def group(name: str, *members: str, minimum: int, scheduled: int = 0) -> PodGroupState:
+    return PodGroupState(name, minimum, frozenset(("ns", member) for member in members), scheduled)
 
 
-def gangs(*entries: Gang) -> dict[Key, Gang]:
+def gangs(*entries: GangState) -> dict[NamespacedName, GangState]:
     return {gang.key: gang for gang in entries}
 
 
-def gang(name: str, *groups: Group) -> Gang:
-    return Gang(("ns", name), groups)
+def gang(name: str, *groups: PodGroupState) -> GangState:
+    return GangState(("ns", name), groups)
 
 
-def placed(decision: Decision) -> dict[str, str]:
+def placed(decision: SchedulingDecision) -> dict[str, str]:
     return {binding.pod[1]: binding.node for binding in decision.bindings}
 
 
@@ -70,7 +79,7 @@ def test_higher_priority_goes_first_then_the_older_then_the_name() -> None:
 def test_a_full_cluster_is_told_in_the_words_of_the_scheduler() -> None:
     rooms = [room("a", gpus=1), room("b", gpus=1), room("c"), room("d", gpus=8, cordoned=True)]
     decision = schedule([pod("p", demand(gpus=2, cpu=9))], rooms, {})
-    assert decision.refusals == {
+    assert decision.unplaced == {
         ("ns", "p"): "0/4 nodes are available: 1 node(s) were unschedulable, "
         "3 Insufficient cpu, 3 Insufficient nvidia.com/gpu."
     }
@@ -79,11 +88,11 @@ def test_a_full_cluster_is_told_in_the_words_of_the_scheduler() -> None:
 def test_a_node_takes_no_more_pods_than_it_has_slots_for() -> None:
     decision = schedule([pod("a", demand()), pod("b", demand())], [room("n", pods=1)], {})
     assert placed(decision) == {"a": "n"}
-    assert decision.refusals[("ns", "b")] == "0/1 nodes are available: 1 Too many pods."
+    assert decision.unplaced[("ns", "b")] == "0/1 nodes are available: 1 Too many pods."
 
 
 def test_a_cluster_without_nodes_says_so() -> None:
-    assert schedule([pod("a")], [], {}).refusals == {("ns", "a"): "no nodes available to schedule pods"}
+    assert schedule([pod("a")], [], {}).unplaced == {("ns", "a"): "no nodes available to schedule pods"}
 
 
 def test_a_gang_that_does_not_fit_whole_leaves_no_pod_behind_and_takes_no_room() -> None:
@@ -91,8 +100,8 @@ def test_a_gang_that_does_not_fit_whole_leaves_no_pod_behind_and_takes_no_room()
     waiting = [pod("g1", gang="g"), pod("g2", gang="g"), pod("g3", gang="g"), pod("lone", created="9")]
     decision = schedule(waiting, [room("n", gpus=2)], gangs(team))
     assert placed(decision) == {"lone": "n"}
-    assert decision.refusals[("ns", "g1")].startswith("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
-    assert "PodGang g is placed all or nothing: 3 pods need room at once." in decision.refusals[("ns", "g3")]
+    assert decision.unplaced[("ns", "g1")].startswith("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
+    assert "PodGang g is placed all or nothing: 3 pods need room at once." in decision.unplaced[("ns", "g3")]
     assert set(placed(schedule(waiting, [room("n", gpus=4)], gangs(team)))) == {"g1", "g2", "g3", "lone"}
 
 
@@ -100,7 +109,7 @@ def test_only_the_minimum_of_a_gang_must_fit() -> None:
     team = gang("g", group("a", "g1", "g2", "g3", minimum=2))
     decision = schedule([pod(f"g{i}", gang="g") for i in (1, 2, 3)], [room("n", gpus=2)], gangs(team))
     assert set(placed(decision)) == {"g1", "g2"}
-    assert decision.refusals == {("ns", "g3"): "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."}
+    assert decision.unplaced == {("ns", "g3"): "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."}
 
 
 def test_pods_beyond_the_minimum_wait_while_the_minimum_does_not_fit() -> None:
@@ -108,7 +117,7 @@ def test_pods_beyond_the_minimum_wait_while_the_minimum_does_not_fit() -> None:
     waiting = [pod("g1", gang="g"), pod("g2", gang="g"), pod("big", demand(gpus=8), gang="g")]
     decision = schedule(waiting, [room("n", gpus=4)], gangs(team))
     assert placed(decision) == {}
-    assert "beyond the minimum of PodGang g" in decision.refusals[("ns", "g2")]
+    assert "beyond the minimum of PodGang g" in decision.unplaced[("ns", "g2")]
 
 
 def test_a_minimum_of_one_gang_goes_before_a_spare_pod_of_an_older_one() -> None:
@@ -140,14 +149,14 @@ def test_a_gang_waits_until_enough_of_its_pods_are_there() -> None:
     decision = schedule([pod("g1", gang="g"), pod("g2", gang="g")], [room("n", gpus=8)], gangs(team))
     reason = "PodGang g is placed all or nothing: pod group b has 1 of 2 pods"
     assert decision.bindings == ()
-    assert decision.refusals == {("ns", "g1"): reason, ("ns", "g2"): reason}
+    assert decision.unplaced == {("ns", "g1"): reason, ("ns", "g2"): reason}
 
 
 def test_a_pod_waits_for_its_gang_to_exist_and_then_to_list_it() -> None:
     waiting = [pod("p", gang="g")]
-    assert "does not exist" in schedule(waiting, [room("n", gpus=8)], {}).refusals[("ns", "p")]
+    assert "does not exist" in schedule(waiting, [room("n", gpus=8)], {}).unplaced[("ns", "p")]
     unlisting = gangs(gang("g", group("a", "other", minimum=0)))
-    assert "waits to be listed" in schedule(waiting, [room("n", gpus=8)], unlisting).refusals[("ns", "p")]
+    assert "waits to be listed" in schedule(waiting, [room("n", gpus=8)], unlisting).unplaced[("ns", "p")]
 
 
 def test_a_limit_ends_the_pass_early_but_never_inside_a_minimum() -> None:
@@ -155,8 +164,8 @@ def test_a_limit_ends_the_pass_early_but_never_inside_a_minimum() -> None:
     waiting = [pod(f"g{i}", gang="g") for i in (1, 2, 3)] + [pod("later", created="9")]
     decision = schedule(waiting, [room("n", gpus=8)], gangs(team), limit=2)
     assert set(placed(decision)) == {"g1", "g2", "g3"}
-    assert decision.unfinished
-    assert ("ns", "later") not in decision.refusals
+    assert decision.is_cut_short
+    assert ("ns", "later") not in decision.unplaced
 
 
 def test_two_thousand_pods_of_one_template_look_at_each_node_a_few_times_only() -> None:
@@ -164,8 +173,8 @@ def test_two_thousand_pods_of_one_template_look_at_each_node_a_few_times_only() 
     waiting = [pod(f"p{i:04}") for i in range(2000)]
     decision = schedule(waiting, rooms, {})
     assert len(decision.bindings) == 1600
-    assert len(decision.refusals) == 400
-    assert decision.looked_at <= 200 + 200 + 2000
+    assert len(decision.unplaced) == 400
+    assert decision.nodes_examined <= 200 + 200 + 2000
 
 
 def test_many_gangs_that_do_not_fit_cost_as_much_as_one() -> None:
@@ -174,18 +183,18 @@ def test_many_gangs_that_do_not_fit_cost_as_much_as_one() -> None:
     waiting = [pod(f"g{i:03}-{j}", gang=f"g{i:03}") for i in range(20) for j in range(201)]
     decision = schedule(waiting, rooms, gangs(*teams))
     assert decision.bindings == ()
-    assert decision.looked_at <= 3 * 200 + 201
+    assert decision.nodes_examined <= 3 * 200 + 201
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> tuple[list[Waiting], list[Room], dict[Key, Gang]]:
+def clusters(draw: st.DrawFn) -> tuple[list[WaitingPod], list[NodeCapacity], dict[NamespacedName, GangState]]:
     rooms = [
         room(f"n{i}", gpus=draw(st.integers(0, 4)), cpu=draw(st.integers(0, 6)), pods=draw(st.integers(0, 5)))
         for i in range(draw(st.integers(0, 5)))
     ]
     selectors = st.sampled_from([Constraints(), Constraints(selector=(("name", "n1"),))])
-    waiting: list[Waiting] = []
-    teams: list[Gang] = []
+    waiting: list[WaitingPod] = []
+    teams: list[GangState] = []
 
     def some_pods(prefix: str, count: int, gang_name: str = "") -> Iterable[str]:
         for index in range(count):
@@ -208,7 +217,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[Waiting], list[Room], dict[Key, Gang
 @settings(max_examples=examples(300), deadline=None)
 @given(clusters(), st.one_of(st.none(), st.integers(1, 4)))
 def test_no_node_is_ever_asked_for_more_than_it_has(
-    cluster: tuple[list[Waiting], list[Room], dict[Key, Gang]], limit: int | None
+    cluster: tuple[list[WaitingPod], list[NodeCapacity], dict[NamespacedName, GangState]], limit: int | None
 ) -> None:
     waiting, rooms, teams = cluster
     asked = {entry.pod: entry.demand for entry in waiting}
@@ -222,7 +231,7 @@ def test_no_node_is_ever_asked_for_more_than_it_has(
 @settings(max_examples=examples(300), deadline=None)
 @given(clusters(), st.one_of(st.none(), st.integers(1, 4)))
 def test_no_gang_is_left_between_nothing_and_its_minimum(
-    cluster: tuple[list[Waiting], list[Room], dict[Key, Gang]], limit: int | None
+    cluster: tuple[list[WaitingPod], list[NodeCapacity], dict[NamespacedName, GangState]], limit: int | None
 ) -> None:
     waiting, rooms, teams = cluster
     bound = {binding.pod for binding in schedule(waiting, rooms, teams, limit=limit).bindings}
@@ -236,32 +245,32 @@ def test_no_gang_is_left_between_nothing_and_its_minimum(
 @settings(max_examples=examples(200), deadline=None)
 @given(clusters(), st.randoms(use_true_random=False))
 def test_the_answer_does_not_depend_on_the_order_of_the_question(
-    cluster: tuple[list[Waiting], list[Room], dict[Key, Gang]], random: Random
+    cluster: tuple[list[WaitingPod], list[NodeCapacity], dict[NamespacedName, GangState]], random: Random
 ) -> None:
     waiting, rooms, teams = cluster
     first = schedule(waiting, rooms, teams)
     random.shuffle(waiting)
     random.shuffle(rooms)
     again = schedule(waiting, rooms, dict(reversed(teams.items())))
-    assert (again.bindings, again.refusals) == (first.bindings, first.refusals)
+    assert (again.bindings, again.unplaced) == (first.bindings, first.unplaced)
 
 
 @settings(max_examples=examples(200), deadline=None)
 @given(clusters())
 def test_every_waiting_pod_is_either_placed_or_told_why_not(
-    cluster: tuple[list[Waiting], list[Room], dict[Key, Gang]],
+    cluster: tuple[list[WaitingPod], list[NodeCapacity], dict[NamespacedName, GangState]],
 ) -> None:
     waiting, rooms, teams = cluster
     decision = schedule(waiting, rooms, teams)
     bound = {binding.pod for binding in decision.bindings}
-    assert bound | set(decision.refusals) == {entry.pod for entry in waiting}
-    assert not bound & set(decision.refusals)
+    assert bound | set(decision.unplaced) == {entry.pod for entry in waiting}
+    assert not bound & set(decision.unplaced)
 
 
 @settings(max_examples=examples(200), deadline=None)
 @given(clusters())
 def test_a_lone_pod_is_refused_only_where_no_node_has_room_left(
-    cluster: tuple[list[Waiting], list[Room], dict[Key, Gang]],
+    cluster: tuple[list[WaitingPod], list[NodeCapacity], dict[NamespacedName, GangState]],
 ) -> None:
     waiting, rooms, teams = cluster
     asked = {entry.pod: entry for entry in waiting}
@@ -269,6 +278,6 @@ def test_a_lone_pod_is_refused_only_where_no_node_has_room_left(
     free = {entry.node.name: Counter(entry.free) for entry in rooms}
     for binding in decision.bindings:
         free[binding.node].subtract(dict(asked[binding.pod].demand.requests))
-    for refused in (asked[key] for key in decision.refusals if asked[key].gang is None):
+    for refused in (asked[key] for key in decision.unplaced if asked[key].gang is None):
         allowed = [n for n in free if all(n == name for _, name in refused.demand.constraints.selector)]
         assert not any(all(free[n][r] >= amount for r, amount in refused.demand.requests) for n in allowed)

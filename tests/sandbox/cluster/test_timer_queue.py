@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollouts.sandbox.cluster.timer_queue import Agenda
+from rollouts.sandbox.cluster.timer_queue import TimerQueue
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -15,64 +15,64 @@ def moment(seconds: int) -> datetime:
 
 
 def test_due_keys_come_soonest_first_and_only_once() -> None:
-    agenda: Agenda[str] = Agenda()
+    agenda: TimerQueue[str] = TimerQueue()
     for key, seconds in (("c", 3), ("a", 1), ("b", 2)):
-        agenda.put(key, moment(seconds))
-    assert list(agenda.take_due(moment(2), 10)) == ["a", "b"]
-    assert list(agenda.take_due(moment(2), 10)) == []
+        agenda.schedule(key, moment(seconds))
+    assert list(agenda.pop_due(moment(2), 10)) == ["a", "b"]
+    assert list(agenda.pop_due(moment(2), 10)) == []
     assert agenda.next_due() == moment(3)
 
 
 def test_a_key_noted_again_has_its_new_moment_only() -> None:
-    agenda: Agenda[str] = Agenda()
-    agenda.put("a", moment(1))
-    agenda.put("a", moment(5))
-    assert list(agenda.take_due(moment(4), 10)) == []
-    assert list(agenda.take_due(moment(5), 10)) == ["a"]
+    agenda: TimerQueue[str] = TimerQueue()
+    agenda.schedule("a", moment(1))
+    agenda.schedule("a", moment(5))
+    assert list(agenda.pop_due(moment(4), 10)) == []
+    assert list(agenda.pop_due(moment(5), 10)) == ["a"]
 
 
 def test_hurrying_only_ever_brings_a_key_forward() -> None:
-    agenda: Agenda[str] = Agenda()
-    agenda.hurry("a", moment(5))
-    agenda.hurry("a", moment(9))
+    agenda: TimerQueue[str] = TimerQueue()
+    agenda.schedule_no_later("a", moment(5))
+    agenda.schedule_no_later("a", moment(9))
     assert agenda.next_due() == moment(5)
-    agenda.hurry("a", moment(2))
+    agenda.schedule_no_later("a", moment(2))
     assert agenda.next_due() == moment(2)
 
 
 def test_a_dropped_key_is_never_due() -> None:
-    agenda: Agenda[str] = Agenda()
-    agenda.put("a", moment(1))
-    agenda.drop("a")
-    agenda.drop("unknown")
+    agenda: TimerQueue[str] = TimerQueue()
+    agenda.schedule("a", moment(1))
+    agenda.cancel("a")
+    agenda.cancel("unknown")
     assert agenda.next_due() is None
-    assert list(agenda.take_due(moment(9), 10)) == []
+    assert list(agenda.pop_due(moment(9), 10)) == []
 
 
 def test_a_slice_leaves_the_rest_due() -> None:
-    agenda: Agenda[int] = Agenda()
+    agenda: TimerQueue[int] = TimerQueue()
     for key in range(5):
-        agenda.put(key, moment(1))
-    assert list(agenda.take_due(moment(1), 2)) == [0, 1]
-    assert list(agenda.take_due(moment(1), 9)) == [2, 3, 4]
+        agenda.schedule(key, moment(1))
+    assert list(agenda.pop_due(moment(1), 2)) == [0, 1]
+    assert list(agenda.pop_due(moment(1), 9)) == [2, 3, 4]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 9), st.sampled_from(["put", "hurry", "drop"]))))
 def test_it_agrees_with_a_plain_dictionary(commands: list[tuple[str, int, str]]) -> None:
-    agenda: Agenda[str] = Agenda()
+    agenda: TimerQueue[str] = TimerQueue()
     plain: dict[str, int] = {}
     for key, seconds, command in commands:
         if command == "drop":
-            agenda.drop(key)
+            agenda.cancel(key)
             plain.pop(key, None)
         elif command == "put":
-            agenda.put(key, moment(seconds))
+            agenda.schedule(key, moment(seconds))
             plain[key] = seconds
         else:
-            agenda.hurry(key, moment(seconds))
+            agenda.schedule_no_later(key, moment(seconds))
             plain[key] = min(seconds, plain.get(key, seconds))
     assert agenda.next_due() == (moment(min(plain.values())) if plain else None)
-    taken = list(agenda.take_due(moment(9), 10))
+    taken = list(agenda.pop_due(moment(9), 10))
     assert sorted(taken) == sorted(plain)
     assert [plain[key] for key in taken] == sorted(plain.values())
     assert len(agenda) == 0

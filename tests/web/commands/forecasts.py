@@ -21,29 +21,29 @@ from rollouts.accounts.commands import Command
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import NAMESPACES, NODES, PODCLIQUESETS, PODS
 from rollouts.engine.manifest import edits
-from rollouts.engine.manifest.edits import Image
+from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.engine.model.actions import Wait
 from rollouts.engine.model.workload import Strategy
-from rollouts.engine.plan.diagnosis import find_cause
+from rollouts.engine.plan.diagnosis import find_common_code
 from rollouts.engine.plan.remedies import Remedy
 from rollouts.engine.rollout.roller import Reason
 from rollouts.engine.rollout.units import set_units
-from rollouts.engine.simulation.remedy_trials import TRIED
-from rollouts.engine.simulation.simulate import End
+from rollouts.engine.simulation.remedy_trials import TRIABLE
+from rollouts.engine.simulation.simulate import SimulationEnd
 from rollouts.models import Step
-from rollouts.queue.results import Again
-from rollouts.selectors.activity import note_waits
-from rollouts.selectors.diagnosis import diagnosis_in
-from rollouts.selectors.forecast import Belief
-from rollouts.selectors.revisions import find_former
-from rollouts.selectors.workload_snapshot import look_at
+from rollouts.queue.results import Requeue
+from rollouts.selectors.activity import summarize_waits
+from rollouts.selectors.diagnosis import snapshot_diagnosis
+from rollouts.selectors.forecast import Assumptions
+from rollouts.selectors.revisions import find_previous
+from rollouts.selectors.workload_snapshot import read_snapshot
 from rollouts.services.audit import Caller
 from rollouts.services.simulation import Proposal, workload_simulate
 from rollouts.services.simulation_report import Simulated
 from rollouts.services.workloads import roll_back_to, workload_roll_back, workload_set_images
-from rollouts.web.commands.forms import Desk, Sitting
-from rollouts.web.commands.pod_deletion import Deletion
-from rollouts.web.commands.remedies import _FORMS, CHOSEN
+from rollouts.web.commands.forms import EditForm, FormContext
+from rollouts.web.commands.pod_deletion import PodDeletionForm
+from rollouts.web.commands.remedies import _FORM_BY_REMEDY, SELECTED_FIELD
 from tests.controller.loop import observe
 from tests.scenarios.scene import is_ready
 from tests.services.stage import Stage
@@ -103,11 +103,11 @@ class Result:
         """Return where preview and sandbox disagree."""
         told, seen = self.told, self.seen
         faults = [*self._find_faults_of_remedies()]
-        if told.end not in (End.DONE, End.STUCK):
+        if told.end not in (SimulationEnd.DONE, SimulationEnd.STUCK):
             faults.append(f"end: {told.end} forecast")
-        if self.again is not None and self.again.end is not End.STUCK:
+        if self.again is not None and self.again.end is not SimulationEnd.STUCK:
             faults.append(f"stuck: {self.again.end} forecast when it was stuck already")
-        if (told.end is End.STUCK) != seen.stuck:
+        if (told.end is SimulationEnd.STUCK) != seen.stuck:
             faults.append(f"stuck: {told.end} forecast")
         if told.components[0].lowest != seen.lowest:
             faults.append(f"lowest: {told.components[0].lowest} forecast, {seen.lowest} seen")
@@ -132,7 +132,7 @@ class Result:
             return
         if self.left:
             yield f"{self.pressed} did not end {self.left}"
-        if (self.said.end is End.STUCK) != self.after.stuck:
+        if (self.said.end is SimulationEnd.STUCK) != self.after.stuck:
             yield f"{self.pressed}: {self.said.end} said"
         if self.after.lowest < self.said.components[0].lowest:
             yield f"{self.pressed}: {self.said.components[0].lowest} said, {self.after.lowest} seen"
@@ -145,7 +145,7 @@ class Result:
     def render(self) -> str:
         """Return it as a row of the table."""
         told, seen = self.told, self.seen
-        forecast = "stuck" if told.end is End.STUCK else f"{told.seconds:5.1f} s"
+        forecast = "stuck" if told.end is SimulationEnd.STUCK else f"{told.seconds:5.1f} s"
         happened = "stuck" if seen.stuck else f"{seen.seconds - seen.lag:5.1f}-{seen.seconds:.1f} s"
         row = (
             f"{self.title:48} {forecast:>8} {happened:>12}   lowest {told.components[0].lowest} {seen.lowest}"
@@ -262,14 +262,14 @@ class Case:
         if self.kind == "cordoned":
             self._cordon(stage, is_cordoned=True)
         tag = self.kind if self.kind in ("broken", "crash") else "v2"
-        images = [Image("web", f"app:{tag}", "main")]
+        images = [ImageEdit("web", f"app:{tag}", "main")]
         never = ("web",) if tag != "v2" else ()
         self._observe(stage)
         # The watcher does so once a minute: of all nodes at once.
         (label,) = FOREIGN.items()
         mirror.store_foreign_requests(stage.loop.row, stage.cluster.list(PODS, labels="=".join(label)).items)
         proposal = Proposal(Command.SET_IMAGES, partial(edits.set_images, images=images))
-        belief = Belief(seconds_to_ready=None, never_ready=never)
+        belief = Assumptions(seconds_to_ready=None, never_ready=never)
         told = workload_simulate(self._caller, stage.place, proposal, belief)
         before = Step.objects.filter(rollout__namespace=self._name).count()
         workload_set_images(self._caller, stage.place, images)
@@ -280,8 +280,8 @@ class Case:
         title = f"{self.kind} {self._strategy} R{self._replicas} U{unavailable} S{surge}"
         result = Result(self._seed, self.kind, title, told, seen)
         if seen.stuck:
-            proposal = Proposal(Command.SET_IMAGES, edits.keep)
-            result.again = workload_simulate(self._caller, stage.place, proposal, Belief(seconds_to_ready=None))
+            proposal = Proposal(Command.SET_IMAGES, edits.keep_manifest)
+            result.again = workload_simulate(self._caller, stage.place, proposal, Assumptions(seconds_to_ready=None))
             yield from self._remedy(stage, result)
         AT_WORK.discard(self._name)
         yield result
@@ -313,14 +313,14 @@ class Case:
             turn = time.monotonic() - looked_at
             looked_at = time.monotonic()
             self._observe(stage)
-            look = look_at(stage.place)
+            look = read_snapshot(stage.place)
             assert look.workload is not None
-            assert look.arranged is not None
+            assert look.planner_input is not None
             whole = look.workload.strategy is Strategy.REPLICA_RECREATE
-            units = set_units(look.arranged.tree.replicas.values(), whole=whole, wanted=look.workload.replicas)
+            units = set_units(look.planner_input.tree.replicas.values(), whole=whole, wanted=look.workload.replicas)
             seen.lowest = min(seen.lowest, sum(one.available and not one.leaving for one in units))
             now = time.monotonic()
-            pods = tuple((pod.uid, pod.ready, pod.node, pod.leaving) for pod in look.seen.observed.pods)
+            pods = tuple((pod.uid, pod.ready, pod.node, pod.leaving) for pod in look.mirrored.observed.pods)
             if pods != former:
                 former, at_rest_since = pods, now
                 seen.lag += turn / 2 + now - looked_at
@@ -332,7 +332,7 @@ class Case:
                 return
             assert now - began < GIVES_UP_AFTER, (self._name, self.kind, stage.loop.outcomes[-2:])
             # A step is several passes, which follow each other at once.
-            if isinstance(stage.loop.take_pass(), Again):
+            if isinstance(stage.loop.take_pass(), Requeue):
                 seen.lag += time.monotonic() - now
                 looked_at = time.monotonic()
                 continue
@@ -346,9 +346,9 @@ class Case:
 
     def _remedy(self, stage: Stage, result: Result) -> Iterator[None]:
         waits = self._diagnose(stage)
-        by_remedy = {remedy: wait for wait in reversed(waits) for remedy in wait.remedies if remedy in TRIED}
+        by_remedy = {remedy: wait for wait in reversed(waits) for remedy in wait.remedies if remedy in TRIABLE}
         result.offered = tuple(sorted(by_remedy))
-        notes = note_waits(waits)
+        notes = summarize_waits(waits)
         result.is_problem = any(note.is_problem for note in notes)
         result.first = next((code for note in notes[:1] for code, _, _ in note.remedies), "")
         if not by_remedy:
@@ -357,38 +357,38 @@ class Case:
         assert pressed in by_remedy, (pressed, result.offered)
         wait, result.pressed = by_remedy[pressed], pressed
         proposal, carry_out = self._read_remedy(stage, Remedy(pressed), wait)
-        result.said = workload_simulate(self._caller, stage.place, proposal, Belief(seconds_to_ready=None))
+        result.said = workload_simulate(self._caller, stage.place, proposal, Assumptions(seconds_to_ready=None))
         carry_out()
         result.after = Seen()
         yield from self._follow(stage, result.after)
-        left = {find_cause(one.code) for one in self._diagnose(stage) if result.after.stuck}
-        result.left = tuple({find_cause(one.code) for one in waits if pressed in one.remedies} & left)
+        left = {find_common_code(one.code) for one in self._diagnose(stage) if result.after.stuck}
+        result.left = tuple({find_common_code(one.code) for one in waits if pressed in one.remedies} & left)
 
     def _diagnose(self, stage: Stage) -> tuple[Wait, ...]:
         """Return what is waited for when an operator looks."""
-        look = look_at(stage.place)
-        return diagnosis_in(stage.place, replace(look, now=look.now + LOOKS_AFTER)).waits
+        look = read_snapshot(stage.place)
+        return snapshot_diagnosis(stage.place, replace(look, now=look.now + LOOKS_AFTER)).waits
 
     def _read_remedy(self, stage: Stage, remedy: Remedy, wait: Wait) -> tuple[Proposal, Callable[[], Any]]:
         """Return what the page of a remedy proposes as it is opened, and its button."""
         place, caller = stage.place, self._caller
         if remedy is Remedy.ROLL_BACK:
-            seen = look_at(place).seen
-            former = find_former(place.cluster, seen.uid, seen.observed.status.get("currentGenerationHash") or "")
+            seen = read_snapshot(place).mirrored
+            former = find_previous(place.cluster, seen.uid, seen.observed.status.get("currentGenerationHash") or "")
             assert former is not None
             number = former.number
             edit = partial(roll_back_to, place=place, revision=number)
             carry_out: Callable[[], Any] = partial(workload_roll_back, caller, place, number)
             return Proposal(Command.ROLL_BACK_WORKLOAD, edit), carry_out
-        form = _FORMS[remedy]
-        scene = Sitting(place, QueryDict(f"component={wait.component}"))
-        chosen = [row.value for row, is_chosen in form.fill_in(scene, None)["rows"] if is_chosen]
+        form = _FORM_BY_REMEDY[remedy]
+        scene = FormContext(place, QueryDict(f"component={wait.component}"))
+        chosen = [row.value for row, is_chosen in form.field_context(scene, None)["rows"] if is_chosen]
         given = QueryDict(mutable=True)
-        given.setlist(CHOSEN, chosen)
-        if isinstance(form, Desk):
-            draft = form.read(scene, given)
-            return draft.proposal, partial(draft.carry_out, caller, expected=None, dry_run=False)
-        assert isinstance(form, Deletion)
-        request = RequestFactory().post("/", {CHOSEN: chosen})
-        version = f'"{scene.look.version}"'
-        return form.propose(scene, given), lambda: form.delete(caller, request, scene, {}, version)
+        given.setlist(SELECTED_FIELD, chosen)
+        if isinstance(form, EditForm):
+            draft = form.parse(scene, given)
+            return draft.proposal, partial(draft.run, caller, expected=None, dry_run=False)
+        assert isinstance(form, PodDeletionForm)
+        request = RequestFactory().post("/", {SELECTED_FIELD: chosen})
+        version = f'"{scene.snapshot.version}"'
+        return form.make_proposal(scene, given), lambda: form.delete_pods(caller, request, scene, {}, version)

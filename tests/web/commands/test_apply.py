@@ -9,7 +9,7 @@ from django.test import Client
 from rollouts.cluster import NotFound, Obj
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.manifests.masking import MARK
-from rollouts.manifests.strict_yaml import MOST_BYTES, parse_yaml
+from rollouts.manifests.strict_yaml import MAX_BODY_BYTES, parse_yaml
 from rollouts.web.commands import apply
 from tests.engine.manifests import small
 from tests.web.commands.conftest import sign_in
@@ -127,7 +127,7 @@ def test_what_breaks_a_rule_is_told_with_its_line(desk: Desk) -> None:
         ("a: 1\n---\nb: 2", "several documents"),
         ("a: 1\na: 2", "written twice"),
         ("just words", "must be one PodCliqueSet"),
-        ("x" * (MOST_BYTES + 1), "larger than 1024 KiB"),
+        ("x" * (MAX_BODY_BYTES + 1), "larger than 1024 KiB"),
     ],
     ids=["nothing", "broken", "two", "twice", "words", "large"],
 )

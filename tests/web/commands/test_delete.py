@@ -42,7 +42,7 @@ def agree(desk: Desk) -> Fields:
 @pytest.fixture
 def large(running: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """A workload that is large enough for its name to be typed."""
-    monkeypatch.setattr(workload_deletion, "LARGE", 6)
+    monkeypatch.setattr(workload_deletion, "LARGE_POD_COUNT", 6)
     return running
 
 

@@ -8,29 +8,29 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from rollouts import mirror, models
-from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import NODES
 from rollouts.engine.manifest import edits
-from rollouts.engine.manifest.edits import Image
-from rollouts.engine.simulation.simulate import End
+from rollouts.engine.manifest.edits import ImageEdit
+from rollouts.engine.simulation.simulate import SimulationEnd
 from rollouts.models import User
-from rollouts.selectors.forecast import Belief
-from rollouts.services.audit import Caller, Via
+from rollouts.selectors.forecast import Assumptions
+from rollouts.services.audit import Caller, Source
 from rollouts.services.simulation import Proposal, workload_simulate
 from rollouts.services.simulation_report import Simulated
 from tests.api.read import fleet
 
 pytestmark = pytest.mark.django_db
 
-PLACE = Place("sandbox", "default", "chat")
+PLACE = WorkloadRef("sandbox", "default", "chat")
 READY = [{"type": "Ready", "status": "True"}]
 
 
 @pytest.fixture
 def caller(silent_cluster: models.Cluster) -> Caller:
     """Somebody who may do everything."""
-    return Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Via.PAGE)
+    return Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Source.PAGE)
 
 
 def store_node(row: models.Cluster, name: str, gpus: int = 8, **spec: Any) -> None:
@@ -56,12 +56,12 @@ def store(row: models.Cluster, name: str = "chat", gpus: int = 1, pods: int = 4,
 def forecast(caller: Caller, edit: Any = None, **belief: Any) -> Simulated:
     """Ask what a change would do, with everything as it is measured unless said otherwise."""
     proposal = Proposal(Command.SET_IMAGES, edit or set_image("v2"))
-    return workload_simulate(caller, PLACE, proposal, Belief(**{"seconds_to_ready": None, **belief}))
+    return workload_simulate(caller, PLACE, proposal, Assumptions(**{"seconds_to_ready": None, **belief}))
 
 
 def set_image(tag: str) -> Any:
     """Return the edit that gives the pods another image."""
-    return partial(edits.set_images, images=[Image("web", f"example/web:{tag}", "main")])
+    return partial(edits.set_images, images=[ImageEdit("web", f"example/web:{tag}", "main")])
 
 
 def said(told: Simulated) -> str:
@@ -73,9 +73,9 @@ def test_a_rollout_on_cordoned_nodes_gets_stuck_and_says_so(caller: Caller, sile
     store(silent_cluster)
     store_node(silent_cluster, "n1", unschedulable=True)
     told = forecast(caller)
-    assert told.end is End.STUCK
+    assert told.end is SimulationEnd.STUCK
     assert "0 of 1 node take new pods (1 cordoned)" in said(told)
-    assert forecast(caller, is_unlimited=True).end is End.DONE
+    assert forecast(caller, is_unlimited=True).end is SimulationEnd.DONE
 
 
 @pytest.mark.parametrize("budget", [{"maxUnavailable": 1}, {"maxUnavailable": 0, "maxSurge": 1}])
@@ -89,7 +89,7 @@ def test_a_preview_that_gets_stuck_offers_nothing_that_was_not_tried(
     models.Pod.objects.update(node="n1")
     store_node(silent_cluster, "n1", unschedulable=True)
     told = forecast(caller)
-    assert told.end is End.STUCK
+    assert told.end is SimulationEnd.STUCK
     assert {remedy for wait in told.waits for remedy in wait.remedies} == {"AddCapacity"}
 
 
@@ -98,19 +98,19 @@ def test_more_than_the_cluster_has_is_not_forecast_to_start(caller: Caller, sile
     for number in range(1, 9):
         store_node(silent_cluster, f"n{number}")
     # Eight nodes of eight GPUs, and four pods of two GPUs a replica.
-    assert forecast(caller, partial(edits.scale, replicas=8)).end is End.DONE
-    assert forecast(caller, partial(edits.scale, replicas=9)).end is End.STUCK
+    assert forecast(caller, partial(edits.scale, replicas=8)).end is SimulationEnd.DONE
+    assert forecast(caller, partial(edits.scale, replicas=9)).end is SimulationEnd.STUCK
 
 
 def test_pods_of_other_workloads_take_their_room(caller: Caller, silent_cluster: models.Cluster) -> None:
     store(silent_cluster)
     store_node(silent_cluster, "n1")
     grow = partial(edits.scale, replicas=2)
-    assert forecast(caller, grow).end is End.DONE
+    assert forecast(caller, grow).end is SimulationEnd.DONE
     store(silent_cluster, "other", pods=1)
-    assert forecast(caller, grow).end is End.STUCK
+    assert forecast(caller, grow).end is SimulationEnd.STUCK
     models.Pod.objects.filter(workload="other").update(phase="Succeeded")
-    assert forecast(caller, grow).end is End.DONE
+    assert forecast(caller, grow).end is SimulationEnd.DONE
 
 
 def test_pods_that_are_not_groves_take_their_room_too(caller: Caller, silent_cluster: models.Cluster) -> None:
@@ -118,11 +118,11 @@ def test_pods_that_are_not_groves_take_their_room_too(caller: Caller, silent_clu
     store_node(silent_cluster, "n1")
     grow = partial(edits.scale, replicas=2)
     told = forecast(caller, grow)
-    assert told.end is End.DONE
+    assert told.end is SimulationEnd.DONE
     assert "Pods that Grove does not manage are not counted yet." in said(told)
     models.Node.objects.update(foreign_requests={"nvidia.com/gpu": 1000})
     told = forecast(caller, grow)
-    assert told.end is End.STUCK
+    assert told.end is SimulationEnd.STUCK
     assert "not counted" not in said(told)
 
 
@@ -141,9 +141,9 @@ def test_nodes_that_a_pod_may_not_be_on_do_not_count(
     store(silent_cluster, nodeSelector={"zone": "a"})
     grow = partial(edits.scale, replicas=2)
     store_node(silent_cluster, "n1", **{"labels": {"zone": "a"}, **node})
-    assert forecast(caller, grow).end is End.STUCK
+    assert forecast(caller, grow).end is SimulationEnd.STUCK
     store_node(silent_cluster, "n2", labels={"zone": "a"})
-    assert forecast(caller, grow).end is End.DONE
+    assert forecast(caller, grow).end is SimulationEnd.DONE
 
 
 def test_each_clique_takes_as_long_as_its_own_pods_took(caller: Caller, silent_cluster: models.Cluster) -> None:
@@ -192,12 +192,12 @@ def test_a_template_that_fails_is_forecast_to_go_on_failing(
 ) -> None:
     fail(silent_cluster, **fields)
     told = forecast(caller, RAISE)
-    assert told.end is End.STUCK
+    assert told.end is SimulationEnd.STUCK
     assert "New pods of web never become Ready" in said(told)
     assert why in said(told)
     # What if it does, and what if the image is another one?
-    assert forecast(caller, RAISE, all_ready=True).end is End.DONE
-    assert forecast(caller).end is End.DONE
+    assert forecast(caller, RAISE, all_ready=True).end is SimulationEnd.DONE
+    assert forecast(caller).end is SimulationEnd.DONE
 
 
 def test_a_crash_loop_without_a_readiness_probe_is_forecast_to_fail_also_while_its_container_runs(
@@ -205,7 +205,7 @@ def test_a_crash_loop_without_a_readiness_probe_is_forecast_to_fail_also_while_i
 ) -> None:
     fail(silent_cluster, ready=True, restarts=2, ready_since=time.time() - 3)
     told = forecast(caller, RAISE)
-    assert told.end is End.STUCK
+    assert told.end is SimulationEnd.STUCK
     assert "New pods of web never become Ready (chat-0-web-00000: 2 restarts)." in said(told)
 
 
@@ -213,7 +213,7 @@ def test_a_template_that_has_not_had_its_time_is_forecast_to_become_ready(
     caller: Caller, silent_cluster: models.Cluster
 ) -> None:
     fail(silent_cluster, scheduled_at=time.time() - 1)
-    assert forecast(caller, RAISE).end is End.DONE
+    assert forecast(caller, RAISE).end is SimulationEnd.DONE
 
 
 def test_times_that_were_noted_count_where_an_update_has_replaced_all_pods(
@@ -222,11 +222,11 @@ def test_times_that_were_noted_count_where_an_update_has_replaced_all_pods(
     fail(silent_cluster)
     models.Pod.objects.filter(ready=True).delete()
     told = forecast(caller, RAISE)
-    assert told.end is End.DONE
+    assert told.end is SimulationEnd.DONE
     assert "New pods of web take 30 s to become Ready, assumed: none was measured yet." in said(told)
     models.Workload.objects.update(ready_times=[["web", "former", 2.0, 3]])
     told = forecast(caller, RAISE)
-    assert told.end is End.STUCK
+    assert told.end is SimulationEnd.STUCK
     assert "is not Ready after 9 s, usually 2 s" in said(told)
 
 
@@ -236,13 +236,13 @@ def test_a_pod_of_which_nothing_like_it_was_measured_is_given_ten_minutes(
     fail(silent_cluster, scheduled_at=time.time() - 601)
     models.Pod.objects.filter(ready=True).delete()
     told = forecast(caller, RAISE)
-    assert told.end is End.STUCK
+    assert told.end is SimulationEnd.STUCK
     assert "is not Ready after 601 s)." in said(told)
 
 
 def test_a_restart_repairs_no_template(caller: Caller, silent_cluster: models.Cluster) -> None:
     fail(silent_cluster)
-    assert forecast(caller, partial(edits.restart, at="now")).end is End.STUCK
+    assert forecast(caller, partial(edits.restart, at="now")).end is SimulationEnd.STUCK
 
 
 @pytest.mark.parametrize("supposed", [{}, {"is_full": True}, {"is_unlimited": True}])
@@ -253,17 +253,17 @@ def test_pods_that_select_and_tolerate_find_the_room_that_is_supposed(
     tolerations = [{"key": "special", "operator": "Exists"}]
     store(silent_cluster, nodeSelector={"zone": "a"}, tolerations=tolerations)
     store_node(silent_cluster, "n1", labels={"zone": "a"}, taints=[taint])
-    assert forecast(caller, **supposed).end is End.DONE
+    assert forecast(caller, **supposed).end is SimulationEnd.DONE
     # Nothing else fits where the pods that run fill their node.
     grown = forecast(caller, partial(edits.scale, replicas=2), **supposed)
-    assert grown.end is (End.STUCK if supposed == {"is_full": True} else End.DONE)
+    assert grown.end is (SimulationEnd.STUCK if supposed == {"is_full": True} else SimulationEnd.DONE)
 
 
 def test_a_full_cluster_is_supposed_with_its_taints(caller: Caller, silent_cluster: models.Cluster) -> None:
     store(silent_cluster)
     store_node(silent_cluster, "n1", taints=[{"key": "special", "value": "", "effect": "NoSchedule"}])
-    assert forecast(caller, is_full=True).end is End.STUCK
-    assert forecast(caller, is_unlimited=True).end is End.DONE
+    assert forecast(caller, is_full=True).end is SimulationEnd.STUCK
+    assert forecast(caller, is_unlimited=True).end is SimulationEnd.DONE
 
 
 def test_a_pod_that_became_ready_again_after_two_days_is_not_measured(
@@ -280,7 +280,7 @@ def test_a_pod_that_became_ready_again_after_two_days_is_not_measured(
 
 def test_pods_whose_podclique_is_gone_keep_the_room_that_they_request(silent_cluster: models.Cluster) -> None:
     store(silent_cluster)
-    found = mirror.read_surroundings(silent_cluster, (PLACE.namespace, PLACE.name), {}, {}, time.time())
+    found = mirror.fetch_cluster_snapshot(silent_cluster, (PLACE.namespace, PLACE.name), {}, {}, time.time())
     assert {*found.requests} == {*models.Pod.objects.values_list("name", flat=True)}
     assert not found.records
 
@@ -307,9 +307,9 @@ def test_the_number_of_queries_does_not_grow(
     store_node(silent_cluster, "n1")
     place: tuple[Any, ...] = (silent_cluster, (PLACE.namespace, PLACE.name), {"chat-0-web": "web"}, {}, time.time())
     with django_assert_num_queries(4):
-        mirror.read_surroundings(*place)
+        mirror.fetch_cluster_snapshot(*place)
     for number in range(30):
         store(silent_cluster, f"other-{number}")
         store_node(silent_cluster, f"m{number}")
     with django_assert_num_queries(4):
-        mirror.read_surroundings(*place)
+        mirror.fetch_cluster_snapshot(*place)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rollouts.cluster import Cluster
+from rollouts.cluster import ClusterClient
 from rollouts.runtime import connections
 from rollouts.selectors import remedies
 from rollouts.services.audit import Caller
@@ -32,11 +32,11 @@ REPLACED_AT_ONCE = 26
 @pytest.fixture(autouse=True)
 def _time_for_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each remedy be tried to its end, however busy the machine is: what runs out of time is not offered."""
-    monkeypatch.setattr(remedies, "SECONDS", 60.0)
+    monkeypatch.setattr(remedies, "MAX_SECONDS", 60.0)
 
 
 @pytest.fixture
-def make_stage(cluster: Cluster) -> Callable[[str, str], Stage]:
+def make_stage(cluster: ClusterClient) -> Callable[[str, str], Stage]:
     """Return how a case gets its workload."""
     return lambda namespace, name: Stage(cluster, namespace, name, connections.cluster_names()[0])
 

@@ -11,14 +11,14 @@ from pytest_django import DjangoAssertNumQueries
 
 from rollouts import models
 from rollouts.engine.model.actions import Kind, Wait, WriteStatus
-from rollouts.engine.model.container_faults import Fault
+from rollouts.engine.model.container_faults import ContainerFault
 from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.engine.plan.planner import plan_tree
-from rollouts.engine.tree.layout import make_shape
+from rollouts.engine.tree.layout import make_layout
 from rollouts.selectors import remedies
-from rollouts.selectors.activity import note_waits
+from rollouts.selectors.activity import summarize_waits
 from rollouts.selectors.diagnosis import Diagnosis, diagnosis_detail
-from rollouts.selectors.workload_snapshot import look_at
+from rollouts.selectors.workload_snapshot import read_snapshot
 from tests.api.read import fleet
 from tests.web.commands.test_forecast import PLACE
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def _nothing_known() -> None:
     """Have nothing found out by another test."""
-    remedies._kept.clear()
+    remedies._cache.clear()
 
 
 def store_failing(row: models.Cluster, fault: str = "", *, with_revision: bool = True) -> Any:
@@ -58,9 +58,9 @@ def begin_update() -> None:
     """Write the status that the controller would write, as long as it has anything to say."""
     row = models.Workload.objects.get()
     for _ in range(10):
-        look = look_at(PLACE)
-        assert look.arranged is not None
-        planned = plan_tree(look.arranged.shape, look.arranged.tree, look.seen.observed.status, look.now)
+        look = read_snapshot(PLACE)
+        assert look.planner_input is not None
+        planned = plan_tree(look.planner_input.shape, look.planner_input.tree, look.mirrored.observed.status, look.now)
         told = [one.status for one in planned.actions if isinstance(one, WriteStatus) and one.kind is Kind.SET]
         if not told:
             return
@@ -70,7 +70,7 @@ def begin_update() -> None:
 
 def compute_hash(manifest: Any) -> str:
     """Return the template hash of the only clique."""
-    return make_shape(fleet.parse(manifest)).hashes["web"]
+    return make_layout(fleet.parse(manifest)).hashes["web"]
 
 
 def store_revisions(manifest: Any, *tags: str) -> None:
@@ -99,9 +99,9 @@ def whose(manifest: Any) -> dict[str, str]:
 
 def planned_waits() -> tuple[Wait, ...]:
     """Return what the plan waits for, with what would help by the rules alone."""
-    look = look_at(PLACE)
-    assert look.arranged is not None
-    return plan_tree(look.arranged.shape, look.arranged.tree, look.seen.observed.status, look.now).waits
+    look = read_snapshot(PLACE)
+    assert look.planner_input is not None
+    return plan_tree(look.planner_input.shape, look.planner_input.tree, look.mirrored.observed.status, look.now).waits
 
 
 def offered(told: Diagnosis) -> set[str]:
@@ -109,7 +109,7 @@ def offered(told: Diagnosis) -> set[str]:
     return {remedy for wait in told.waits for remedy in wait.remedies}
 
 
-@pytest.mark.parametrize("fault", ["", *Fault])
+@pytest.mark.parametrize("fault", ["", *ContainerFault])
 def test_a_broken_image_is_rolled_back_and_nothing_healthy_is_taken_down(
     silent_cluster: models.Cluster, fault: str
 ) -> None:
@@ -117,7 +117,7 @@ def test_a_broken_image_is_rolled_back_and_nothing_healthy_is_taken_down(
     told = diagnosis_detail(PLACE)
     assert {wait.code for wait in told.waits} >= {fault or "WaitingForReady", "BudgetExhausted"}
     assert offered(told) == {"RollBack", "LookAtPods"}
-    first = note_waits(told.waits)[0]
+    first = summarize_waits(told.waits)[0]
     assert (first.code, first.remedies[0]) == (fault or "WaitingForReady", ("RollBack", "Roll back", "chat-0-web"))
 
 
@@ -134,8 +134,8 @@ def test_rolling_back_leads_to_the_newest_revision_that_was_ever_complete(
     start = {"strategy": "RollingUpdate", "started": "2026-01-01T00:00:00Z"}
     models.Rollout.objects.create(**whose(manifest), **start, to_hash=good.generation_hash, outcome="Complete")
     assert client.get(address).headers["Location"].endswith("/roll-back/1/")
-    remedies._kept.clear()
-    former = remedies._make_former(look_at(PLACE))
+    remedies._cache.clear()
+    former = remedies._make_rolled_back(read_snapshot(PLACE))
     assert former is not None
     assert former.cliques[0].pod_spec["containers"][0]["image"] == "example/web:good"
 
@@ -167,15 +167,15 @@ def test_what_was_found_out_is_not_found_out_again(
         again = diagnosis_detail(PLACE)
     assert [wait.remedies for wait in again.waits] == [wait.remedies for wait in first.waits]
     models.Pod.objects.filter(ready=False).update(resource_version=10**9)
-    assert len(remedies._kept) == 1
+    assert len(remedies._cache) == 1
     diagnosis_detail(PLACE)
-    assert len(remedies._kept) == 2
+    assert len(remedies._cache) == 2
 
 
 def test_while_others_are_looked_into_only_what_takes_nothing_is_offered(
     silent_cluster: models.Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store_failing(silent_cluster)
-    monkeypatch.setattr(remedies, "_SECONDS_TO_WAIT", 0.01)
-    with remedies._turn:
+    monkeypatch.setattr(remedies, "_LOCK_WAIT_SECONDS", 0.01)
+    with remedies._lock:
         assert offered(diagnosis_detail(PLACE)) == {"RollBack", "LookAtPods"}

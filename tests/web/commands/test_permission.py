@@ -21,12 +21,12 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from rollouts.accounts.commands import Command
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import PODCLIQUESETS
-from rollouts.engine.manifest.edits import RESTARTED_AT, Image
+from rollouts.engine.manifest.edits import RESTARTED_AT, ImageEdit
 from rollouts.mirror.other_operator import GROVE_FINALIZER
 from rollouts.models import AuditEntry, NamespaceGrant, User
 from rollouts.selectors.revisions import revision_list
 from rollouts.services.audit import Caller
-from rollouts.services.pods import NamedPod, pods_delete
+from rollouts.services.pods import PodRef, pods_delete
 from rollouts.services.workloads import workload_edit_strategy, workload_set_images
 from tests.engine.manifests import small
 from tests.services.conftest import ONE_REPLICA
@@ -76,14 +76,14 @@ def _deployed(scene: Scene) -> None:
 
 def _changed(scene: Scene) -> None:
     scene.stage.deploy()
-    workload_set_images(scene.caller, scene.stage.place, [Image("frontend", f"app:{token_hex(4)}")])
+    workload_set_images(scene.caller, scene.stage.place, [ImageEdit("frontend", f"app:{token_hex(4)}")])
     scene.stage.deploy()
 
 
 def _outdated(scene: Scene) -> None:
     _deployed(scene)
     workload_edit_strategy(scene.caller, scene.stage.place, {"type": "OnDelete"})
-    workload_set_images(scene.caller, scene.stage.place, [Image("frontend", f"app:{token_hex(4)}")])
+    workload_set_images(scene.caller, scene.stage.place, [ImageEdit("frontend", f"app:{token_hex(4)}")])
     scene.stage.deploy()
 
 
@@ -335,7 +335,7 @@ def test_those_who_may_are_let_and_all_others_refused(row: Row, scene: Scene) ->
 def test_what_only_shows_is_for_all_who_may_see_and_takes_nothing(scene: Scene) -> None:
     _changed(scene)
     pod = scene.stage.loop.pods()[0]["metadata"]
-    record = pods_delete(scene.caller, scene.stage.place, [NamedPod(pod["name"], pod["uid"])], force=True).record
+    record = pods_delete(scene.caller, scene.stage.place, [PodRef(pod["name"], pod["uid"])], force=True).record
     for name, route in SHOWN.items():
         where = address(scene.stage, route.format(record=record))
         found = {who: scene.people[who].get(where) for who in ("", "nora", "vera")}

@@ -7,12 +7,12 @@ import orjson
 import pytest
 from django.test import Client
 
-from rollouts.cluster import Cluster
+from rollouts.cluster import ClusterClient
 from rollouts.engine.model.observed import Pod
 from rollouts.models import AuditEntry
 from rollouts.services import pods as pods_service
-from rollouts.services.audit import MOST_BYTES, Caller
-from rollouts.services.pods import Fate, NamedPod, PodOutcome, on_record, pods_delete
+from rollouts.services.audit import MAX_VALUE_BYTES, Caller
+from rollouts.services.pods import DeletionResult, PodOutcome, PodRef, pods_delete, render_audit_outcomes
 from tests.controller.interruptions import Killed
 from tests.services.stage import Stage
 from tests.web.commands.filling import address, boxes_of, fields_of, say
@@ -28,9 +28,9 @@ def cut_off(stage: Stage, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> tu
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(Cluster, "delete", die)
+        patched.setattr(ClusterClient, "delete", die)
         with pytest.raises(Killed):
-            pods_delete(caller, stage.place, [NamedPod(pod["name"], pod["uid"])], force=True)
+            pods_delete(caller, stage.place, [PodRef(pod["name"], pod["uid"])], force=True)
     (entry,) = AuditEntry.objects.filter(command="delete_any_pods")
     assert entry.result == AuditEntry.Result.BEGUN
     return pod["name"], entry.pk
@@ -54,7 +54,7 @@ def test_by_its_beginning_a_deletion_is_found_with_its_outcome(
     operator: Client, deployed: Stage, caller: Caller
 ) -> None:
     pod = deployed.loop.pods()[0]["metadata"]
-    pods_delete(caller, deployed.place, [NamedPod(pod["name"], pod["uid"])], force=True)
+    pods_delete(caller, deployed.place, [PodRef(pod["name"], pod["uid"])], force=True)
     begun = AuditEntry.objects.get(command="delete_any_pods", result="Begun")
     said = say(operator.get(address(deployed, f"pods/{begun.pk}")))
     assert "Deleted" in said
@@ -78,8 +78,8 @@ def test_what_is_on_record_in_another_form_is_not_there(operator: Client, deploy
 def test_what_a_deletion_by_force_leaves_is_gone_on_with_by_force(
     operator: Client, deployed: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pods_service, "MOST_PODS", 2)
-    monkeypatch.setattr("rollouts.web.commands.pod_deletion.MOST_PODS", 2)
+    monkeypatch.setattr(pods_service, "MAX_PODS", 2)
+    monkeypatch.setattr("rollouts.web.commands.pod_deletion.MAX_PODS", 2)
     form = address(deployed, "any-pods")
     fields = fields_of(operator.get(f"{form}?all=1").content.decode())
     refused = operator.post(form, fields).content.decode()
@@ -94,11 +94,11 @@ def test_what_a_deletion_by_force_leaves_is_gone_on_with_by_force(
 
 def test_the_longest_outcomes_fit_on_record_and_what_was_sent_is_told_first() -> None:
     name, message = "n" * 63, "m" * 4000
-    missing = [PodOutcome(name, "u" * 36, Fate.NOT_THERE, message, name, 1000) for _ in range(3000)]
-    sent = [PodOutcome(f"sent-{number}", "u" * 36, Fate.REFUSED, message, name, 1000) for number in range(3)]
+    missing = [PodOutcome(name, "u" * 36, DeletionResult.NOT_THERE, message, name, 1000) for _ in range(3000)]
+    sent = [PodOutcome(f"sent-{number}", "u" * 36, DeletionResult.REFUSED, message, name, 1000) for number in range(3)]
     pod = Pod(name, "u" * 36, name, 0, "", 0.0, "", "Running", ready=True, leaving=False, gated=False)
-    told = on_record([*missing, *sent], [pod] * 3000)
-    assert len(orjson.dumps(told)) < MOST_BYTES
+    told = render_audit_outcomes([*missing, *sent], [pod] * 3000)
+    assert len(orjson.dumps(told)) < MAX_VALUE_BYTES
     assert [one["name"] for one in told["pods"]][:4] == ["sent-0", "sent-1", "sent-2", name]
     assert (len(told["pods"]) + told["untold"], told["left"]) == (3003, 3000)
-    assert on_record(sent)["pods"][0]["message"] == message  # where there is room, all of it is told
+    assert render_audit_outcomes(sent)["pods"][0]["message"] == message  # where there is room, all of it is told

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 
 from rollouts.cluster import Obj
-from rollouts.engine.manifest.edits import Image
+from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.engine.model import names
 from rollouts.models import AuditEntry, NamespaceGrant, Pod, User
 from rollouts.services import pods as pods_service
@@ -114,7 +114,7 @@ def test_whoever_chose_before_the_template_changed_has_lost_and_keeps_the_choice
 ) -> None:
     chosen = values(pods_of(outdated))[1:]
     sent = form(outdated, chosen)
-    workload_set_images(caller, outdated.place, [Image("frontend", "app:v3")])
+    workload_set_images(caller, outdated.place, [ImageEdit("frontend", "app:v3")])
     answer = operator.post(address(outdated, "pods"), sent)
     assert answer.status_code == 409
     assert "has been changed" in say(answer)
@@ -143,7 +143,7 @@ def test_a_disruption_budget_keeps_its_pod_and_is_named(operator: Client, outdat
 def test_what_one_command_leaves_is_said_and_chosen_again(
     operator: Client, outdated: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pods_service, "MOST_PODS", 2)
+    monkeypatch.setattr(pods_service, "MAX_PODS", 2)
     chosen = values(pods_of(outdated))
     answer = operator.post(address(outdated, "pods"), form(outdated, chosen), follow=True)
     assert "1 pod was selected as well" in say(answer)

@@ -3,42 +3,48 @@
 from dataclasses import replace
 from typing import Any
 
-from rollouts.accounts.commands import Place
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import Strategy, Workload
-from rollouts.engine.simulation.cluster import Behaviour
-from rollouts.engine.simulation.simulate import End, simulate
-from rollouts.manifests.masking import ANYBODY
+from rollouts.engine.simulation.cluster import ClusterBehaviour
+from rollouts.engine.simulation.simulate import SimulationEnd, simulate
+from rollouts.manifests.masking import PUBLIC_READER
 from rollouts.selectors.forecast import Forecast, Pace
 from rollouts.services.edit import Change
-from rollouts.services.simulation_report import Considered, Run, Simulated, tell, tell_former
-from rollouts.web.commands.manifest_diff import render_changes
-from rollouts.web.commands.simulation_summary import Preview, make_preview
+from rollouts.services.simulation_report import Simulated, SimulatedChange, SimulationRun, build_baseline, build_report
+from rollouts.web.commands.manifest_diff import render_manifest_diff
+from rollouts.web.commands.simulation_summary import SimulationSummary, summarize_simulation
 from tests.engine.simulated import QUICK, Cluster, clique, group, settled, with_image, workload
 
 PACE = Pace(10.0, is_measured=True)
 MANIFEST: dict[str, Any] = {"metadata": {"uid": "u", "generation": 1}, "spec": {}}
-CONSIDERED = Considered(
-    Place("sandbox", "default", "w"), MANIFEST, MANIFEST, Observed(), is_new=False, warnings=(), reader=ANYBODY
+CONSIDERED = SimulatedChange(
+    WorkloadRef("sandbox", "default", "w"),
+    MANIFEST,
+    MANIFEST,
+    Observed(),
+    is_new=False,
+    warnings=(),
+    reader=PUBLIC_READER,
 )
 
 
-def run(cluster: Cluster, changed: Workload, behaviour: Behaviour = QUICK) -> Run:
+def run(cluster: Cluster, changed: Workload, behaviour: ClusterBehaviour = QUICK) -> SimulationRun:
     """Run a change to its end."""
     observed = cluster.world.observed()
     outcome = simulate(cluster.workload, observed, changed, behaviour, cluster.world.now)
-    return Run(cluster.workload, changed, observed, outcome, Forecast(behaviour, PACE, (), ()))
+    return SimulationRun(cluster.workload, changed, observed, outcome, Forecast(behaviour, PACE, (), ()))
 
 
-def told_of(cluster: Cluster, changed: Workload, behaviour: Behaviour = QUICK) -> Simulated:
+def told_of(cluster: Cluster, changed: Workload, behaviour: ClusterBehaviour = QUICK) -> Simulated:
     """Return what is told of a change."""
     considered = replace(CONSIDERED, observed=cluster.world.observed())
-    return tell(considered, run(cluster, changed, behaviour))
+    return build_report(considered, run(cluster, changed, behaviour))
 
 
-def facts(preview: Preview) -> dict[str, str]:
+def facts(preview: SimulationSummary) -> dict[str, str]:
     """Return the figures by what they stand for."""
-    return {fact.words: fact.figure for fact in preview.facts}
+    return {fact.label: fact.value for fact in preview.stats}
 
 
 def grouped() -> Cluster:
@@ -49,46 +55,46 @@ def grouped() -> Cluster:
 
 def test_a_rollout_says_whom_it_replaces_and_when() -> None:
     cluster = grouped()
-    preview = make_preview(told_of(cluster, with_image(cluster.workload, "app:v2")))
-    first = preview.lines[0]
-    assert first.words == "replaces a, g-0 of replica 0"
+    preview = summarize_simulation(told_of(cluster, with_image(cluster.workload, "app:v2")))
+    first = preview.steps[0]
+    assert first.text == "replaces a, g-0 of replica 0"
     # Of ten pods one of the clique and both of the group are away.
     assert (first.at, first.available, preview.desired) == ("0 s", 7, 10)
     assert facts(preview)["pods replaced"] == "10"
     assert facts(preview)["lowest capacity"] == "7 of 10"
-    assert any(line.words == "replaces a, g-0 of replica 1" for line in (*preview.lines, *preview.more))
+    assert any(line.text == "replaces a, g-0 of replica 1" for line in (*preview.steps, *preview.more_steps))
     assert preview.chart is not None
     assert preview.chart.summary == "At least 7 of 10 pods are available at any time; the floor is 7."
 
 
 def test_pods_that_come_and_pods_that_go_are_not_called_replaced() -> None:
     cluster = grouped()
-    more = make_preview(told_of(cluster, replace(cluster.workload, replicas=3)))
+    more = summarize_simulation(told_of(cluster, replace(cluster.workload, replicas=3)))
     assert facts(more)["pods more"] == "5"
     assert "pods replaced" not in facts(more)
-    fewer = make_preview(told_of(cluster, replace(cluster.workload, replicas=1)))
+    fewer = summarize_simulation(told_of(cluster, replace(cluster.workload, replicas=1)))
     assert facts(fewer)["pods fewer"] == "5"
     assert "pods replaced" not in facts(fewer)
     assert "pods of surge at most" not in facts(fewer)
-    assert "scales in replica 1" in [line.words for line in fewer.lines]
+    assert "scales in replica 1" in [line.text for line in fewer.steps]
 
 
 def test_surge_is_told_as_such() -> None:
     cluster = settled(workload(clique("a", 3, budget=(0, 1)), strategy=Strategy.ROLLING_UPDATE))
-    preview = make_preview(told_of(cluster, with_image(cluster.workload, "app:v2")))
+    preview = summarize_simulation(told_of(cluster, with_image(cluster.workload, "app:v2")))
     assert facts(preview)["pods of surge at most"] == "+1"
     assert facts(preview)["lowest capacity"] == "3 of 3"
-    assert preview.lines[-1].words == "ends the surge of a of replica 0"
+    assert preview.steps[-1].text == "ends the surge of a of replica 0"
     assert preview.chart is not None
     # It is there until the end, also while it stands in for one that is replaced.
-    assert [row.surge for row in preview.chart.rows] == [0, 1, 1, 1, 1, 0]
+    assert [row.surge for row in preview.chart.table_rows] == [0, 1, 1, 1, 1, 0]
 
 
 def test_nothing_to_do_is_said_in_a_sentence() -> None:
     cluster = grouped()
-    preview = make_preview(told_of(cluster, cluster.workload))
+    preview = summarize_simulation(told_of(cluster, cluster.workload))
     assert preview.sentence == "No pod is created or deleted."
-    assert (preview.facts, preview.chart, preview.lines) == ((), None, ())
+    assert (preview.stats, preview.chart, preview.steps) == ((), None, ())
 
 
 def test_a_stuck_rollout_says_why_and_how_it_was_without_the_change() -> None:
@@ -96,42 +102,42 @@ def test_a_stuck_rollout_says_why_and_how_it_was_without_the_change() -> None:
     changed = with_image(cluster.workload, "app:v2")
     broken = replace(QUICK, never_ready=frozenset({"w-0-a-0"}))
     told = told_of(cluster, changed, broken)
-    preview = make_preview(told)
-    assert preview.is_bad
+    preview = summarize_simulation(told)
+    assert preview.is_problem
     assert preview.sentence == "It gets stuck."
     assert any("not Ready" in sentence for wait in preview.waits for sentence in wait.sentences)
     # How long nothing happens is no duration.
     assert not any(figure.startswith("≈") for figure in facts(preview).values())
-    compared = replace(told, former=tell_former(run(cluster, changed)))
-    assert make_preview(compared).sentence == "It gets stuck; with the strategy as it is now, it does not."
+    compared = replace(told, former=build_baseline(run(cluster, changed)))
+    assert summarize_simulation(compared).sentence == "It gets stuck; with the strategy as it is now, it does not."
 
 
 def test_a_long_rollout_is_folded_after_a_few_lines() -> None:
     cluster = settled(workload(clique("a", 1), replicas=40))
-    preview = make_preview(told_of(cluster, with_image(cluster.workload, "app:v2")))
-    assert (len(preview.lines), bool(preview.more)) == (8, True)
-    assert preview.untold > 0
+    preview = summarize_simulation(told_of(cluster, with_image(cluster.workload, "app:v2")))
+    assert (len(preview.steps), bool(preview.more_steps)) == (8, True)
+    assert preview.omitted_steps > 0
 
 
 def test_what_was_not_followed_to_its_end_is_not_compared() -> None:
     cluster = grouped()
     changed = with_image(cluster.workload, "app:v2")
-    told = replace(told_of(cluster, changed), former=tell_former(run(cluster, cluster.workload)))
-    assert "steps, was 0" in facts(make_preview(told))
-    unfinished = make_preview(replace(told, end=End.UNFINISHED))
+    told = replace(told_of(cluster, changed), former=build_baseline(run(cluster, cluster.workload)))
+    assert "steps, was 0" in facts(summarize_simulation(told))
+    unfinished = summarize_simulation(replace(told, end=SimulationEnd.UNFINISHED))
     assert "steps so far" in facts(unfinished)
     assert unfinished.sentence == "The workload is large: it was followed for 64 s of its time, with the floor kept."
 
 
 def test_what_was_followed_in_part_is_not_said_to_go_well_below_the_floor() -> None:
     cluster = grouped()
-    told = replace(told_of(cluster, with_image(cluster.workload, "app:v2")), end=End.UNFINISHED)
+    told = replace(told_of(cluster, with_image(cluster.workload, "app:v2")), end=SimulationEnd.UNFINISHED)
     below = replace(told, pods=replace(told.pods, floor=told.pods.lowest + 1))
-    assert make_preview(below).sentence.endswith("of its time, in which availability falls below the floor.")
+    assert summarize_simulation(below).sentence.endswith("of its time, in which availability falls below the floor.")
     # Scaled out, it has not been there yet.
-    more = replace(told_of(cluster, replace(cluster.workload, replicas=9)), end=End.UNFINISHED)
+    more = replace(told_of(cluster, replace(cluster.workload, replicas=9)), end=SimulationEnd.UNFINISHED)
     assert more.pods.lowest < more.pods.floor
-    assert make_preview(more).sentence.endswith("of its time.")
+    assert summarize_simulation(more).sentence.endswith("of its time.")
 
 
 # ---- the diff
@@ -139,7 +145,7 @@ def test_what_was_followed_in_part_is_not_said_to_go_well_below_the_floor() -> N
 
 def diff(changes: list[Change], manifest: dict[str, Any] | None = None) -> list[str]:
     """Return the lines of a diff."""
-    return [line.text for line in render_changes(changes, manifest or {})]
+    return [line.text for line in render_manifest_diff(changes, manifest or {})]
 
 
 def test_a_diff_leads_to_each_change_and_tells_the_plain_fields_beside_it() -> None:

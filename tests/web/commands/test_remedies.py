@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from rollouts.cluster.resources import NODES, PODCLIQUES
-from rollouts.engine.manifest.edits import Image
+from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.engine.plan.remedies import Remedy
 from rollouts.models import AuditEntry, StrategyOverride
 from rollouts.services.audit import Caller
@@ -92,7 +92,7 @@ def test_surge_is_deleted_and_its_pods_are_followed(operator: Client, surging: S
 def test_a_whole_surge_replica_goes_with_all_that_holds_it(operator: Client, deployed: Stage, caller: Caller) -> None:
     strategy = {"type": "ReplicaRecreate", "maxUnavailable": 0, "maxSurge": 1}
     workload_edit_strategy(caller, deployed.place, strategy)
-    workload_set_images(caller, deployed.place, [Image("frontend", "app:broken")])
+    workload_set_images(caller, deployed.place, [ImageEdit("frontend", "app:broken")])
     # A replica is there before its pods are.
     deployed.loop.run(lambda: surge_of(deployed) == ["chat-1"] and len(deployed.loop.pods()) == 12)
     deployed.observe()

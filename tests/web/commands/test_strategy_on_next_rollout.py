@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 
 from rollouts import models
-from rollouts.accounts.commands import Command, Place
+from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.engine.manifest import edits
-from rollouts.engine.simulation.simulate import End
+from rollouts.engine.simulation.simulate import SimulationEnd
 from rollouts.models import StrategyOverride, User
-from rollouts.selectors.forecast import Belief
-from rollouts.services.audit import Caller, Via
+from rollouts.selectors.forecast import Assumptions
+from rollouts.services.audit import Caller, Source
 from rollouts.services.simulation import Proposal, workload_simulate
 from rollouts.services.simulation_report import Simulated
 from tests.api.read import fleet
 
 pytestmark = pytest.mark.django_db
 
-PLACE = Place("sandbox", "default", "chat")
+PLACE = WorkloadRef("sandbox", "default", "chat")
 FASTER = {"type": "RollingUpdate", "components": {"web": {"maxUnavailable": 3}}}
 NEXT = partial(edits.restart, at="next")
 
@@ -26,7 +26,7 @@ NEXT = partial(edits.restart, at="next")
 @pytest.fixture
 def caller(silent_cluster: models.Cluster) -> Caller:
     """Somebody who may do everything."""
-    return Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Via.PAGE)
+    return Caller(User.objects.create_superuser("ada"), "ada", None, "test-request", Source.PAGE)
 
 
 def store(row: models.Cluster, **fields: Any) -> None:
@@ -38,8 +38,8 @@ def store(row: models.Cluster, **fields: Any) -> None:
 def rehearse(caller: Caller, changes: dict[str, Any], **belief: Any) -> Simulated:
     """Ask what a change of strategy would do to the next rollout."""
     edit = partial(edits.edit_strategy, changes=changes)
-    proposal = Proposal(Command.EDIT_STRATEGY, edit, rehearse=NEXT)
-    return workload_simulate(caller, PLACE, proposal, Belief(**belief))
+    proposal = Proposal(Command.EDIT_STRATEGY, edit, rehearsal=NEXT)
+    return workload_simulate(caller, PLACE, proposal, Assumptions(**belief))
 
 
 def test_a_settled_workload_is_judged_by_its_next_rollout(caller: Caller, silent_cluster: models.Cluster) -> None:
@@ -51,7 +51,7 @@ def test_a_settled_workload_is_judged_by_its_next_rollout(caller: Caller, silent
     # Two times three pods, and six times one; a pod takes 30 s to become Ready.
     assert (told.rounds, told.seconds, told.pods.lowest) == (2, 60, 3)
     assert (told.former.rounds, told.former.seconds, told.former.lowest) == (6, 180, 5)
-    assert (told.end, told.replaced) == (End.DONE, {"web": 6})
+    assert (told.end, told.replaced) == (SimulationEnd.DONE, {"web": 6})
     # What is only rehearsed is no part of the change.
     assert {one.field for one in told.changed} == {"spec.updateStrategy", "spec.template.cliques[0].updateStrategy"}
 
@@ -74,7 +74,7 @@ def test_an_update_at_work_is_judged_by_its_own_end(caller: Caller, silent_clust
 
 def test_what_an_update_at_work_brings_may_never_get_ready(caller: Caller, silent_cluster: models.Cluster) -> None:
     store(silent_cluster, outdated=[0])
-    assert rehearse(caller, FASTER, never_ready=("web",)).end is End.STUCK
+    assert rehearse(caller, FASTER, never_ready=("web",)).end is SimulationEnd.STUCK
 
 
 def test_an_override_counts_in_both_rollouts(caller: Caller, silent_cluster: models.Cluster) -> None:
@@ -91,7 +91,7 @@ def test_a_rollout_that_never_gets_ready_is_stuck_with_the_change_and_without(
     store(silent_cluster)
     told = rehearse(caller, FASTER, never_ready=("web",))
     assert told.former is not None
-    assert (told.end, told.former.end) == (End.STUCK, End.STUCK)
+    assert (told.end, told.former.end) == (SimulationEnd.STUCK, SimulationEnd.STUCK)
     assert (told.pods.lowest, told.former.lowest) == (3, 5)
 
 

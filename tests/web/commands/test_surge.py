@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from rollouts.accounts.errors import Contradiction
+from rollouts.accounts.errors import InvalidState
 from rollouts.cluster import Conflict, Forbidden, NotFound, Throttled, Unavailable
 from rollouts.cluster.resources import PODS
-from rollouts.engine.manifest.edits import Image
+from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.models import AuditEntry
 from rollouts.services import surge
 from rollouts.services.audit import Caller
-from rollouts.services.surge import Holder, NamedUnit, surge_delete
+from rollouts.services.surge import PodOwner, SurgeUnitRef, surge_delete
 from rollouts.services.workloads import workload_edit_strategy, workload_set_images
-from rollouts.web.workload import Scene
+from rollouts.web.workload import WorkloadContext
 from tests.services.stage import Stage
 from tests.web.commands.filling import address, fields_of, say
 
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.django_db
 
 
 def units_of(stage: Stage) -> list[surge.SurgeUnit]:
-    look = Scene(stage.place).look
+    look = WorkloadContext(stage.place).snapshot
     assert look.workload is not None
-    return [*surge.find_surge(look.workload, look.seen.observed)]
+    return [*surge.find_surge(look.workload, look.mirrored.observed)]
 
 
 @pytest.fixture
@@ -33,13 +33,13 @@ def surging(deployed: Stage, caller: Caller) -> Stage:
     """A workload whose scaling group has one replica too many, which never becomes Ready."""
     changes = {"type": "RollingUpdate", "components": {"decode": {"maxUnavailable": 0, "maxSurge": 1}}}
     workload_edit_strategy(caller, deployed.place, changes)
-    workload_set_images(caller, deployed.place, [Image("leader", "app:broken")])
+    workload_set_images(caller, deployed.place, [ImageEdit("leader", "app:broken")])
     wait_for_surge(deployed)
     return deployed
 
 
 def wait_for_surge(stage: Stage) -> None:
-    stage.loop.run(lambda: any(len(unit.holders) == 2 and unit.pods for unit in units_of(stage)))
+    stage.loop.run(lambda: any(len(unit.owners) == 2 and unit.pods for unit in units_of(stage)))
     stage.observe()
 
 
@@ -50,7 +50,7 @@ def wait_for_name(stage: Stage, caller: Caller, former: surge.SurgeUnit) -> None
     stage.observe()
     (unit,) = units_of(stage)
     if unit.name != former.name:
-        surge_delete(caller, stage.place, [NamedUnit(unit.name, unit.mark)])
+        surge_delete(caller, stage.place, [SurgeUnitRef(unit.name, unit.mark)])
         wait_for_surge(stage)
         (unit,) = units_of(stage)
     assert (unit.name, unit.mark == former.mark) == (former.name, False)
@@ -79,11 +79,11 @@ def test_surge_that_has_taken_a_name_is_safe_from_an_older_form(
     before = uids_of(surging)
     again = operator.post(address(surging, "delete-surge"), sent)
     assert (again.status_code, "none of them is there any more" in say(again)) == (422, True)
-    with pytest.raises(Contradiction):
-        surge_delete(caller, surging.place, [NamedUnit(unit.name, unit.mark)])
+    with pytest.raises(InvalidState):
+        surge_delete(caller, surging.place, [SurgeUnitRef(unit.name, unit.mark)])
     assert uids_of(surging) == before
     (now,) = (one for one in units_of(surging) if one.name == unit.name)
-    assert surge_delete(caller, surging.place, [NamedUnit(now.name, now.mark)]).outcomes
+    assert surge_delete(caller, surging.place, [SurgeUnitRef(now.name, now.mark)]).outcomes
 
 
 def outcomes_on_record() -> dict[str, str]:
@@ -97,15 +97,15 @@ def fail_with(
 ) -> list[str]:
     """Have each deletion answered with an error; return the list of what was tried."""
     tried: list[str] = []
-    delete = surge._delete_holder
+    delete = surge._delete_owner
 
-    def fail(site: Any, holder: Holder, *, dry_run: bool) -> Any:
+    def fail(site: Any, holder: PodOwner, *, dry_run: bool) -> Any:
         tried.append(holder.name)
         if is_carried_out:
             delete(site, holder, dry_run=dry_run)
         raise error()
 
-    monkeypatch.setattr(surge, "_delete_holder", fail)
+    monkeypatch.setattr(surge, "_delete_owner", fail)
     return tried
 
 

@@ -11,7 +11,7 @@ from rollouts.cluster.resources import PODCLIQUESETS, PODGANGS
 from rollouts.engine.model.names import REPLICA_INDEX
 from rollouts.mirror import other_operator
 from rollouts.mirror.other_operator import GROVE_FINALIZER
-from rollouts.web.commands.forms import kwargs_of
+from rollouts.web.commands.forms import url_kwargs
 from tests.services.grove import GROVES_HASH, hand_to_grove
 from tests.web.commands.filling import Desk, fields_of, say
 
@@ -28,7 +28,7 @@ def kept(running: Desk) -> Desk:
 
 def page_of(desk: Desk) -> Any:
     """Return the page of the workload."""
-    answer = desk.client.get(reverse("workload", kwargs=kwargs_of(desk.stage.place)))
+    answer = desk.client.get(reverse("workload", kwargs=url_kwargs(desk.stage.place)))
     assert answer.status_code == 200
     return answer
 
@@ -89,7 +89,9 @@ def test_the_form_takes_over_once_and_leads_back(kept: Desk) -> None:
 
 def test_the_form_says_why_a_takeover_is_refused(kept: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     fields = agree(kept)
-    monkeypatch.setattr(other_operator.OperatorCheck, "look", lambda *_: "Grove's own operator runs in this cluster.")
+    monkeypatch.setattr(
+        other_operator.OperatorCheck, "check_now", lambda *_: "Grove's own operator runs in this cluster."
+    )
     assert "Grove's own operator runs in this cluster." in unescape(try_out(kept))
     answer = kept.send("take-over", fields)
     assert answer.status_code == 409

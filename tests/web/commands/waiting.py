@@ -1,20 +1,20 @@
 """Workloads that wait, as remedies are for: for surge that is never Ready, for a pod whose node is gone."""
 
-from rollouts.cluster import Cluster, Obj
+from rollouts.cluster import ClusterClient, Obj
 from rollouts.cluster.resources import NODES, PODS
-from rollouts.engine.manifest.edits import Image
+from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.services.audit import Caller
 from rollouts.services.surge import find_surge
 from rollouts.services.workloads import workload_edit_strategy, workload_set_images
-from rollouts.web.workload import Scene
+from rollouts.web.workload import WorkloadContext
 from tests.services.stage import Stage
 
 
 def surge_of(stage: Stage) -> list[str]:
     """Return the names of the units of surge."""
-    look = Scene(stage.place).look
+    look = WorkloadContext(stage.place).snapshot
     assert look.workload is not None
-    return [unit.name for unit in find_surge(look.workload, look.seen.observed)]
+    return [unit.name for unit in find_surge(look.workload, look.mirrored.observed)]
 
 
 def make_surge(stage: Stage, caller: Caller) -> None:
@@ -22,7 +22,7 @@ def make_surge(stage: Stage, caller: Caller) -> None:
     budget = {"maxUnavailable": 0, "maxSurge": 1}
     changes = {"type": "RollingUpdate", "components": {"frontend": budget, "decode": budget}}
     workload_edit_strategy(caller, stage.place, changes)
-    workload_set_images(caller, stage.place, [Image("frontend", "app:broken")])
+    workload_set_images(caller, stage.place, [ImageEdit("frontend", "app:broken")])
     stage.loop.run(lambda: bool(surge_of(stage)))
     stage.observe()
 
@@ -36,7 +36,7 @@ def lose_pod(stage: Stage) -> str:
     return f"{pod['metadata']['name']}/{pod['metadata']['uid']}"
 
 
-def lose_node(cluster: Cluster, pod: Obj) -> None:
+def lose_node(cluster: ClusterClient, pod: Obj) -> None:
     """Have the node of a pod gone: nobody stops its containers, nor says that they have ended."""
     _set_node(cluster, pod["spec"]["nodeName"], is_up=False)
 
@@ -47,12 +47,12 @@ def is_there(stage: Stage, pod: str) -> bool:
     return pod in [f"{one['metadata']['name']}/{one['metadata']['uid']}" for one in pods]
 
 
-def bring_nodes_back(cluster: Cluster) -> None:
+def bring_nodes_back(cluster: ClusterClient) -> None:
     """Have all nodes up again, as other tests find them."""
     for node in cluster.list(NODES).items:
         _set_node(cluster, node["metadata"]["name"], is_up=True)
 
 
-def _set_node(cluster: Cluster, name: str, *, is_up: bool) -> None:
+def _set_node(cluster: ClusterClient, name: str, *, is_up: bool) -> None:
     condition = {"type": "Ready", "status": str(is_up), "reason": "Told"}
     cluster.patch_merge(NODES, name, {"status": {"conditions": [condition]}}, subresource="status")

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rollouts.engine.manifest.defaults import cliques_without_minimum, with_defaults
-from rollouts.engine.manifest.findings import Code, Finding, Report
-from rollouts.engine.manifest.references import look_at_references
-from rollouts.engine.manifest.schema import read_set
+from rollouts.engine.manifest.defaults import list_cliques_without_min_available, with_defaults
+from rollouts.engine.manifest.findings import Finding, FindingCode, ValidationReport
+from rollouts.engine.manifest.references import check_references
+from rollouts.engine.manifest.schema import parse_set
 from rollouts.engine.manifest.set_manifest import SetManifest
 from rollouts.engine.manifest.validation import components, immutable, pods, sharing, startup, strategy, unsupported
 
 __all__ = [
-    "Code",
     "Finding",
-    "Report",
+    "FindingCode",
+    "ValidationReport",
     "find_unsupported",
     "render_unsupported",
     "validate_create",
@@ -33,12 +33,12 @@ render_unsupported = unsupported.render_unsupported
 Rule = Callable[[SetManifest], Iterator[Finding]]
 
 _RULES: Final[tuple[Rule, ...]] = (
-    look_at_references,
-    components.look_at_components,
-    startup.look_at_startup,
-    pods.look_at_pods,
-    sharing.look_at_sharing,
-    strategy.look_at_strategy,
+    check_references,
+    components.check_components,
+    startup.check_startup,
+    pods.check_pods,
+    sharing.check_sharing,
+    strategy.check_strategy,
 )
 _WARNINGS: Final[tuple[Rule, ...]] = (
     pods.warn_about_pods,
@@ -47,60 +47,60 @@ _WARNINGS: Final[tuple[Rule, ...]] = (
 )
 
 
-def validate_create(manifest: object) -> Report:
+def validate_create(manifest: object) -> ValidationReport:
     """Report whether a set may be created like this."""
-    wanted = _Read.of(manifest)
-    sizes = [*strategy.look_at_budgets(wanted.pcs), *components.look_at_floors(wanted.pcs)]
-    return Report.of([*wanted.errors(), *sizes], wanted.warnings())
+    wanted = _ParsedManifest.of(manifest)
+    sizes = [*strategy.check_budgets(wanted.pcs), *components.check_min_replicas(wanted.pcs)]
+    return ValidationReport.of([*wanted.errors(), *sizes], wanted.warnings())
 
 
-def validate_update(old: object, new: object) -> Report:
+def validate_update(old: object, new: object) -> ValidationReport:
     """Report whether a stored set may be changed into this.
 
     An update that scales the set or leaves its spec alone is looked at in spec.replicas only: neither an autoscaler nor
     the removal of a finalizer may be held up by a rule that the set has got past before.
     """
-    former, wanted = _Read.of(old), _Read.of(new)
-    if wanted.text is not None and former.text == wanted.text:
-        return Report.of(finding for finding in wanted.errors() if finding.field == "spec.replicas")
+    former, wanted = _ParsedManifest.of(old), _ParsedManifest.of(new)
+    if wanted.spec_text is not None and former.spec_text == wanted.spec_text:
+        return ValidationReport.of(finding for finding in wanted.errors() if finding.field == "spec.replicas")
     changes = [
-        *strategy.look_at_budgets(wanted.pcs, former.pcs),
-        *components.look_at_floors(wanted.pcs, former.pcs),
-        *immutable.look_at_changes(former.pcs, wanted.pcs),
+        *strategy.check_budgets(wanted.pcs, former.pcs),
+        *components.check_min_replicas(wanted.pcs, former.pcs),
+        *immutable.check_immutable_fields(former.pcs, wanted.pcs),
     ]
     # What had no effect before is on the page and in the condition; an edit of something else is not warned about it.
     known = {*former.warnings()}
-    warnings = [one for one in wanted.warnings() if one.code is not Code.UNSUPPORTED or one not in known]
-    return Report.of([*wanted.errors(), *changes], warnings)
+    warnings = [one for one in wanted.warnings() if one.code is not FindingCode.UNSUPPORTED or one not in known]
+    return ValidationReport.of([*wanted.errors(), *changes], warnings)
 
 
 def find_unsupported(manifest: object) -> tuple[Finding, ...]:
     """Return the fields of a set that have no effect, and what does not happen because of that."""
-    return Report.of((), unsupported.warn_about_unsupported(_Read.of(manifest).pcs)).warnings
+    return ValidationReport.of((), unsupported.warn_about_unsupported(_ParsedManifest.of(manifest).pcs)).warnings
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _ParsedManifest:
     """A manifest after its fields have been looked at."""
 
     pcs: SetManifest
-    faults: tuple[Finding, ...]  # of single fields
-    text: str | None  # the spec without its replicas; None where it has none
+    field_errors: tuple[Finding, ...]  # of single fields
+    spec_text: str | None  # the spec without its replicas; None where it has none
 
     @classmethod
-    def of(cls, manifest: object) -> "_Read":
+    def of(cls, manifest: object) -> "_ParsedManifest":
         filled = with_defaults(manifest)
-        usable, faults = read_set(filled)
+        usable, faults = parse_set(filled)
         spec = filled.get("spec") if usable and isinstance(filled, dict) else None
         if not isinstance(spec, dict):
             return cls(SetManifest(usable), tuple(faults), None)
         # As text, since for Python true is 1.
         rest = {name: value for name, value in spec.items() if name != "replicas"}
-        pcs = SetManifest(usable, cliques_without_minimum(manifest))
+        pcs = SetManifest(usable, list_cliques_without_min_available(manifest))
         return cls(pcs, tuple(faults), json.dumps(rest, sort_keys=True))
 
     def errors(self) -> list[Finding]:
-        return [*self.faults, *(finding for rule in _RULES for finding in rule(self.pcs))]
+        return [*self.field_errors, *(finding for rule in _RULES for finding in rule(self.pcs))]
 
     def warnings(self) -> list[Finding]:
         return [finding for rule in _WARNINGS for finding in rule(self.pcs)]

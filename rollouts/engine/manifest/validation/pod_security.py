@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from rollouts.engine.manifest.findings import Code, Finding, Report
-from rollouts.engine.manifest.schema import read_set
-from rollouts.engine.manifest.set_manifest import Place, SetManifest
+from rollouts.engine.manifest.findings import Finding, FindingCode, ValidationReport
+from rollouts.engine.manifest.schema import parse_set
+from rollouts.engine.manifest.set_manifest import FieldValue, SetManifest
 
 
 class PodSecurityLevel(StrEnum):
@@ -55,9 +55,12 @@ _VOLUMES: Final = frozenset(
         "secret",
     }
 )
-_APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
+_APPARMOR_ANNOTATION: Final = "container.apparmor.security.beta.kubernetes.io/"
 # Kubernetes before 1.27 copies these into the fields of a new pod; since then they mean nothing.
-_SECCOMP: Final = ("seccomp.security.alpha.kubernetes.io/pod", "container.seccomp.security.alpha.kubernetes.io/")
+_SECCOMP_ANNOTATIONS: Final = (
+    "seccomp.security.alpha.kubernetes.io/pod",
+    "container.seccomp.security.alpha.kubernetes.io/",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class Violation:
     """Something in a set that a level does not allow."""
 
     finding: Finding
-    mark: tuple[str, ...]  # what it is, wherever in its list it stands
+    key: tuple[str, ...]  # what it is, wherever in its list it stands
 
 
 def find_violations(manifest: object, level: PodSecurityLevel) -> tuple[Violation, ...]:
@@ -73,91 +76,91 @@ def find_violations(manifest: object, level: PodSecurityLevel) -> tuple[Violatio
     if level is PodSecurityLevel.PRIVILEGED:
         return ()
     controls = _BASELINE if level is PodSecurityLevel.BASELINE else _RESTRICTED
-    pcs = SetManifest(read_set(manifest)[0])
+    pcs = SetManifest(parse_set(manifest)[0])
     pods = [_Pod.of(clique) for clique in pcs.cliques]
-    return tuple(one.at(level) for pod in pods for control in controls for one in control(pod))
+    return tuple(one.to_violation(level) for pod in pods for control in controls for one in control(pod))
 
 
 def find_added_violations(before: object, after: object, level: PodSecurityLevel) -> tuple[Finding, ...]:
     """Return what a level does not allow in a set, without what was in it before."""
-    known = {one.mark for one in find_violations(before, level)}
-    return Report.of(one.finding for one in find_violations(after, level) if one.mark not in known).errors
+    known = {one.key for one in find_violations(before, level)}
+    return ValidationReport.of(one.finding for one in find_violations(after, level) if one.key not in known).errors
 
 
 # ---- what the controls look at
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PodOrContainer:
     """A pod or one of its containers, by the names on the way to it."""
 
-    place: Place
+    fields: FieldValue
     names: tuple[str, ...]
 
     @property
-    def context(self) -> Place:
+    def context(self) -> FieldValue:
         """Its security context."""
-        return self.place["securityContext"]
+        return self.fields["securityContext"]
 
-    def breach(self, at: Place, field: str, allowed: str, value: Any = None) -> "_Breach":
+    def make_violation(self, at: FieldValue, field: str, allowed: str, value: Any = None) -> "_FieldViolation":
         """Return a field that is not as it must be; the value tells one breach of it from another."""
-        return _Breach(
+        return _FieldViolation(
             at, (*self.names, field, json.dumps(at.value if value is None else value, sort_keys=True)), allowed
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Pod(_Part):
+class _Pod(_PodOrContainer):
     """The pod of a clique."""
 
-    annotations: Place
-    containers: tuple[_Part, ...]
+    annotations: FieldValue
+    containers: tuple[_PodOrContainer, ...]
 
     @classmethod
-    def of(cls, clique: Place) -> "_Pod":
+    def of(cls, clique: FieldValue) -> "_Pod":
         """Return the pod that a clique describes."""
         pod, name = clique["spec"]["podSpec"], str(clique["name"].value)
         containers = tuple(
-            _Part(container, (name, kind, str(container["name"].value)))
+            _PodOrContainer(container, (name, kind, str(container["name"].value)))
             for kind in CONTAINERS
             for container in pod[kind]
         )
         return cls(pod, (name,), clique["annotations"], containers)
 
     @property
-    def parts(self) -> "tuple[_Part, ...]":
+    def subjects(self) -> "tuple[_PodOrContainer, ...]":
         """The pod itself and its containers: what has a security context."""
         return (self, *self.containers)
 
     @property
     def is_windows(self) -> bool:
         """Whether it runs on Windows, where some fields may not be written."""
-        return bool(self.place["os"]["name"].value == "windows")
+        return bool(self.fields["os"]["name"].value == "windows")
 
     @property
     def is_in_user_namespace(self) -> bool:
         """Whether root inside is not root on the node."""
-        return self.place["hostUsers"].value is False
+        return self.fields["hostUsers"].value is False
 
 
 @dataclass(frozen=True, slots=True)
-class _Breach:
+class _FieldViolation:
     """A field that is not as a control has it."""
 
-    place: Place
-    mark: tuple[str, ...]
-    allowed: str  # how it must be, after "field"
+    field: FieldValue
+    key: tuple[str, ...]
+    requirement: str  # how it must be, after "field"
 
-    def at(self, level: PodSecurityLevel) -> Violation:
+    def to_violation(self, level: PodSecurityLevel) -> Violation:
         """Return it as the violation of a level."""
-        sentence = f"the Pod Security level {level} is in force here: {self.allowed}"
-        return Violation(self.place.found(Code.POD_SECURITY, sentence), self.mark)
+        sentence = f"the Pod Security level {level} is in force here: {self.requirement}"
+        return Violation(self.field.make_finding(FindingCode.POD_SECURITY, sentence), self.key)
 
 
-_Control = Callable[[_Pod], Iterator[_Breach]]
+_Control = Callable[[_Pod], Iterator[_FieldViolation]]
 
 
-def _is_on(place: Place) -> bool:
+def _is_enabled(place: FieldValue) -> bool:
     # Whatever else is written there is taken for true: the API server refuses it later, and nothing rests on that.
     return place.value is not None and place.value is not False
 
@@ -165,188 +168,198 @@ def _is_on(place: Place) -> bool:
 # ---- baseline
 
 
-def _host_namespaces(pod: _Pod) -> Iterator[_Breach]:
+def _host_namespaces(pod: _Pod) -> Iterator[_FieldViolation]:
     for name in _HOST_NAMESPACES:
-        if _is_on(pod.place[name]):
-            yield pod.breach(pod.place[name], name, f"{name} may not be true; remove it")
+        if _is_enabled(pod.fields[name]):
+            yield pod.make_violation(pod.fields[name], name, f"{name} may not be true; remove it")
 
 
-def _host_process(pod: _Pod) -> Iterator[_Breach]:
-    for part in pod.parts:
+def _host_process(pod: _Pod) -> Iterator[_FieldViolation]:
+    for part in pod.subjects:
         flag = part.context["windowsOptions"]["hostProcess"]
-        if _is_on(flag):
-            yield part.breach(flag, "hostProcess", "hostProcess may not be true; remove it")
+        if _is_enabled(flag):
+            yield part.make_violation(flag, "hostProcess", "hostProcess may not be true; remove it")
 
 
-def _privileged(pod: _Pod) -> Iterator[_Breach]:
+def _privileged(pod: _Pod) -> Iterator[_FieldViolation]:
     for part in pod.containers:
-        if _is_on(part.context["privileged"]):
-            yield part.breach(part.context["privileged"], "privileged", "privileged may not be true; remove it")
+        if _is_enabled(part.context["privileged"]):
+            yield part.make_violation(part.context["privileged"], "privileged", "privileged may not be true; remove it")
 
 
-def _capabilities(pod: _Pod) -> Iterator[_Breach]:
+def _capabilities_baseline(pod: _Pod) -> Iterator[_FieldViolation]:
     yield from _added_capabilities(pod, _CAPABILITIES)
 
 
-def _added_capabilities(pod: _Pod, allowed: frozenset[str]) -> Iterator[_Breach]:
+def _added_capabilities(pod: _Pod, allowed: frozenset[str]) -> Iterator[_FieldViolation]:
     for part in pod.containers:
         for capability in part.context["capabilities"]["add"]:
             if not isinstance(capability.value, str) or capability.value not in allowed:
                 sentence = f"only these capabilities may be added: {', '.join(sorted(allowed))}; remove the others"
-                yield part.breach(capability, "capabilities.add", sentence)
+                yield part.make_violation(capability, "capabilities.add", sentence)
 
 
-def _host_paths(pod: _Pod) -> Iterator[_Breach]:
-    for volume in pod.place["volumes"]:
+def _host_paths(pod: _Pod) -> Iterator[_FieldViolation]:
+    for volume in pod.fields["volumes"]:
         if volume["hostPath"].value is not None:
             sentence = "a volume may not be a hostPath; use another kind of volume"
-            yield pod.breach(volume["hostPath"], f"volumes.{volume['name'].value}.hostPath", sentence)
+            yield pod.make_violation(volume["hostPath"], f"volumes.{volume['name'].value}.hostPath", sentence)
 
 
-def _host_ports(pod: _Pod) -> Iterator[_Breach]:
+def _host_ports(pod: _Pod) -> Iterator[_FieldViolation]:
     for part in pod.containers:
-        for port in part.place["ports"]:
+        for port in part.fields["ports"]:
             if port["hostPort"].value not in (None, 0):
                 sentence = "a container may not have a hostPort; remove it and use a Service"
-                yield part.breach(port["hostPort"], "hostPort", sentence)
+                yield part.make_violation(port["hostPort"], "hostPort", sentence)
 
 
-def _host_of_probes(pod: _Pod) -> Iterator[_Breach]:
+def _host_probes(pod: _Pod) -> Iterator[_FieldViolation]:
     for part in pod.containers:
-        container, lifecycle = part.place, part.place["lifecycle"]
+        container, lifecycle = part.fields, part.fields["lifecycle"]
         probes = [container[name] for name in ("livenessProbe", "readinessProbe", "startupProbe")]
         for handler in (*probes, lifecycle["postStart"], lifecycle["preStop"]):
             for host in (handler["httpGet"]["host"], handler["tcpSocket"]["host"]):
                 if host.value not in (None, ""):
                     sentence = "probes and lifecycle hooks may not name a host; remove it, they go to the pod itself"
-                    yield part.breach(host, handler.path.rpartition(".")[2], sentence)
+                    yield part.make_violation(host, handler.path.rpartition(".")[2], sentence)
 
 
-def _apparmor(pod: _Pod) -> Iterator[_Breach]:
-    for part in pod.parts:
+def _apparmor(pod: _Pod) -> Iterator[_FieldViolation]:
+    for part in pod.subjects:
         yield from _profile(part, "appArmorProfile")
     for name, value in (pod.annotations.value or {}).items():
-        if name.startswith(_APPARMOR) and value not in ("", "runtime/default") and not value.startswith("localhost/"):
+        if (
+            name.startswith(_APPARMOR_ANNOTATION)
+            and value not in ("", "runtime/default")
+            and not value.startswith("localhost/")
+        ):
             sentence = f"{name} must be runtime/default or localhost/<profile>; remove it"
-            yield pod.breach(pod.annotations, name, sentence, value)
+            yield pod.make_violation(pod.annotations, name, sentence, value)
 
 
-def _selinux(pod: _Pod) -> Iterator[_Breach]:
-    for part in pod.parts:
+def _selinux(pod: _Pod) -> Iterator[_FieldViolation]:
+    for part in pod.subjects:
         options = part.context["seLinuxOptions"]
         if options["type"].value not in (None, "", *_SELINUX_TYPES):
             sentence = f"type must be one of {', '.join(_SELINUX_TYPES)}, or be left out"
-            yield part.breach(options["type"], "seLinuxOptions.type", sentence)
+            yield part.make_violation(options["type"], "seLinuxOptions.type", sentence)
         for name in ("user", "role"):
             if options[name].value not in (None, ""):
                 sentence = f"seLinuxOptions may have no {name}; remove it"
-                yield part.breach(options[name], f"seLinuxOptions.{name}", sentence)
+                yield part.make_violation(options[name], f"seLinuxOptions.{name}", sentence)
 
 
-def _proc_mount(pod: _Pod) -> Iterator[_Breach]:
+def _proc_mount_baseline(pod: _Pod) -> Iterator[_FieldViolation]:
     if not pod.is_in_user_namespace:
-        yield from _proc_mount_whatever_the_users(pod)
+        yield from _proc_mount_restricted(pod)
 
 
-def _proc_mount_whatever_the_users(pod: _Pod) -> Iterator[_Breach]:
+def _proc_mount_restricted(pod: _Pod) -> Iterator[_FieldViolation]:
     for part in pod.containers:
         mount = part.context["procMount"]
         if mount.value not in (None, "Default"):
-            yield part.breach(mount, "procMount", "procMount must be Default, or be left out")
+            yield part.make_violation(mount, "procMount", "procMount must be Default, or be left out")
 
 
-def _seccomp(pod: _Pod) -> Iterator[_Breach]:
-    for part in pod.parts:
+def _seccomp_baseline(pod: _Pod) -> Iterator[_FieldViolation]:
+    for part in pod.subjects:
         yield from _profile(part, "seccompProfile")
     for name, value in (pod.annotations.value or {}).items():
         is_known = value in ("", "runtime/default", "docker/default") or value.startswith("localhost/")
-        if name.startswith(_SECCOMP) and not is_known:
-            yield pod.breach(pod.annotations, name, f"{name} must be runtime/default; remove it", value)
+        if name.startswith(_SECCOMP_ANNOTATIONS) and not is_known:
+            yield pod.make_violation(pod.annotations, name, f"{name} must be runtime/default; remove it", value)
 
 
-def _profile(part: _Part, name: str) -> Iterator[_Breach]:
+def _profile(part: _PodOrContainer, name: str) -> Iterator[_FieldViolation]:
     profile = part.context[name]
     if profile.value is not None and profile["type"].value not in _PROFILES:
         sentence = f"the type of {name} must be RuntimeDefault or Localhost; correct it, or leave {name} out"
-        yield part.breach(profile["type"], name, sentence)
+        yield part.make_violation(profile["type"], name, sentence)
 
 
-def _sysctls(pod: _Pod) -> Iterator[_Breach]:
+def _sysctls(pod: _Pod) -> Iterator[_FieldViolation]:
     for sysctl in pod.context["sysctls"]:
         name = sysctl["name"].value
         if not isinstance(name, str) or name not in _SYSCTLS:
             sentence = "this sysctl is not among those that are safe for other pods of the node; remove it"
-            yield pod.breach(sysctl["name"], "sysctls", sentence, sysctl.value)
+            yield pod.make_violation(sysctl["name"], "sysctls", sentence, sysctl.value)
 
 
 # ---- restricted
 
 
-def _volumes(pod: _Pod) -> Iterator[_Breach]:
-    for volume in pod.place["volumes"]:
+def _volumes_restricted(pod: _Pod) -> Iterator[_FieldViolation]:
+    for volume in pod.fields["volumes"]:
         fields = volume.value if isinstance(volume.value, dict) else {}
         for kind in fields:
             # A volume of no kind is an emptyDir.
             if kind not in ("name", *_VOLUMES) and volume[kind].value is not None:
                 sentence = f"a volume must be one of {', '.join(sorted(_VOLUMES))}; use one of these"
-                yield pod.breach(volume[kind], f"volumes.{volume['name'].value}.{kind}", sentence)
+                yield pod.make_violation(volume[kind], f"volumes.{volume['name'].value}.{kind}", sentence)
 
 
-def _no_escalation(pod: _Pod) -> Iterator[_Breach]:
+def _allow_privilege_escalation(pod: _Pod) -> Iterator[_FieldViolation]:
     for part in () if pod.is_windows else pod.containers:
         flag = part.context["allowPrivilegeEscalation"]
         if flag.value is not False:
             sentence = "allowPrivilegeEscalation must be false; write it"
-            yield part.breach(flag, "allowPrivilegeEscalation", sentence)
+            yield part.make_violation(flag, "allowPrivilegeEscalation", sentence)
 
 
-def _not_root(pod: _Pod) -> Iterator[_Breach]:
+def _run_as_non_root(pod: _Pod) -> Iterator[_FieldViolation]:
     if pod.is_in_user_namespace:
         return
     sentence = "runAsNonRoot must be true, for the pod or for each container; write it"
     of_pod = pod.context["runAsNonRoot"]
     if of_pod.value not in (None, True):
-        yield pod.breach(of_pod, "runAsNonRoot", sentence)
+        yield pod.make_violation(of_pod, "runAsNonRoot", sentence)
     for part in pod.containers:
         flag = part.context["runAsNonRoot"]
         if flag.value is not True and not (flag.value is None and of_pod.value is True):
-            yield part.breach(flag, "runAsNonRoot", sentence)
+            yield part.make_violation(flag, "runAsNonRoot", sentence)
 
 
-def _not_user_zero(pod: _Pod) -> Iterator[_Breach]:
-    for part in () if pod.is_in_user_namespace else pod.parts:
+def _run_as_user(pod: _Pod) -> Iterator[_FieldViolation]:
+    for part in () if pod.is_in_user_namespace else pod.subjects:
         user = part.context["runAsUser"]
         if user.value is not None and user.value == 0:
-            yield part.breach(user, "runAsUser", "runAsUser may not be 0; write another, or remove it")
+            yield part.make_violation(user, "runAsUser", "runAsUser may not be 0; write another, or remove it")
 
 
-def _seccomp_is_set(pod: _Pod) -> Iterator[_Breach]:
-    yield from _seccomp(pod)
+def _seccomp_restricted(pod: _Pod) -> Iterator[_FieldViolation]:
+    yield from _seccomp_baseline(pod)
     if pod.is_windows or pod.context["seccompProfile"]["type"].value in _PROFILES:
         return
     for part in pod.containers:
         profile = part.context["seccompProfile"]
         if profile.value is None:
             sentence = "the type of seccompProfile must be RuntimeDefault or Localhost, for the pod or each container"
-            yield part.breach(profile, "seccompProfile", f"{sentence}; write it")
+            yield part.make_violation(profile, "seccompProfile", f"{sentence}; write it")
 
 
-def _no_capabilities(pod: _Pod) -> Iterator[_Breach]:
+def _capabilities_restricted(pod: _Pod) -> Iterator[_FieldViolation]:
     if pod.is_windows:
         return
     for part in pod.containers:
         dropped = part.context["capabilities"]["drop"]
         if not any(capability.value == "ALL" for capability in dropped):
-            yield part.breach(dropped, "capabilities.drop", "drop must have ALL; add it")
+            yield part.make_violation(dropped, "capabilities.drop", "drop must have ALL; add it")
     yield from _added_capabilities(pod, _RESTRICTED_CAPABILITIES)
 
 
 _COMMON: Final[tuple[_Control, ...]] = (
-    *(_host_namespaces, _host_process, _privileged, _host_ports, _host_of_probes, _apparmor, _selinux, _sysctls),
+    *(_host_namespaces, _host_process, _privileged, _host_ports, _host_probes, _apparmor, _selinux, _sysctls),
 )
-_BASELINE: Final[tuple[_Control, ...]] = (*_COMMON, _capabilities, _host_paths, _proc_mount, _seccomp)
+_BASELINE: Final[tuple[_Control, ...]] = (
+    *_COMMON,
+    _capabilities_baseline,
+    _host_paths,
+    _proc_mount_baseline,
+    _seccomp_baseline,
+)
 _RESTRICTED: Final[tuple[_Control, ...]] = (
     *_COMMON,
-    *(_no_capabilities, _volumes, _proc_mount_whatever_the_users, _seccomp_is_set),
-    *(_no_escalation, _not_root, _not_user_zero),
+    *(_capabilities_restricted, _volumes_restricted, _proc_mount_restricted, _seccomp_restricted),
+    *(_allow_privilege_escalation, _run_as_non_root, _run_as_user),
 )

@@ -7,28 +7,28 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from rollouts.engine.manifest.findings import Code, Finding
-from rollouts.engine.manifest.schema import MOST_LABEL_CHARACTERS, is_label
-from rollouts.engine.manifest.set_manifest import Place, SetManifest
+from rollouts.engine.manifest.findings import Finding, FindingCode
+from rollouts.engine.manifest.schema import MAX_LABEL_LENGTH, is_dns_label
+from rollouts.engine.manifest.set_manifest import FieldValue, SetManifest
 
-_MOST_PREFIX_CHARACTERS: Final = 253
-_MOST_ANNOTATION_BYTES: Final = 256 * 1024
+_MAX_PREFIX_LENGTH: Final = 253
+_MAX_ANNOTATION_BYTES: Final = 256 * 1024
 _LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _ENV_NAME: Final = re.compile(r"[ -<>-~]+")
-_OURS: Final = "grove.io/"
+_RESERVED_PREFIX: Final = "grove.io/"
 
 
-def look_at_pods(pcs: SetManifest) -> Iterator[Finding]:
+def check_pods(pcs: SetManifest) -> Iterator[Finding]:
     """Yield what is wrong with the pods of the cliques."""
     for clique in pcs.cliques:
-        yield from look_at_labels(clique["labels"])
-        yield from _annotations_are_valid(clique["annotations"])
-        yield from _pod_fits_a_gang(clique["spec"]["podSpec"])
-        yield from _containers_are_named(clique["spec"]["podSpec"])
+        yield from check_labels(clique["labels"])
+        yield from _check_annotations(clique["annotations"])
+        yield from _check_gang_compatibility(clique["spec"]["podSpec"])
+        yield from _check_container_names(clique["spec"]["podSpec"])
     for group in pcs.groups:
-        yield from _annotations_are_valid(group["annotations"])
-    yield from _scheduler_is_one(pcs)
+        yield from _check_annotations(group["annotations"])
+    yield from _check_single_scheduler(pcs)
 
 
 def warn_about_pods(pcs: SetManifest) -> Iterator[Finding]:
@@ -39,28 +39,28 @@ def warn_about_pods(pcs: SetManifest) -> Iterator[Finding]:
         restart, own_priority = pod["restartPolicy"], pod["priorityClassName"]
         if restart.value not in (None, "", "Always"):
             sentence = f"with restartPolicy {restart.value} a pod may end for good and stay away; write Always"
-            yield restart.found(Code.RESTART_POLICY_NOT_ALWAYS, sentence)
+            yield restart.make_finding(FindingCode.RESTART_POLICY_NOT_ALWAYS, sentence)
         if priority and own_priority.value and own_priority.value != priority:
             sentence = "priorityClassName of the set goes before this one; remove one of the two"
-            yield own_priority.found(Code.PRIORITY_CLASS_OVERRIDDEN, sentence)
-        if any(name.startswith(_OURS) for name in clique["labels"].value or ()):
-            sentence = f"labels that start with {_OURS} are written by the controller; use another prefix"
-            yield clique["labels"].found(Code.RESERVED_LABEL, sentence)
+            yield own_priority.make_finding(FindingCode.PRIORITY_CLASS_OVERRIDDEN, sentence)
+        if any(name.startswith(_RESERVED_PREFIX) for name in clique["labels"].value or ()):
+            sentence = f"labels that start with {_RESERVED_PREFIX} are written by the controller; use another prefix"
+            yield clique["labels"].make_finding(FindingCode.RESERVED_LABEL, sentence)
 
 
-def _pod_fits_a_gang(pod: Place) -> Iterator[Finding]:
+def _check_gang_compatibility(pod: FieldValue) -> Iterator[Finding]:
     if pod["nodeName"].value:
         sentence = "nodeName would bypass the gang scheduler; remove it and use nodeSelector or affinity"
-        yield pod["nodeName"].found(Code.NODE_NAME_SET, sentence)
+        yield pod["nodeName"].make_finding(FindingCode.NODE_NAME_SET, sentence)
     if pod["topologySpreadConstraints"].value:
         sentence = (
             "topologySpreadConstraints work against packing a gang; remove them and use topologyConstraint of the"
             " clique"
         )
-        yield pod["topologySpreadConstraints"].found(Code.SPREAD_CONSTRAINTS_SET, sentence)
+        yield pod["topologySpreadConstraints"].make_finding(FindingCode.SPREAD_CONSTRAINTS_SET, sentence)
 
 
-def _scheduler_is_one(pcs: SetManifest) -> Iterator[Finding]:
+def _check_single_scheduler(pcs: SetManifest) -> Iterator[Finding]:
     schedulers = [clique["spec"]["podSpec"]["schedulerName"] for clique in pcs.cliques]
     named = [scheduler for scheduler in schedulers if scheduler.value]
     other = next((scheduler for scheduler in named if scheduler.value != named[0].value), None)
@@ -69,65 +69,65 @@ def _scheduler_is_one(pcs: SetManifest) -> Iterator[Finding]:
             "the pods of a set are placed as gangs by one scheduler; write the same podSpec.schedulerName for all"
             " cliques"
         )
-        yield other.found(Code.SEVERAL_SCHEDULERS, sentence)
+        yield other.make_finding(FindingCode.SEVERAL_SCHEDULERS, sentence)
 
 
-def _containers_are_named(pod: Place) -> Iterator[Finding]:
+def _check_container_names(pod: FieldValue) -> Iterator[Finding]:
     before = {container["name"].value for container in pod["initContainers"]}
     for container in (*pod["initContainers"], *pod["containers"]):
         name = container["name"]
-        if name.value and not is_label(name.value):
+        if name.value and not is_dns_label(name.value):
             sentence = "the name of a container may have lower-case letters, digits and hyphens, at most 63; rename it"
-            yield name.found(Code.INVALID_NAME, sentence)
-        yield from _variables_are_named(container)
+            yield name.make_finding(FindingCode.INVALID_NAME, sentence)
+        yield from _check_variable_names(container)
     for container in pod["containers"]:
         if container["name"].value and container["name"].value in before:
             sentence = "each container needs a name of its own, among init containers too; rename one of the two"
-            yield container["name"].found(Code.DUPLICATE_NAME, sentence)
+            yield container["name"].make_finding(FindingCode.DUPLICATE_NAME, sentence)
 
 
-def _variables_are_named(container: Place) -> Iterator[Finding]:
+def _check_variable_names(container: FieldValue) -> Iterator[Finding]:
     for variable in container["env"]:
         if variable["name"].value and not _ENV_NAME.fullmatch(variable["name"].value):
             sentence = "the name of a variable may have printable ASCII characters other than =; rename it"
-            yield variable["name"].found(Code.INVALID_ENV_NAME, sentence)
+            yield variable["name"].make_finding(FindingCode.INVALID_ENV_NAME, sentence)
 
 
-def look_at_labels(labels: Place) -> Iterator[Finding]:
+def check_labels(labels: FieldValue) -> Iterator[Finding]:
     """Yield which of these texts cannot be labels."""
-    yield from _keys_are_valid(labels, Code.INVALID_LABEL)
+    yield from _check_keys(labels, FindingCode.INVALID_LABEL)
     for value in (labels.value or {}).values():
-        if value and not _is_label_text(value):
+        if value and not _is_label_value(value):
             sentence = (
-                f"{_short(value)} cannot be the value of a label; use letters, digits and -_. with a letter or digit at"
-                " both ends, at most 63 characters"
+                f"{_shorten(value)} cannot be the value of a label; use letters, digits and -_. with a letter or digit"
+                " at both ends, at most 63 characters"
             )
-            yield labels.found(Code.INVALID_LABEL, sentence)
+            yield labels.make_finding(FindingCode.INVALID_LABEL, sentence)
 
 
-def _annotations_are_valid(annotations: Place) -> Iterator[Finding]:
-    yield from _keys_are_valid(annotations, Code.INVALID_ANNOTATION)
+def _check_annotations(annotations: FieldValue) -> Iterator[Finding]:
+    yield from _check_keys(annotations, FindingCode.INVALID_ANNOTATION)
     texts = (annotations.value or {}).items()
-    if sum(len(text.encode("utf-8", "replace")) for member in texts for text in member) > _MOST_ANNOTATION_BYTES:
+    if sum(len(text.encode("utf-8", "replace")) for member in texts for text in member) > _MAX_ANNOTATION_BYTES:
         sentence = "annotations may have at most 256 KiB together; shorten or remove some"
-        yield annotations.found(Code.TOO_LONG, sentence)
+        yield annotations.make_finding(FindingCode.TOO_LONG, sentence)
 
 
-def _keys_are_valid(texts: Place, code: Code) -> Iterator[Finding]:
+def _check_keys(texts: FieldValue, code: FindingCode) -> Iterator[Finding]:
     for key in texts.value or ():
         prefix, slash, name = key.rpartition("/")
-        is_prefix = len(prefix) <= _MOST_PREFIX_CHARACTERS and _PREFIX.fullmatch(prefix)
-        if not _is_label_text(name) or (slash and not is_prefix):
+        is_prefix = len(prefix) <= _MAX_PREFIX_LENGTH and _PREFIX.fullmatch(prefix)
+        if not _is_label_value(name) or (slash and not is_prefix):
             sentence = (
-                f"{_short(key)} cannot be a key here; write name or prefix/name, the name of at most 63 letters, digits"
-                " and -_. with a letter or digit at both ends, the prefix a domain in lower case"
+                f"{_shorten(key)} cannot be a key here; write name or prefix/name, the name of at most 63 letters,"
+                " digits and -_. with a letter or digit at both ends, the prefix a domain in lower case"
             )
-            yield texts.found(code, sentence)
+            yield texts.make_finding(code, sentence)
 
 
-def _is_label_text(text: str) -> bool:
-    return len(text) <= MOST_LABEL_CHARACTERS and _LABEL_NAME.fullmatch(text) is not None
+def _is_label_value(text: str) -> bool:
+    return len(text) <= MAX_LABEL_LENGTH and _LABEL_NAME.fullmatch(text) is not None
 
 
-def _short(text: str) -> str:
-    return repr(text if len(text) <= MOST_LABEL_CHARACTERS else f"{text[:MOST_LABEL_CHARACTERS]}…")
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= MAX_LABEL_LENGTH else f"{text[:MAX_LABEL_LENGTH]}…")

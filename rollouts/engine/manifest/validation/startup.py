@@ -2,23 +2,23 @@
 
 from collections.abc import Iterator, Mapping
 
-from rollouts.engine.manifest.findings import Code, Finding
+from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.manifest.set_manifest import SetManifest
-from rollouts.engine.model.workload import Startup
+from rollouts.engine.model.workload import StartupType
 
 
-def look_at_startup(pcs: SetManifest) -> Iterator[Finding]:
+def check_startup(pcs: SetManifest) -> Iterator[Finding]:
     """Yield which cliques could never start."""
     for clique in pcs.cliques:
         for name in clique["spec"]["startsAfter"]:
             if name.value == clique["name"].value:
                 sentence = "a clique cannot start after itself; remove its own name from startsAfter"
-                yield name.found(Code.STARTS_AFTER_ITSELF, sentence)
-    if pcs.template["cliqueStartupType"].value == Startup.EXPLICIT:
-        yield from _look_for_circles(pcs)
+                yield name.make_finding(FindingCode.STARTS_AFTER_ITSELF, sentence)
+    if pcs.template["cliqueStartupType"].value == StartupType.EXPLICIT:
+        yield from _check_cycles(pcs)
 
 
-def _look_for_circles(pcs: SetManifest) -> Iterator[Finding]:
+def _check_cycles(pcs: SetManifest) -> Iterator[Finding]:
     after = {
         clique["name"].value: [name.value for name in clique["spec"]["startsAfter"]]
         for clique in pcs.cliques
@@ -26,22 +26,22 @@ def _look_for_circles(pcs: SetManifest) -> Iterator[Finding]:
     }
     reported: set[str] = set()
     for clique in pcs.cliques:
-        circle = find_circle(after, clique["name"].value)
+        circle = find_cycle(after, clique["name"].value)
         if circle and reported.isdisjoint(circle):
             reported.update(circle)
             chain = " after ".join([*circle, circle[0]])
-            yield clique["spec"]["startsAfter"].found(
-                Code.STARTUP_CYCLE,
+            yield clique["spec"]["startsAfter"].make_finding(
+                FindingCode.STARTUP_CYCLE,
                 f"none of these could ever start: {chain}; remove one of the names from startsAfter",
             )
 
 
-def find_circle(after: Mapping[str, list[str]], start: str) -> list[str]:
+def find_cycle(after: Mapping[str, list[str]], start: str) -> list[str]:
     """Return a shortest way from a clique back to itself, without that clique's second mention; empty if none.
 
-    >>> find_circle({"a": ["b"], "b": ["c"], "c": ["a"]}, "a")
+    >>> find_cycle({"a": ["b"], "b": ["c"], "c": ["a"]}, "a")
     ['a', 'b', 'c']
-    >>> find_circle({"a": ["b"], "b": ["c"], "c": ["b"]}, "a")
+    >>> find_cycle({"a": ["b"], "b": ["c"], "c": ["b"]}, "a")
     []
     """
     ways = [[start]]

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rollouts.engine.manifest.findings import Code, Finding
-from rollouts.engine.manifest.set_manifest import Place, SetManifest
-from rollouts.engine.model.budget import is_zero, parse_percentage
+from rollouts.engine.manifest.findings import Finding, FindingCode
+from rollouts.engine.manifest.set_manifest import FieldValue, SetManifest
+from rollouts.engine.model.budget import parse_percentage, resolves_to_zero
 from rollouts.engine.model.workload import BudgetSpec, Strategy
 
 _BOTH_ZERO: Final = (
@@ -22,108 +22,110 @@ _ONE_AT_A_TIME: Final = (
     "RollingUpdate always updates one replica of the set at a time, so maxUnavailable and maxSurge do not apply here;"
     " remove them, or set updateStrategy.type to ReplicaRecreate"
 )
-_SAID_ANYWAY: Final = (
+_REDUNDANT: Final = (
     "RollingUpdate always updates one replica of the set at a time, which is all that maxUnavailable 1 and maxSurge 0"
     " say; they can be removed"
 )
 
 
-def look_at_strategy(pcs: SetManifest) -> Iterator[Finding]:
+def check_strategy(pcs: SetManifest) -> Iterator[Finding]:
     """Yield what is wrong with the strategy by itself, whatever the replicas of the set."""
     budget = pcs.strategy["rollingUpdate"]
-    yield from _not_both_zero(budget)
-    if _type(pcs) == Strategy.ROLLING_UPDATE and not _says_one_at_a_time(budget):
-        yield budget.found(Code.SET_BUDGET_NOT_ALLOWED, _ONE_AT_A_TIME)
+    yield from _check_not_both_zero(budget)
+    if _strategy_type(pcs) == Strategy.ROLLING_UPDATE and not _is_one_at_a_time(budget):
+        yield budget.make_finding(FindingCode.SET_BUDGET_NOT_ALLOWED, _ONE_AT_A_TIME)
     for component in _components(pcs):
-        yield from _not_both_zero(component.strategy)
-        yield from _not_over_replicas(component.strategy, component.replicas)
-        if _type(pcs) == Strategy.REPLICA_RECREATE and not component.strategy.is_absent:
-            yield component.strategy.found(
-                Code.COMPONENT_BUDGET_NOT_ALLOWED,
+        yield from _check_not_both_zero(component.strategy)
+        yield from _check_not_over_replicas(component.strategy, component.replicas)
+        if _strategy_type(pcs) == Strategy.REPLICA_RECREATE and not component.strategy.is_absent:
+            yield component.strategy.make_finding(
+                FindingCode.COMPONENT_BUDGET_NOT_ALLOWED,
                 f"ReplicaRecreate replaces whole replicas of the set, so updateStrategy of a {component.kind} does not"
                 " apply; remove it, or set spec.updateStrategy.type to RollingUpdate",
             )
-    yield from _members_have_none(pcs)
+    yield from _check_members_have_no_strategy(pcs)
 
 
-def look_at_budgets(pcs: SetManifest, former: SetManifest | None = None) -> Iterator[Finding]:
+def check_budgets(pcs: SetManifest, former: SetManifest | None = None) -> Iterator[Finding]:
     """Yield which budgets, of those that are new or changed, do not fit the replicas of their level."""
     budget, replicas = pcs.strategy["rollingUpdate"], pcs.spec["replicas"].value
     if former is None or former.strategy.value != pcs.strategy.value:
-        yield from _not_over_replicas(budget, replicas)
-        yield from _not_resolved_to_zero(budget, replicas)
+        yield from _check_not_over_replicas(budget, replicas)
+        yield from _check_not_resolved_to_zero(budget, replicas)
     stored = {} if former is None else {component.key: component.strategy.value for component in _components(former)}
     for component in _components(pcs):
         if component.key not in stored or stored[component.key] != component.strategy.value:
-            yield from _not_resolved_to_zero(component.strategy, component.replicas)
+            yield from _check_not_resolved_to_zero(component.strategy, component.replicas)
 
 
 def warn_about_strategy(pcs: SetManifest) -> Iterator[Finding]:
     """Yield which budgets are accepted but make no difference."""
-    type_, budget = _type(pcs), pcs.strategy["rollingUpdate"]
-    if type_ == Strategy.ROLLING_UPDATE and _is_written(budget) and _says_one_at_a_time(budget):
-        yield budget.found(Code.SET_BUDGET_REDUNDANT, _SAID_ANYWAY)
+    type_, budget = _strategy_type(pcs), pcs.strategy["rollingUpdate"]
+    if type_ == Strategy.ROLLING_UPDATE and _is_set(budget) and _is_one_at_a_time(budget):
+        yield budget.make_finding(FindingCode.SET_BUDGET_REDUNDANT, _REDUNDANT)
     if type_ not in (Strategy.ROLLING_RECREATE, Strategy.ON_DELETE):
         return
-    if _is_written(budget):
-        yield _unused(budget, type_, "maxUnavailable and maxSurge of the set", Strategy.REPLICA_RECREATE)
+    if _is_set(budget):
+        yield _make_unused_finding(budget, type_, "maxUnavailable and maxSurge of the set", Strategy.REPLICA_RECREATE)
     for component in _components(pcs):
-        if _is_written(component.strategy):
-            yield _unused(component.strategy, type_, f"updateStrategy of a {component.kind}", Strategy.ROLLING_UPDATE)
+        if _is_set(component.strategy):
+            yield _make_unused_finding(
+                component.strategy, type_, f"updateStrategy of a {component.kind}", Strategy.ROLLING_UPDATE
+            )
 
 
-def _members_have_none(pcs: SetManifest) -> Iterator[Finding]:
+def _check_members_have_no_strategy(pcs: SetManifest) -> Iterator[Finding]:
     for clique in pcs.cliques:
-        if clique["name"].value in pcs.members and not clique["updateStrategy"].is_absent:
-            yield clique["updateStrategy"].found(
-                Code.MEMBER_HAS_STRATEGY,
+        if clique["name"].value in pcs.member_names and not clique["updateStrategy"].is_absent:
+            yield clique["updateStrategy"].make_finding(
+                FindingCode.MEMBER_HAS_STRATEGY,
                 "a clique in a scaling group is replaced with its group, so it may not have an updateStrategy of its"
                 " own; set it on the group",
             )
 
 
-def _not_both_zero(strategy: Place) -> Iterator[Finding]:
+def _check_not_both_zero(strategy: FieldValue) -> Iterator[Finding]:
     unavailable, surge = strategy["maxUnavailable"], strategy["maxSurge"]
     if _is_zero_as_written(unavailable) and (surge.is_absent or _is_zero_as_written(surge)):
-        yield strategy.found(Code.BUDGET_ZERO, _BOTH_ZERO)
+        yield strategy.make_finding(FindingCode.BUDGET_ZERO, _BOTH_ZERO)
 
 
-def _not_resolved_to_zero(strategy: Place, replicas: int | None) -> Iterator[Finding]:
+def _check_not_resolved_to_zero(strategy: FieldValue, replicas: int | None) -> Iterator[Finding]:
     unavailable, surge = strategy["maxUnavailable"], strategy["maxSurge"]
-    if not replicas or strategy.value is None or unavailable.is_wrong or surge.is_wrong:
+    if not replicas or strategy.value is None or unavailable.is_invalid or surge.is_invalid:
         return
-    as_written = list(_not_both_zero(strategy))
-    if not as_written and is_zero(BudgetSpec(unavailable.value, surge.value), replicas):
-        yield strategy.found(
-            Code.BUDGET_RESOLVES_TO_ZERO,
+    as_written = list(_check_not_both_zero(strategy))
+    if not as_written and resolves_to_zero(BudgetSpec(unavailable.value, surge.value), replicas):
+        yield strategy.make_finding(
+            FindingCode.BUDGET_RESOLVES_TO_ZERO,
             f"of {replicas} replicas, maxUnavailable (rounded down) and maxSurge both come to 0, so nothing could ever"
             " be replaced; raise one of them",
         )
 
 
-def _not_over_replicas(strategy: Place, replicas: int | None) -> Iterator[Finding]:
+def _check_not_over_replicas(strategy: FieldValue, replicas: int | None) -> Iterator[Finding]:
     unavailable = strategy["maxUnavailable"]
     if replicas and isinstance(unavailable.value, int) and unavailable.value > replicas:
-        yield unavailable.found(Code.BUDGET_OVER_REPLICAS, _OVER_REPLICAS)
+        yield unavailable.make_finding(FindingCode.BUDGET_OVER_REPLICAS, _OVER_REPLICAS)
 
 
-def _unused(budget: Place, used: Strategy, what: str, would_use: Strategy) -> Finding:
-    return budget.found(Code.BUDGET_UNUSED, f"{used} does not use {what}; {would_use} would")
+def _make_unused_finding(budget: FieldValue, used: Strategy, what: str, would_use: Strategy) -> Finding:
+    return budget.make_finding(FindingCode.BUDGET_UNUSED, f"{used} does not use {what}; {would_use} would")
 
 
-def _is_zero_as_written(budget: Place) -> bool:
+def _is_zero_as_written(budget: FieldValue) -> bool:
     return parse_percentage(budget.value) == 0 if isinstance(budget.value, str) else budget.value == 0
 
 
-def _says_one_at_a_time(budget: Place) -> bool:
+def _is_one_at_a_time(budget: FieldValue) -> bool:
     return budget["maxUnavailable"].value in (None, 1) and budget["maxSurge"].value in (None, 0)
 
 
-def _is_written(strategy: Place) -> bool:
+def _is_set(strategy: FieldValue) -> bool:
     return strategy["maxUnavailable"].value is not None or strategy["maxSurge"].value is not None
 
 
-def _type(pcs: SetManifest) -> Strategy | None:
+def _strategy_type(pcs: SetManifest) -> Strategy | None:
     written = pcs.strategy["type"].value
     return None if written is None else Strategy(written)
 
@@ -134,7 +136,7 @@ class _Component:
 
     kind: str
     name: str | None
-    strategy: Place
+    strategy: FieldValue
     replicas: int | None
 
     @property

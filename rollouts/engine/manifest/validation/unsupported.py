@@ -10,9 +10,9 @@ Values that say what happens anyway are not named: start in any order, `paused: 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rollouts.engine.manifest.findings import Code, Finding
-from rollouts.engine.manifest.set_manifest import Place, SetManifest
-from rollouts.engine.model.workload import Startup
+from rollouts.engine.manifest.findings import Finding, FindingCode
+from rollouts.engine.manifest.set_manifest import FieldValue, SetManifest
+from rollouts.engine.model.workload import StartupType
 
 _NO_ORDER: Final = "Grove UI does not order the start of cliques yet: the pods of all cliques start at the same time"
 _NO_WAIT: Final = "Grove UI does not order the start of cliques yet: these pods do not wait for {names}"
@@ -33,19 +33,19 @@ _NO_PARTITION: Final = "Grove UI does not hold replicas back yet: an update reac
 
 def warn_about_unsupported(pcs: SetManifest) -> Iterator[Finding]:
     """Yield each field that is written and has no effect."""
-    yield from _in_set(pcs)
-    yield from _in_startup(pcs)
+    yield from _warn_about_set(pcs)
+    yield from _warn_about_startup(pcs)
     for clique in pcs.cliques:
-        yield from _scaling(clique["spec"]["autoScalingConfig"], "clique")
+        yield from _warn_about_autoscaling(clique["spec"]["autoScalingConfig"], "clique")
     for group in pcs.groups:
-        yield from _scaling(group["scaleConfig"], "scaling group")
+        yield from _warn_about_autoscaling(group["scaleConfig"], "scaling group")
     for owner in (pcs.template, *pcs.cliques, *pcs.groups):
         if owner["topologyConstraint"].value is not None:
-            yield owner["topologyConstraint"].found(Code.UNSUPPORTED, _NO_TOPOLOGY)
+            yield owner["topologyConstraint"].make_finding(FindingCode.UNSUPPORTED, _NO_TOPOLOGY)
         if owner["resourceSharing"].value:
-            yield owner["resourceSharing"].found(Code.UNSUPPORTED, _NO_CLAIMS)
+            yield owner["resourceSharing"].make_finding(FindingCode.UNSUPPORTED, _NO_CLAIMS)
     if pcs.template["resourceClaimTemplates"].value:
-        yield pcs.template["resourceClaimTemplates"].found(Code.UNSUPPORTED, _NO_CLAIMS)
+        yield pcs.template["resourceClaimTemplates"].make_finding(FindingCode.UNSUPPORTED, _NO_CLAIMS)
 
 
 def render_unsupported(findings: Sequence[Finding]) -> str:
@@ -60,31 +60,31 @@ def render_unsupported(findings: Sequence[Finding]) -> str:
     return f"{start} no effect: {names}. {'. '.join(by_consequence)}."
 
 
-def _in_set(pcs: SetManifest) -> Iterator[Finding]:
+def _warn_about_set(pcs: SetManifest) -> Iterator[Finding]:
     if pcs.spec["paused"].value is True:
-        yield pcs.spec["paused"].found(Code.UNSUPPORTED, _NO_PAUSE)
+        yield pcs.spec["paused"].make_finding(FindingCode.UNSUPPORTED, _NO_PAUSE)
     if pcs.spec["progressDeadlineSeconds"].value is not None:
-        yield pcs.spec["progressDeadlineSeconds"].found(Code.UNSUPPORTED, _NO_DEADLINE)
+        yield pcs.spec["progressDeadlineSeconds"].make_finding(FindingCode.UNSUPPORTED, _NO_DEADLINE)
     if pcs.spec["revisionHistoryLimit"].value is not None:
-        yield pcs.spec["revisionHistoryLimit"].found(Code.UNSUPPORTED, _NO_LIMIT)
+        yield pcs.spec["revisionHistoryLimit"].make_finding(FindingCode.UNSUPPORTED, _NO_LIMIT)
     partition = pcs.strategy["rollingUpdate"]["partition"]
     if partition.value:
-        yield partition.found(Code.UNSUPPORTED, _NO_PARTITION)
+        yield partition.make_finding(FindingCode.UNSUPPORTED, _NO_PARTITION)
 
 
-def _in_startup(pcs: SetManifest) -> Iterator[Finding]:
+def _warn_about_startup(pcs: SetManifest) -> Iterator[Finding]:
     startup = pcs.template["cliqueStartupType"]
-    if startup.value in (Startup.IN_ORDER, Startup.EXPLICIT):
-        yield startup.found(Code.UNSUPPORTED, _NO_ORDER)
-    if startup.value != Startup.EXPLICIT:
+    if startup.value in (StartupType.IN_ORDER, StartupType.EXPLICIT):
+        yield startup.make_finding(FindingCode.UNSUPPORTED, _NO_ORDER)
+    if startup.value != StartupType.EXPLICIT:
         return  # nobody looks at startsAfter then, in Grove neither
     for clique in pcs.cliques:
         after = clique["spec"]["startsAfter"]
         names = ", ".join(name.value for name in after)
         if names:
-            yield after.found(Code.UNSUPPORTED, _NO_WAIT.format(names=names))
+            yield after.make_finding(FindingCode.UNSUPPORTED, _NO_WAIT.format(names=names))
 
 
-def _scaling(scaling: Place, kind: str) -> Iterator[Finding]:
+def _warn_about_autoscaling(scaling: FieldValue, kind: str) -> Iterator[Finding]:
     if scaling.value is not None:
-        yield scaling.found(Code.UNSUPPORTED, _NO_AUTOSCALER.format(kind=kind))
+        yield scaling.make_finding(FindingCode.UNSUPPORTED, _NO_AUTOSCALER.format(kind=kind))

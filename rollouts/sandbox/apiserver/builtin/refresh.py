@@ -119,7 +119,7 @@ class Converter:
                 result["properties"][name] = {**result["properties"][name], "default": zero}
 
 
-def schema_of(converter: Converter, group: str, version: str, kind: str) -> dict[str, Any]:
+def convert_kind(converter: Converter, group: str, version: str, kind: str) -> dict[str, Any]:
     """The schema of one kind, as its file has it."""
     named = {"group": group, "version": version, "kind": kind}
     found = converter.definitions.items()
@@ -131,7 +131,7 @@ def schema_of(converter: Converter, group: str, version: str, kind: str) -> dict
     return schema
 
 
-def rewrite(path: Path, converter: Converter, group_version: str) -> None:
+def rewrite_file(path: Path, converter: Converter, group_version: str) -> None:
     """Replace the schema in one file, if it is of that group and version; leaves stand on one line."""
     manifest = yaml.safe_load(path.read_text())
     spec = manifest["spec"]
@@ -139,7 +139,7 @@ def rewrite(path: Path, converter: Converter, group_version: str) -> None:
     entry = next((one for one in spec["versions"] if one["name"] == version), None)
     if entry is None or group != (spec["group"] or ""):
         return
-    entry["schema"] = {"openAPIV3Schema": schema_of(converter, group, version, spec["names"]["kind"])}
+    entry["schema"] = {"openAPIV3Schema": convert_kind(converter, group, version, spec["names"]["kind"])}
     head = "".join(line for line in path.read_text().splitlines(True) if line.startswith("#"))
     body = yaml.safe_dump(manifest, sort_keys=False, default_flow_style=None, width=115)
     path.write_text(head + body)
@@ -150,7 +150,7 @@ def main() -> None:
     version = sys.argv[1]
     converter = Converter(json.load(sys.stdin))
     for path in sorted(HERE.glob("*.yaml")):
-        rewrite(path, converter, version)
+        rewrite_file(path, converter, version)
 
 
 if __name__ == "__main__":

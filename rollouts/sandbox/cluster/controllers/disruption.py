@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from rollouts.sandbox.apiserver.registry import Registry
 from rollouts.sandbox.apiserver.selectors import match_labels
-from rollouts.sandbox.apiserver.storage import Change, Store
-from rollouts.sandbox.cluster.cache import Census, Key, is_finished, is_leaving, is_ready, key_of
-from rollouts.sandbox.cluster.client import Writes
+from rollouts.sandbox.apiserver.storage import Storage, StorageChange
+from rollouts.sandbox.cluster.cache import ClusterCache, NamespacedName, is_finished, is_ready, is_terminating, key_of
+from rollouts.sandbox.cluster.client import ControllerClient
 from rollouts.sandbox.cluster.conditions import parse_time
-from rollouts.sandbox.cluster.controllers import SLICE
-from rollouts.sandbox.cluster.disruption_budget import Covered, compute_status, count_expected
-from rollouts.sandbox.cluster.timer_queue import Agenda
+from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
+from rollouts.sandbox.cluster.disruption_budget import CoveredPods, compute_expected_pods, compute_status
+from rollouts.sandbox.cluster.timer_queue import TimerQueue
 
 Obj = dict[str, Any]
 
@@ -25,64 +25,66 @@ Obj = dict[str, Any]
 DISRUPTION_TIMEOUT: Final = timedelta(minutes=2)
 
 
-SETTLE: Final = timedelta(milliseconds=50)
+BATCH_DELAY: Final = timedelta(milliseconds=50)
 
 
-class Budgets:
+class DisruptionController:
     """Looks at the budgets of namespaces whose pods changed."""
 
     def __init__(
         self,
-        store: Store,
+        store: Storage,
         registry: Registry,
-        census: Census,
-        writes: Writes,
+        cache: ClusterCache,
+        client: ControllerClient,
         clock: Callable[[], datetime],
     ) -> None:
-        self._store, self._registry, self._census, self._writes = store, registry, census, writes
+        self._store, self._registry, self._cache, self._client = store, registry, cache, client
         self._clock = clock
-        self._by_namespace: defaultdict[str, dict[Key, None]] = defaultdict(dict)
-        self._agenda: Agenda[Key] = Agenda()
+        self._by_namespace: defaultdict[str, dict[NamespacedName, None]] = defaultdict(dict)
+        self._queue: TimerQueue[NamespacedName] = TimerQueue()
 
-    def observe(self, change: Change) -> None:
+    def observe(self, change: StorageChange) -> None:
         """Note the budget that changed, or those of the namespace of a pod that did."""
-        key, soon = key_of(change.obj), self._clock() + SETTLE
-        if change.kind is self._census.kinds.pods:
+        key, soon = key_of(change.obj), self._clock() + BATCH_DELAY
+        if change.kind is self._cache.kinds.pods:
             for budget in self._by_namespace.get(key[0], ()):
-                self._agenda.hurry(budget, soon)
-        elif change.kind is self._census.kinds.budgets:
+                self._queue.schedule_no_later(budget, soon)
+        elif change.kind is self._cache.kinds.disruption_budgets:
             if change.type == "DELETED":
                 self._by_namespace[key[0]].pop(key, None)
-                self._agenda.drop(key)
+                self._queue.cancel(key)
             else:
                 self._by_namespace[key[0]][key] = None
-                self._agenda.hurry(key, soon)
+                self._queue.schedule_no_later(key, soon)
 
     def work(self, now: datetime) -> None:
         """Write the status of the budgets that are due."""
-        for key in self._agenda.take_due(now, SLICE):
-            stored = self._store.get(self._census.kinds.budgets, *key)
+        for key in self._queue.pop_due(now, ITEMS_PER_TURN):
+            stored = self._store.get(self._cache.kinds.disruption_budgets, *key)
             if stored is not None:
-                self._refresh(key, stored.obj, now)
+                self._sync_budget(key, stored.obj, now)
 
     def next_due(self) -> datetime | None:
         """Say when a budget has to be looked at."""
-        return self._agenda.next_due()
+        return self._queue.next_due()
 
-    def _refresh(self, key: Key, budget: Obj, now: datetime) -> None:
+    def _sync_budget(self, key: NamespacedName, budget: Obj, now: datetime) -> None:
         selector = (budget.get("spec") or {}).get("selector")
-        stored = self._store.list(self._census.kinds.pods, key[0])
+        stored = self._store.list(self._cache.kinds.pods, key[0])
         pods = [s.obj for s in stored if match_labels(selector, s.obj["metadata"].get("labels") or {})]
         pods = [pod for pod in pods if not is_finished(pod)]
         disrupted = self._pending_disruptions(budget, pods, now)
         healthy = sum(is_ready(pod) and pod["metadata"]["name"] not in disrupted for pod in pods)
-        covered = Covered(count_expected(pods, self._scales(pods)), healthy)
-        self._writes.put_status(self._census.kinds.budgets, budget, compute_status(budget, covered, disrupted, now))
+        covered = CoveredPods(compute_expected_pods(pods, self._fetch_scales(pods)), healthy)
+        self._client.update_status(
+            self._cache.kinds.disruption_budgets, budget, compute_status(budget, covered, disrupted, now)
+        )
         if disrupted:
-            self._agenda.hurry(key, min(map(parse_time, disrupted.values())) + DISRUPTION_TIMEOUT)
+            self._queue.schedule_no_later(key, min(map(parse_time, disrupted.values())) + DISRUPTION_TIMEOUT)
 
     def _pending_disruptions(self, budget: Obj, pods: list[Obj], now: datetime) -> Obj:
-        staying = {pod["metadata"]["name"] for pod in pods if not is_leaving(pod)}
+        staying = {pod["metadata"]["name"] for pod in pods if not is_terminating(pod)}
         granted = (budget.get("status") or {}).get("disruptedPods") or {}
         return {
             name: since
@@ -90,7 +92,7 @@ class Budgets:
             if name in staying and parse_time(since) + DISRUPTION_TIMEOUT > now
         }
 
-    def _scales(self, pods: list[Obj]) -> dict[str, int | None]:
+    def _fetch_scales(self, pods: list[Obj]) -> dict[str, int | None]:
         """Look up the replicas that the pods' controllers ask for, each controller once."""
         references = {
             entry["uid"]: (pod["metadata"]["namespace"], entry)
@@ -98,9 +100,9 @@ class Budgets:
             for entry in pod["metadata"].get("ownerReferences") or ()
             if entry.get("controller")
         }
-        return {uid: self._scale(*reference) for uid, reference in references.items()}
+        return {uid: self._fetch_scale(*reference) for uid, reference in references.items()}
 
-    def _scale(self, namespace: str, reference: Obj) -> int | None:
+    def _fetch_scale(self, namespace: str, reference: Obj) -> int | None:
         group = reference["apiVersion"].rpartition("/")[0]
         kind = self._registry.by_kind(group, reference["kind"])
         stored = self._store.get(kind, namespace, reference["name"]) if kind and kind.scale else None

@@ -11,43 +11,43 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rollouts.sandbox.apiserver.registry import Kind
-from rollouts.sandbox.apiserver.storage import Change, Store
-from rollouts.sandbox.cluster.cache import Key, Kinds, key_of
-from rollouts.sandbox.cluster.client import Writes
+from rollouts.sandbox.apiserver.storage import Storage, StorageChange
+from rollouts.sandbox.cluster.cache import Kinds, NamespacedName, key_of
+from rollouts.sandbox.cluster.client import ControllerClient
 from rollouts.sandbox.cluster.conditions import parse_time, render_time
-from rollouts.sandbox.cluster.controllers import SLICE
-from rollouts.sandbox.cluster.timer_queue import Agenda
+from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
+from rollouts.sandbox.cluster.timer_queue import TimerQueue
 
 Obj = dict[str, Any]
-Happening = tuple[str, str, str]
+EventKey = tuple[str, str, str]
 """Uid of the object, reason, message: what makes two events the same."""
 
-LIFETIME: Final = timedelta(hours=1)
-_CLUSTER_EVENTS: Final = "default"  # where the events of objects without a namespace go
+EVENT_TTL: Final = timedelta(hours=1)
+_DEFAULT_NAMESPACE: Final = "default"  # where the events of objects without a namespace go
 
 
-class Recorder:
+class EventRecorder:
     """Writes and expires Events."""
 
-    def __init__(self, store: Store, kinds: Kinds, writes: Writes, clock: Callable[[], datetime]) -> None:
-        self._store, self._kinds, self._writes, self._clock = store, kinds, writes, clock
-        self._known: dict[Happening, Key] = {}
-        self._expiry: Agenda[Key] = Agenda()
+    def __init__(self, store: Storage, kinds: Kinds, client: ControllerClient, clock: Callable[[], datetime]) -> None:
+        self._store, self._kinds, self._client, self._clock = store, kinds, client, clock
+        self._keys: dict[EventKey, NamespacedName] = {}
+        self._expirations: TimerQueue[NamespacedName] = TimerQueue()
 
-    def record(self, kind: Kind, obj: Obj, incident: tuple[str, str, str], component: str) -> None:
+    def record(self, kind: Kind, obj: Obj, event: tuple[str, str, str], component: str) -> None:
         """Record an incident — type, reason, message — that concerns an object."""
-        event_type, reason, message = incident
+        event_type, reason, message = event
         now = render_time(self._clock())
-        known = self._find((obj["metadata"]["uid"], reason, message))
+        known = self._find_event((obj["metadata"]["uid"], reason, message))
         if known is not None:
             again = {**known, "count": known.get("count", 1) + 1, "lastTimestamp": now}
-            self._writes.replace(self._kinds.events, again)
+            self._client.update(self._kinds.events, again)
             return
         namespace, name = key_of(obj)
-        namespace = namespace or _CLUSTER_EVENTS
+        namespace = namespace or _DEFAULT_NAMESPACE
         body = {
-            "metadata": {"name": self._free_name(namespace, f"{name}.{reason}.{message}", name)},
-            "involvedObject": _reference(kind, obj),
+            "metadata": {"name": self._choose_name(namespace, f"{name}.{reason}.{message}", name)},
+            "involvedObject": _make_reference(kind, obj),
             "type": event_type,
             "reason": reason,
             "message": message,
@@ -58,38 +58,38 @@ class Recorder:
             "reportingComponent": component,
             "reportingInstance": component,
         }
-        self._writes.create(self._kinds.events, namespace, body)
+        self._client.create(self._kinds.events, namespace, body)
 
-    def observe(self, change: Change) -> None:
+    def observe(self, change: StorageChange) -> None:
         """Keep the index of events current, whoever wrote them."""
         if change.kind is not self._kinds.events:
             return
-        key, happening = key_of(change.obj), _happening(change.obj)
+        key, event_key = key_of(change.obj), _make_event_key(change.obj)
         if change.type == "DELETED":
-            self._known.pop(happening, None)
-            self._expiry.drop(key)
+            self._keys.pop(event_key, None)
+            self._expirations.cancel(key)
         else:
-            self._known[happening] = key
+            self._keys[event_key] = key
             last = change.obj.get("lastTimestamp") or change.obj["metadata"]["creationTimestamp"]
-            self._expiry.put(key, parse_time(last) + LIFETIME)
+            self._expirations.schedule(key, parse_time(last) + EVENT_TTL)
 
     def work(self, now: datetime) -> None:
         """Drop the events whose hour is over."""
-        for namespace, name in self._expiry.take_due(now, SLICE):
+        for namespace, name in self._expirations.pop_due(now, ITEMS_PER_TURN):
             stored = self._store.get(self._kinds.events, namespace, name)
             if stored is not None:
-                self._writes.delete(self._kinds.events, stored.obj)
+                self._client.delete(self._kinds.events, stored.obj)
 
     def next_due(self) -> datetime | None:
         """Say when the next event expires."""
-        return self._expiry.next_due()
+        return self._expirations.next_due()
 
-    def _find(self, happening: Happening) -> Obj | None:
-        key = self._known.get(happening)
+    def _find_event(self, event_key: EventKey) -> Obj | None:
+        key = self._keys.get(event_key)
         stored = self._store.get(self._kinds.events, *key) if key else None
         return None if stored is None else stored.obj
 
-    def _free_name(self, namespace: str, seed: str, name: str) -> str:
+    def _choose_name(self, namespace: str, seed: str, name: str) -> str:
         """Name an event as clients do, `<object>.<hex>`; the next free one when an older object had the same."""
         number = zlib.crc32(f"{seed}.{self._clock().isoformat()}".encode())
         while self._store.get(self._kinds.events, namespace, f"{name}.{number:016x}") is not None:
@@ -97,12 +97,12 @@ class Recorder:
         return f"{name}.{number:016x}"
 
 
-def _happening(event: Obj) -> Happening:
+def _make_event_key(event: Obj) -> EventKey:
     involved = event.get("involvedObject") or {}
     return involved.get("uid", ""), event.get("reason", ""), event.get("message", "")
 
 
-def _reference(kind: Kind, obj: Obj) -> Obj:
+def _make_reference(kind: Kind, obj: Obj) -> Obj:
     metadata = obj["metadata"]
     reference = {
         "apiVersion": kind.api_version,

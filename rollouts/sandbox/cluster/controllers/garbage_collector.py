@@ -13,143 +13,143 @@ from datetime import datetime
 from typing import Any
 
 from rollouts.sandbox.apiserver.registry import Kind
-from rollouts.sandbox.apiserver.storage import Change, Store
-from rollouts.sandbox.cluster.cache import is_leaving
-from rollouts.sandbox.cluster.client import Writes
-from rollouts.sandbox.cluster.controllers import SLICE
+from rollouts.sandbox.apiserver.storage import Storage, StorageChange
+from rollouts.sandbox.cluster.cache import is_terminating
+from rollouts.sandbox.cluster.client import ControllerClient
+from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
 from rollouts.sandbox.cluster.garbage_collection import (
     FOREGROUND_FINALIZER,
     ORPHAN_FINALIZER,
+    Delete,
     Keep,
     OwnerState,
-    Remove,
-    is_foreground,
+    choose_action,
+    is_deleting_dependents,
     is_orphaning,
-    judge,
     without_finalizer,
-    without_owner,
+    without_owner_references,
 )
-from rollouts.sandbox.cluster.timer_queue import Agenda
+from rollouts.sandbox.cluster.timer_queue import TimerQueue
 
 Obj = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _GraphNode:
     """Where an object is, and what of it the graph is made of."""
 
     kind: Kind
     namespace: str | None
     name: str
     owners: dict[str, bool]  # owner's uid → whether this object blocks its foreground deletion
-    foreground: bool
+    is_deleting_dependents: bool
 
 
-class Collector:
+class GarbageCollector:
     """Looks at objects whose owners changed, and at owners that wait for their dependents."""
 
-    def __init__(self, store: Store, writes: Writes, clock: Callable[[], datetime]) -> None:
-        self._store, self._writes, self._clock = store, writes, clock
-        self._entries: dict[str, _Entry] = {}
+    def __init__(self, store: Storage, client: ControllerClient, clock: Callable[[], datetime]) -> None:
+        self._store, self._client, self._clock = store, client, clock
+        self._nodes: dict[str, _GraphNode] = {}
         self._dependents: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        self._blockers: defaultdict[str, int] = defaultdict(int)
-        self._agenda: Agenda[str] = Agenda()
+        self._blocking_dependents: defaultdict[str, int] = defaultdict(int)
+        self._queue: TimerQueue[str] = TimerQueue()
 
     # --- the graph -------------------------------------------------------------------------------------------
 
-    def observe(self, change: Change) -> None:
+    def observe(self, change: StorageChange) -> None:
         """Follow a change in the graph and note who has to be looked at."""
         uid = change.obj["metadata"]["uid"]
-        before = self._entries.pop(uid, None)
-        after = None if change.type == "DELETED" else _read(change.kind, change.obj)
+        before = self._nodes.pop(uid, None)
+        after = None if change.type == "DELETED" else _parse_graph_node(change.kind, change.obj)
         relinked = before is None or after is None or before.owners != after.owners
         if relinked:
-            self._relink(uid, before, after)
+            self._update_edges(uid, before, after)
         if after is None:
-            self._note(*self._dependents.get(uid, ()))
+            self._enqueue(*self._dependents.get(uid, ()))
             return
-        self._entries[uid] = after
-        if after.foreground and not (before and before.foreground):
-            self._note(uid, *self._dependents.get(uid, ()))
+        self._nodes[uid] = after
+        if after.is_deleting_dependents and not (before and before.is_deleting_dependents):
+            self._enqueue(uid, *self._dependents.get(uid, ()))
         elif is_orphaning(change.obj) or (relinked and after.owners):
-            self._note(uid)
+            self._enqueue(uid)
 
-    def _relink(self, uid: str, before: _Entry | None, after: _Entry | None) -> None:
+    def _update_edges(self, uid: str, before: _GraphNode | None, after: _GraphNode | None) -> None:
         for owner, blocks in (before.owners if before else {}).items():
             self._dependents[owner].pop(uid, None)
             if not self._dependents[owner]:
                 del self._dependents[owner]
-            self._count_blocker(owner, -int(blocks))
+            self._count_blocking_dependent(owner, -int(blocks))
         for owner, blocks in (after.owners if after else {}).items():
             self._dependents[owner][uid] = None
-            self._count_blocker(owner, int(blocks))
+            self._count_blocking_dependent(owner, int(blocks))
 
-    def _count_blocker(self, owner: str, step: int) -> None:
-        self._blockers[owner] += step
-        if self._blockers[owner] == 0:
-            del self._blockers[owner]
-            if owner in self._entries and self._entries[owner].foreground:
-                self._note(owner)
+    def _count_blocking_dependent(self, owner: str, step: int) -> None:
+        self._blocking_dependents[owner] += step
+        if self._blocking_dependents[owner] == 0:
+            del self._blocking_dependents[owner]
+            if owner in self._nodes and self._nodes[owner].is_deleting_dependents:
+                self._enqueue(owner)
 
-    def _note(self, *uids: str) -> None:
+    def _enqueue(self, *uids: str) -> None:
         now = self._clock()
         for uid in uids:
-            self._agenda.hurry(uid, now)
+            self._queue.schedule_no_later(uid, now)
 
     # --- the work --------------------------------------------------------------------------------------------
 
     def work(self, now: datetime) -> None:
         """Look at the objects that are due."""
-        for uid in self._agenda.take_due(now, SLICE):
-            entry = self._entries.get(uid)
+        for uid in self._queue.pop_due(now, ITEMS_PER_TURN):
+            entry = self._nodes.get(uid)
             stored = self._store.get(entry.kind, entry.namespace, entry.name) if entry else None
             if entry is not None and stored is not None and stored.obj["metadata"]["uid"] == uid:
-                self._look_at(uid, entry, stored.obj)
+                self._process(uid, entry, stored.obj)
 
     def next_due(self) -> datetime | None:
         """Say when an object has to be looked at."""
-        return self._agenda.next_due()
+        return self._queue.next_due()
 
-    def _look_at(self, uid: str, entry: _Entry, obj: Obj) -> None:
+    def _process(self, uid: str, entry: _GraphNode, obj: Obj) -> None:
         if is_orphaning(obj):
-            self._orphan_some(uid, entry, obj)
-        elif is_foreground(obj) and uid not in self._blockers:
-            self._writes.replace(entry.kind, without_finalizer(obj, FOREGROUND_FINALIZER))
-        elif not is_leaving(obj):
-            self._collect(uid, entry, obj)
+            self._orphan_dependents(uid, entry, obj)
+        elif is_deleting_dependents(obj) and uid not in self._blocking_dependents:
+            self._client.update(entry.kind, without_finalizer(obj, FOREGROUND_FINALIZER))
+        elif not is_terminating(obj):
+            self._attempt_to_delete(uid, entry, obj)
 
-    def _orphan_some(self, uid: str, entry: _Entry, obj: Obj) -> None:
+    def _orphan_dependents(self, uid: str, entry: _GraphNode, obj: Obj) -> None:
         """Free a slice of the dependents; the owner may go when none is left."""
-        for dependent in [*self._dependents.get(uid, ())][:SLICE]:
-            other = self._entries[dependent]
+        for dependent in [*self._dependents.get(uid, ())][:ITEMS_PER_TURN]:
+            other = self._nodes[dependent]
             stored = self._store.get(other.kind, other.namespace, other.name)
             if stored is not None:
-                self._writes.replace(other.kind, without_owner(stored.obj, [uid]))
+                self._client.update(other.kind, without_owner_references(stored.obj, [uid]))
         if self._dependents.get(uid):
-            self._note(uid)
+            self._enqueue(uid)
         else:
-            self._writes.replace(entry.kind, without_finalizer(obj, ORPHAN_FINALIZER))
+            self._client.update(entry.kind, without_finalizer(obj, ORPHAN_FINALIZER))
 
-    def _collect(self, uid: str, entry: _Entry, obj: Obj) -> None:
-        verdict = judge(
+    def _attempt_to_delete(self, uid: str, entry: _GraphNode, obj: Obj) -> None:
+        verdict = choose_action(
             obj,
-            lambda reference: self._state_of(entry, reference),
+            lambda reference: self._get_owner_state(entry, reference),
             has_dependents=bool(self._dependents.get(uid)),
         )
         match verdict:
-            case Remove(propagation):
-                self._writes.delete(entry.kind, obj, propagation=propagation)
+            case Delete(propagation):
+                self._client.delete(entry.kind, obj, propagation=propagation)
             case Keep(drop) if drop:
-                self._writes.replace(entry.kind, without_owner(obj, drop))
+                self._client.update(entry.kind, without_owner_references(obj, drop))
 
-    def _state_of(self, dependent: _Entry, reference: Obj) -> OwnerState:
-        owner = self._entries.get(reference["uid"])
-        if owner is None or not _is_the_one(owner, dependent, reference):
-            return OwnerState.ABSENT
-        return OwnerState.WAITING if owner.foreground else OwnerState.SOLID
+    def _get_owner_state(self, dependent: _GraphNode, reference: Obj) -> OwnerState:
+        owner = self._nodes.get(reference["uid"])
+        if owner is None or not _matches_reference(owner, dependent, reference):
+            return OwnerState.DANGLING
+        return OwnerState.WAITING_FOR_DEPENDENTS if owner.is_deleting_dependents else OwnerState.SOLID
 
 
-def _is_the_one(owner: _Entry, dependent: _Entry, reference: Obj) -> bool:
+def _matches_reference(owner: _GraphNode, dependent: _GraphNode, reference: Obj) -> bool:
     """Say whether the object with the reference's uid is what the reference names, and within reach.
 
     An owner is in the dependent's namespace or in none; anything else does not exist as far as the dependent
@@ -160,7 +160,7 @@ def _is_the_one(owner: _Entry, dependent: _Entry, reference: Obj) -> bool:
     return named and (not owner.kind.namespaced or owner.namespace == dependent.namespace)
 
 
-def _read(kind: Kind, obj: Obj) -> _Entry:
+def _parse_graph_node(kind: Kind, obj: Obj) -> _GraphNode:
     metadata = obj["metadata"]
     owners = {entry["uid"]: bool(entry.get("blockOwnerDeletion")) for entry in metadata.get("ownerReferences") or ()}
-    return _Entry(kind, metadata.get("namespace"), metadata["name"], owners, is_foreground(obj))
+    return _GraphNode(kind, metadata.get("namespace"), metadata["name"], owners, is_deleting_dependents(obj))

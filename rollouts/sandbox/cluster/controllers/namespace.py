@@ -10,60 +10,60 @@ from itertools import islice
 from typing import Any
 
 from rollouts.sandbox.apiserver.registry import Kind, Registry
-from rollouts.sandbox.apiserver.storage import Change, Store
-from rollouts.sandbox.cluster.cache import Kinds, is_leaving
-from rollouts.sandbox.cluster.client import Writes
-from rollouts.sandbox.cluster.controllers import SLICE
-from rollouts.sandbox.cluster.timer_queue import Agenda
+from rollouts.sandbox.apiserver.storage import Storage, StorageChange
+from rollouts.sandbox.cluster.cache import Kinds, is_terminating
+from rollouts.sandbox.cluster.client import ControllerClient
+from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
+from rollouts.sandbox.cluster.timer_queue import TimerQueue
 
 Obj = dict[str, Any]
 
 
-class Emptying:
+class NamespaceController:
     """Looks at namespaces that are leaving."""
 
     def __init__(
-        self, store: Store, registry: Registry, kinds: Kinds, writes: Writes, clock: Callable[[], datetime]
+        self, store: Storage, registry: Registry, kinds: Kinds, client: ControllerClient, clock: Callable[[], datetime]
     ) -> None:
         self._store, self._registry, self._kinds = store, registry, kinds
-        self._writes, self._clock = writes, clock
-        self._leaving: set[str] = set()
-        self._agenda: Agenda[str] = Agenda()
+        self._client, self._clock = client, clock
+        self._terminating: set[str] = set()
+        self._queue: TimerQueue[str] = TimerQueue()
 
-    def observe(self, change: Change) -> None:
+    def observe(self, change: StorageChange) -> None:
         """Note namespaces that are leaving, and deletions in them."""
         if change.kind is self._kinds.namespaces:
             name = change.obj["metadata"]["name"]
             if change.type == "DELETED":
-                self._leaving.discard(name)
-            elif is_leaving(change.obj):
-                self._leaving.add(name)
-                self._agenda.hurry(name, self._clock())
-        elif change.type == "DELETED" and change.obj["metadata"].get("namespace") in self._leaving:
-            self._agenda.hurry(change.obj["metadata"]["namespace"], self._clock())
+                self._terminating.discard(name)
+            elif is_terminating(change.obj):
+                self._terminating.add(name)
+                self._queue.schedule_no_later(name, self._clock())
+        elif change.type == "DELETED" and change.obj["metadata"].get("namespace") in self._terminating:
+            self._queue.schedule_no_later(change.obj["metadata"]["namespace"], self._clock())
 
     def work(self, now: datetime) -> None:
         """Delete a slice of what is in a leaving namespace, or the namespace."""
-        for name in self._agenda.take_due(now, 1):
+        for name in self._queue.pop_due(now, 1):
             stored = self._store.get(self._kinds.namespaces, None, name)
             if stored is None:
                 continue
-            batch = list(islice(self._removable(name), SLICE))
+            batch = list(islice(self._list_deletable(name), ITEMS_PER_TURN))
             for kind, obj in batch:
-                self._writes.delete(kind, obj, propagation="Background")
+                self._client.delete(kind, obj, propagation="Background")
             if batch:
-                self._agenda.hurry(name, now)
-            elif not any(True for _ in self._contents(name)):
-                self._writes.release_namespace(self._kinds.namespaces, stored.obj)
+                self._queue.schedule_no_later(name, now)
+            elif not any(True for _ in self._list_contents(name)):
+                self._client.finalize_namespace(self._kinds.namespaces, stored.obj)
 
     def next_due(self) -> datetime | None:
         """Say when a namespace has to be looked at."""
-        return self._agenda.next_due()
+        return self._queue.next_due()
 
-    def _removable(self, namespace: str) -> Iterator[tuple[Kind, Obj]]:
-        return ((kind, obj) for kind, obj in self._contents(namespace) if not is_leaving(obj))
+    def _list_deletable(self, namespace: str) -> Iterator[tuple[Kind, Obj]]:
+        return ((kind, obj) for kind, obj in self._list_contents(namespace) if not is_terminating(obj))
 
-    def _contents(self, namespace: str) -> Iterator[tuple[Kind, Obj]]:
+    def _list_contents(self, namespace: str) -> Iterator[tuple[Kind, Obj]]:
         for kind in self._registry:
             if kind.namespaced:
                 yield from ((kind, stored.obj) for stored in self._store.list(kind, namespace))

@@ -10,83 +10,85 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from rollouts.engine.scheduling.constraints import Taint, compute_stay, parse_constraints
-from rollouts.sandbox.apiserver.storage import Change, Store
-from rollouts.sandbox.cluster.cache import Census, Key, is_finished, is_leaving, key_of, node_of
-from rollouts.sandbox.cluster.client import Writes
+from rollouts.engine.scheduling.constraints import Taint, compute_toleration_seconds, parse_constraints
+from rollouts.sandbox.apiserver.storage import Storage, StorageChange
+from rollouts.sandbox.cluster.cache import ClusterCache, NamespacedName, is_finished, is_terminating, key_of, node_name
+from rollouts.sandbox.cluster.client import ControllerClient
 from rollouts.sandbox.cluster.conditions import make_condition, merge_conditions, parse_time
-from rollouts.sandbox.cluster.controllers import SLICE
-from rollouts.sandbox.cluster.timer_queue import Agenda
+from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
+from rollouts.sandbox.cluster.timer_queue import TimerQueue
 
 Obj = dict[str, Any]
 log: Final = logging.getLogger(__name__)
 
-GARBAGE_REASON: Final = "DeletionByPodGC"
-TAINT_REASON: Final = "DeletionByTaintManager"
+POD_GC_REASON: Final = "DeletionByPodGC"
+TAINT_EVICTION_REASON: Final = "DeletionByTaintManager"
 
 
-class Evictions:
+class PodEvictionController:
     """Looks at the pods of nodes that were deleted or tainted."""
 
-    def __init__(self, store: Store, census: Census, writes: Writes, clock: Callable[[], datetime]) -> None:
-        self._store, self._census, self._writes, self._clock = store, census, writes, clock
-        self._agenda: Agenda[Key] = Agenda()
+    def __init__(
+        self, store: Storage, cache: ClusterCache, client: ControllerClient, clock: Callable[[], datetime]
+    ) -> None:
+        self._store, self._cache, self._client, self._clock = store, cache, client, clock
+        self._queue: TimerQueue[NamespacedName] = TimerQueue()
 
-    def observe(self, change: Change) -> None:
+    def observe(self, change: StorageChange) -> None:
         """Note pods that came to a node, and the pods of a node that changed for the worse."""
         now = self._clock()
-        if change.kind is self._census.kinds.pods:
+        if change.kind is self._cache.kinds.pods:
             if change.type == "DELETED":
-                self._agenda.drop(key_of(change.obj))
-            elif node_of(change.obj) and node_of(change.old) is None:
-                self._agenda.hurry(key_of(change.obj), now)
-        elif change.kind is self._census.kinds.nodes and _repels(change):
+                self._queue.cancel(key_of(change.obj))
+            elif node_name(change.obj) and node_name(change.old) is None:
+                self._queue.schedule_no_later(key_of(change.obj), now)
+        elif change.kind is self._cache.kinds.nodes and _is_deleted_or_retainted(change):
             name = change.obj["metadata"]["name"]
-            tenants = self._census.tenants.get(name, {})
+            pods = self._cache.pods_by_node.get(name, {})
             if change.type == "DELETED":
-                log.info("node %s was deleted, and with it %d pods", name, len(tenants))
-            for key in tenants:
-                self._agenda.hurry(key, now)
+                log.info("node %s was deleted, and with it %d pods", name, len(pods))
+            for key in pods:
+                self._queue.schedule_no_later(key, now)
 
     def work(self, now: datetime) -> None:
         """Remove the pods whose time is over."""
-        for key in self._agenda.take_due(now, SLICE):
-            pod = self._census.pod(key)
+        for key in self._queue.pop_due(now, ITEMS_PER_TURN):
+            pod = self._cache.get_pod(key)
             if pod is None:
                 continue
-            node = self._store.get(self._census.kinds.nodes, None, node_of(pod) or "")
+            node = self._store.get(self._cache.kinds.nodes, None, node_name(pod) or "")
             if node is None:
-                self._collect(pod, now)
-            elif not is_leaving(pod):
-                self._drive_off(key, pod, node.obj, now)
+                self._delete_orphaned_pod(pod, now)
+            elif not is_terminating(pod):
+                self._evict_for_taints(key, pod, node.obj, now)
 
     def next_due(self) -> datetime | None:
         """Say when the next pod has to be looked at."""
-        return self._agenda.next_due()
+        return self._queue.next_due()
 
-    def _collect(self, pod: Obj, now: datetime) -> None:
+    def _delete_orphaned_pod(self, pod: Obj, now: datetime) -> None:
         if not is_finished(pod):
-            self._mark(pod, GARBAGE_REASON, "PodGC: node no longer exists", now, phase="Failed")
-        self._writes.delete(self._census.kinds.pods, pod, grace_seconds=0)
+            self._set_disruption_target(pod, POD_GC_REASON, "PodGC: node no longer exists", now, phase="Failed")
+        self._client.delete(self._cache.kinds.pods, pod, grace_seconds=0)
 
-    def _drive_off(self, key: Key, pod: Obj, node: Obj, now: datetime) -> None:
-        deadline = compute_deadline(pod, node)
+    def _evict_for_taints(self, key: NamespacedName, pod: Obj, node: Obj, now: datetime) -> None:
+        deadline = compute_eviction_time(pod, node)
         if deadline is None:
             return
         if now < deadline:
-            self._agenda.put(key, deadline)
+            self._queue.schedule(key, deadline)
             return
-        self._mark(pod, TAINT_REASON, "Taint manager: deleting due to NoExecute taint", now)
-        self._writes.delete(self._census.kinds.pods, pod)
+        self._set_disruption_target(pod, TAINT_EVICTION_REASON, "Taint manager: deleting due to NoExecute taint", now)
+        self._client.delete(self._cache.kinds.pods, pod)
 
-    def _mark(self, pod: Obj, reason: str, message: str, now: datetime, **more: str) -> None:
+    def _set_disruption_target(self, pod: Obj, reason: str, message: str, now: datetime, **more: str) -> None:
         status = pod.get("status") or {}
         target = make_condition("DisruptionTarget", holds=True, reason=reason, message=message)
         conditions = merge_conditions(status.get("conditions"), [target], now)
-        self._writes.put_status(self._census.kinds.pods, pod, {**status, **more, "conditions": conditions})
+        self._client.update_status(self._cache.kinds.pods, pod, {**status, **more, "conditions": conditions})
 
 
-def compute_deadline(pod: Obj, node: Obj) -> datetime | None:
+def compute_eviction_time(pod: Obj, node: Obj) -> datetime | None:
     """Say when the pod must leave its node because of a taint; None when it need not.
 
     A taint without `timeAdded` is not in force yet: `node` is about to date it.
@@ -95,13 +97,13 @@ def compute_deadline(pod: Obj, node: Obj) -> datetime | None:
     deadlines: list[datetime] = []
     for entry in (node.get("spec") or {}).get("taints") or ():
         taint = Taint(entry["key"], entry.get("value") or "", entry["effect"])
-        stay = compute_stay(tolerations, taint)
+        stay = compute_toleration_seconds(tolerations, taint)
         if stay is not None and entry.get("timeAdded"):
             deadlines.append(parse_time(entry["timeAdded"]) + timedelta(seconds=stay))
     return min(deadlines, default=None)
 
 
-def _repels(change: Change) -> bool:
+def _is_deleted_or_retainted(change: StorageChange) -> bool:
     """Say whether the node is gone or its taints changed."""
     if change.type == "DELETED" or change.old is None:
         return True
