@@ -40,7 +40,7 @@ class Patch:
     uid: str
     resource_version: str  # empty: whatever it is by now
     patch: Mapping[str, Any]
-    # Fields of the patch, as paths like `parsing.podSpec`, that take the place of what is there and do not merge with
+    # Fields of the patch, as paths like `spec.podSpec`, that take the place of what is there and do not merge with
     # it.
     replaced_fields: tuple[str, ...] = ()
 
