@@ -1,10 +1,10 @@
 """Why it is not moving: for everything that waits a code, a sentence with names and numbers, and what would help.
 
-Reads the steps of the pass (DESIGN 6.12), so what is told is what was decided; `remedies` says what would help. A wait
-is no fault: pods take time. It is called a problem once it has lasted longer than such things do, by the measured times
-(`ready_times`), and at once where waiting does not help: a container that fails (`container_faults`), or fewer
-available replicas than the budget allows. One code of a pass is told to be the cause. The invariant: while a pass has
-nothing to do and something wanted is not there, a wait names what it is waiting for.
+Reads the steps of the pass (`docs/semantics.md` 12), so what is told is what was decided; `remedies` says what helps.
+A wait is no fault: pods take time. It is called a problem once it has lasted longer than such things do, by the
+measured times (`ready_times`), and at once where waiting does not help: a container that fails (`container_faults`),
+or fewer available replicas than the budget allows. One code of a pass is told to be the cause. The invariant: while a
+pass has nothing to do and something wanted is not there, a wait names what it is waiting for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What belongs together, with what the words of DESIGN 6.1 say about it: available, outdated, leaving, complete.
+"""Views of PodCliques, scaling groups and replicas: available, outdated, leaving, complete (`docs/semantics.md` 1).
 
 `tree_builder` builds these from what is observed; everything after it reads them. Counting is done once, so that a
 settled workload of a thousand pods costs little more than looking at each pod.
