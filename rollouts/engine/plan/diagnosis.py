@@ -19,7 +19,7 @@ from rollouts.engine.model.conditions import SCALED_BELOW
 from rollouts.engine.model.container_faults import FAULT_SENTENCES, STABLE_AFTER, ContainerFault, is_stable
 from rollouts.engine.model.observed import Group, Pod, Service
 from rollouts.engine.model.values import value
-from rollouts.engine.model.workload import Strategy
+from rollouts.engine.model.workload import BUDGET_STRATEGIES
 from rollouts.engine.plan import remedies
 from rollouts.engine.plan.remedies import NO_SURGE_STATE, Remedies, Remedy, SurgeState
 from rollouts.engine.rollout.gangs import WantedGang
@@ -401,8 +401,8 @@ class WaitCollector:
             f" and maxUnavailable is {budget.max_unavailable}{_render_surge_suffix(budget)}."
         )
         keys = tuple(unit.key for unit in waiting)
-        is_ours_to_set = self._workload.strategy is not Strategy.ROLLING_RECREATE
-        helps = remedies.choose_for_exhausted_budget(budget, wanted, is_configurable=is_ours_to_set)
+        is_configurable = self._workload.strategy in BUDGET_STRATEGIES
+        helps = remedies.choose_for_exhausted_budget(budget, wanted, is_configurable=is_configurable)
         return [Wait(WaitCode.BUDGET_EXHAUSTED, component, keys, text, helps, is_problem=False)]
 
     def _is_overdue(self, dues: list[float]) -> bool:
