@@ -94,9 +94,9 @@ class StringType(FieldType):
     def find_error(self, value: object) -> FieldError | None:
         """Return what keeps it from being such a text."""
         if not isinstance(value, str):
-            return FieldError(FindingCode.WRONG_TYPE, "{field} must be a text")
+            return FieldError(FindingCode.WRONG_TYPE, "{field} must be a string")
         if not value and not self.allow_empty:
-            return FieldError(FindingCode.FIELD_MISSING, "{field} may not be empty; write one")
+            return FieldError(FindingCode.FIELD_MISSING, "{field} may not be empty; set it")
         if self.choices and value not in self.choices:
             return FieldError(
                 FindingCode.UNKNOWN_VALUE, f"{{field}} must be one of {', '.join(filter(None, self.choices))}"
@@ -131,7 +131,7 @@ class DurationType(FieldType):
         """Return what keeps it from being a time."""
         if isinstance(value, str) and parse_duration(value) is not None:
             return None
-        sentence = "{field} must be a time longer than 0, written like 30m, 4h or 1h30m"
+        sentence = "{field} must be a duration longer than 0, such as 30m, 4h or 1h30m"
         return FieldError(FindingCode.INVALID_DURATION, sentence)
 
 
@@ -158,10 +158,10 @@ class StringMapType(FieldType):
     def find_error(self, value: object) -> FieldError | None:
         """Return what keeps it from being one."""
         if not isinstance(value, dict):
-            return FieldError(FindingCode.WRONG_TYPE, "{field} must be an object of names and texts")
+            return FieldError(FindingCode.WRONG_TYPE, "{field} must be a map of strings")
         if not all(isinstance(member, str) for member in value.values()):
             return FieldError(
-                FindingCode.WRONG_TYPE, "{field} may hold texts only; put numbers, true and false in quotes"
+                FindingCode.WRONG_TYPE, "the values of {field} must be strings; put numbers, true and false in quotes"
             )
         return None
 
@@ -192,7 +192,7 @@ class ListType(FieldType):
         for index, entry in enumerate(entries):
             name = entry.get(self.key) if self.key and entry else None
             if name is not None and name in seen:
-                sentence = f"each of {last_field(path)} needs a {self.key} of its own; change one of the two"
+                sentence = f"two entries of {last_field(path)} have the same {self.key}; change one of them"
                 found.append(Finding(f"{path}[{index}].{self.key}", FindingCode.DUPLICATE_NAME, sentence))
             seen.add(name)
         return entries
@@ -282,12 +282,12 @@ def _find_scalar_error(value: object) -> FieldError | None:
         return (
             None
             if is_stored
-            else FieldError(FindingCode.OUT_OF_RANGE, "{field} is too large a number to be stored; lower it")
+            else FieldError(FindingCode.OUT_OF_RANGE, "{field} is too large a number to store; lower it")
         )
     if isinstance(value, float) and math.isfinite(value):
         return None
     return FieldError(
-        FindingCode.WRONG_TYPE, "{field} is not a JSON value; write a text, a number, a list or an object"
+        FindingCode.WRONG_TYPE, "{field} is not a JSON value; use a string, a number, a list or an object"
     )
 
 

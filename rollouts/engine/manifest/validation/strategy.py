@@ -29,8 +29,8 @@ _ONE_AT_A_TIME: Final = (
     " remove them, or set updateStrategy.type to ReplicaRecreate"
 )
 _REDUNDANT: Final = (
-    "RollingUpdate always updates one replica of the set at a time, which is all that maxUnavailable 1 and maxSurge 0"
-    " say; they can be removed"
+    "RollingUpdate always updates one replica of the set at a time, which is what maxUnavailable 1 and maxSurge 0 mean;"
+    " they can be removed"
 )
 
 
@@ -104,8 +104,8 @@ def _check_not_resolved_to_zero(strategy: FieldValue, replicas: int | None) -> I
     if not as_written and resolves_to_zero(BudgetSpec(unavailable.value, surge.value), replicas):
         yield strategy.make_finding(
             FindingCode.BUDGET_RESOLVES_TO_ZERO,
-            f"of {replicas} replicas, maxUnavailable (rounded down) and maxSurge both come to 0, so nothing could ever"
-            " be replaced; raise one of them",
+            f"of {replicas} replicas, maxUnavailable (rounded down) and maxSurge both resolve to 0, so nothing could"
+            " ever be replaced; raise one of them",
         )
 
 
