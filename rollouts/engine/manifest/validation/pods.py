@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from rollouts.engine.manifest.field_types import MAX_LABEL_LENGTH, is_dns_label
 from rollouts.engine.manifest.findings import Finding, FindingCode
-from rollouts.engine.manifest.schema import MAX_LABEL_LENGTH, is_dns_label
 from rollouts.engine.manifest.set_manifest import FieldValue, SetManifest
 
 _MAX_PREFIX_LENGTH: Final = 253
