@@ -1,6 +1,6 @@
-"""What holds whatever happens: random workloads, strategies and clusters, and people who interfere at any step.
+"""Properties of random workloads, strategies and clusters, with interference between any two passes.
 
-`RULES` are asserted after every pass of every run; the other properties are about how it ends.
+The tests assert `RULES` after every pass of every run; the other properties are about the end of a run.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ LATER = 30  # passes after the last interference in which the rules are still lo
 
 @dataclass
 class Run:
-    """A cluster with somebody interfering; the rules look at each pass."""
+    """A cluster with interference; the rules check every pass."""
 
     cluster: Cluster
     templates: list[dict[str, str]] = field(default_factory=list)  # the hashes of every template there ever was
@@ -60,7 +60,7 @@ class Run:
     planned: Plan = field(default_factory=lambda: Plan((), (), (), (), None))
 
     def watch(self, passes: int) -> None:
-        """Take some passes, looking at each."""
+        """Take some passes, with the rules checked after each."""
         cluster = self.cluster
         self.templates.append(hashes(cluster.workload))
         self.strategies.add(cluster.workload.strategy)
@@ -95,7 +95,7 @@ def only_one_replica_is_taken_from_at_a_time(run: Run) -> None:
         assert len(taken) <= 1, taken
 
 
-def nobody_asks_to_look_again_in_the_past(run: Run) -> None:
+def no_pass_is_requested_in_the_past(run: Run) -> None:
     assert run.planned.requeue_at is None or run.planned.requeue_at > run.cluster.world.now
 
 
@@ -125,7 +125,7 @@ def a_gate_goes_only_when_the_pod_is_in_its_gang(run: Run) -> None:
     assert {one.pod for one in run.planned.actions if isinstance(one, RemoveGate)} <= listed
 
 
-def whoever_waits_says_for_what(run: Run) -> None:
+def every_pass_that_waits_says_for_what(run: Run) -> None:
     if not run.planned.actions and any(count.available < count.wanted for count in run.before.values()):
         assert run.planned.waits
 
@@ -154,7 +154,7 @@ def components(run: Run) -> list[Clique | Group]:
 
 
 def what_is_outdated_is_not_counted_as_updated(run: Run) -> None:
-    """Told by statuses that are of now: nothing was left to write."""
+    """Checked when no write is left, so that the statuses are current."""
     cluster = run.cluster
     if run.planned.actions:
         return
@@ -177,7 +177,7 @@ def an_update_that_has_ended_selects_nothing(run: Run) -> None:
 
 
 def a_progress_that_is_open_is_of_the_current_templates(run: Run) -> None:
-    """Told once nothing was left to write: what a lost write left behind is gone by then."""
+    """Checked when no write is left: by then the traces of a lost write are gone."""
     if run.planned.actions:
         return
     current = make_layout(run.cluster.workload).generation_hash
@@ -198,11 +198,11 @@ RULES: list[Callable[[Run], None]] = [
     deletions_stay_within_the_budget_of_every_level,
     nothing_is_refused,
     only_one_replica_is_taken_from_at_a_time,
-    nobody_asks_to_look_again_in_the_past,
+    no_pass_is_requested_in_the_past,
     versions_never_meet_inside_what_is_replaced_whole,
     an_update_ends_only_when_all_of_it_is_there,
     a_gate_goes_only_when_the_pod_is_in_its_gang,
-    whoever_waits_says_for_what,
+    every_pass_that_waits_says_for_what,
     on_delete_nothing_is_deleted_for_an_update,
     a_selected_replica_is_one_of_the_wanted,
 ]
@@ -262,7 +262,7 @@ def test_the_rules_hold_while_one_strategy_is_kept(
 
 
 def interfere(cluster: Cluster, data: st.DataObject, deeds: list[Deed]) -> None:
-    """Run a while, with somebody interfering between passes."""
+    """Run a while, with interference between passes."""
     for _ in range(data.draw(st.integers(1, 6))):
         data.draw(st.sampled_from(deeds))(cluster, data.draw)
         for _, _ in zip(range(data.draw(st.integers(0, 12))), cluster.passes(), strict=False):
@@ -284,8 +284,8 @@ def test_every_rollout_ends_with_exactly_what_is_wanted(
 
 def assert_status_tells_the_truth(cluster: Cluster) -> None:
     seen, wanted = cluster.world.observed(), cluster.workload.replicas
-    told = cluster.status
-    assert (told["replicas"], told["availableReplicas"], told["updatedReplicas"]) == (wanted, wanted, wanted)
+    status = cluster.status
+    assert (status["replicas"], status["availableReplicas"], status["updatedReplicas"]) == (wanted, wanted, wanted)
     assert not cluster.progress or cluster.progress["updateEndedAt"]
     for one in seen.cliques:
         numbers = [one.status[name] for name in ("replicas", "readyReplicas", "scheduledReplicas", "updatedReplicas")]
@@ -406,7 +406,7 @@ def assert_blocker_is_named(cluster: Cluster) -> None:
 def test_a_world_that_rests_unfinished_names_a_true_blocker(
     start: Workload, behaviour: ClusterBehaviour, data: st.DataObject
 ) -> None:
-    """Nobody repairs anything: nodes stay away, pods stay broken."""
+    """Nothing is repaired: nodes stay away, pods stay broken."""
     cluster = settled(start, behaviour)
     interfere(cluster, data, HARSH)
     cluster.settle()

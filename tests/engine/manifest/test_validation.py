@@ -1,7 +1,7 @@
-"""What is found about a set that is to be created: the field, the rule and the sentence, and nothing beside it.
+"""The findings about a set that is to be created: field, rule and sentence, and no other finding.
 
-The cases of `tests.deploy.test_refusals` are tried here too: what the definitions refuse at the API server, this code
-refuses with the same sentence. Below stand the rules that only this code knows.
+The cases of `tests.deploy.test_refusals` run here, too: what the definitions refuse at the API server, this code
+refuses with the same sentence. Below are the rules that only this code has.
 """
 
 import doctest
@@ -61,7 +61,7 @@ def expect_the_refusal_of_the_definitions(case: Refused, report: ValidationRepor
 
 @cache
 def refusal(name: str) -> ValidationReport:
-    """Return what is found about a case of the definitions; more than one test looks at it."""
+    """Return the findings about a case of the definitions, cached."""
     return validate_create(complete(next(case.edits for case in REFUSED if case.name == name)))
 
 
@@ -82,7 +82,7 @@ def test_manifests_that_are_applied_elsewhere_are_accepted(path: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """An edit of the small set, and the one thing that is found then."""
+    """An edit of the small set, and the only finding about it."""
 
     name: str
     edits: Edits

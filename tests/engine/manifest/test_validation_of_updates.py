@@ -1,7 +1,7 @@
-"""What may be changed in a stored set, and what an update is not asked about.
+"""Which changes of a stored set are allowed, and which rules an update skips.
 
-The cases of `tests.deploy.test_changes` are tried here too, so that this code and the definitions freeze the same
-fields with the same sentences.
+The cases of `tests.deploy.test_changes` run here, too, so that this code and the definitions make the same fields
+immutable with the same sentences.
 """
 
 from functools import cache
@@ -28,7 +28,7 @@ IMAGE: Edits = {f"{FRONTEND}.spec.podSpec.containers.0.image": "ghcr.io/example/
 
 @cache
 def forth(name: str) -> ValidationReport:
-    """Return what is found about a change that the definitions refuse; more than one test looks at it."""
+    """Return the findings about a change that the definitions refuse, cached."""
     return validate_update(complete(), complete(next(case.edits for case in FROZEN if case.name == name)))
 
 
