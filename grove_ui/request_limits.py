@@ -135,7 +135,8 @@ class RequestLimits:
             async with contextlib.AsyncExitStack() as stack:
                 body = await self._read(stack, receive, length, most)
                 if body is not None:
-                    await self._app(scope, _replay(body, receive), send)
+                    whole = {"type": "http.request", "body": body, "more_body": False}
+                    await self._app(scope, replay(whole, receive), send)
         except _RequestRejected as refused:
             await _send_problem(scope, receive, send, refused.problem)
 
@@ -185,14 +186,12 @@ def _parse_declared_length(scope: Scope) -> tuple[int, bool]:
     return length, length > 0 or b"transfer-encoding" in headers
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a way to receive a body that has come, and what comes after it."""
-    waiting = [body]
+def replay(message: Message, receive: Receive) -> Receive:
+    """Return a way to receive a message that has come, and what comes after it."""
+    waiting = [message]
 
     async def receiving() -> Message:
-        if waiting:
-            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
-        return await receive()
+        return waiting.pop() if waiting else await receive()
 
     return receiving
 
