@@ -33,21 +33,21 @@ PIECE = 16 * KIB
 class QuickProtocol(BoundedProtocol):
     """The same with deadlines that a test can wait for."""
 
-    head_seconds = 0.4
-    send_seconds = 0.4
+    header_timeout_seconds = 0.4
+    send_timeout_seconds = 0.4
 
 
 class PatientProtocol(BoundedProtocol):
     """One that may hold many answers which their clients do not take."""
 
-    most_unread = 8 * LARGE
+    max_unread_bytes = 8 * LARGE
 
 
 class NarrowProtocol(BoundedProtocol):
     """One that may hold little while it waits for its clients."""
 
-    most_unfinished = MIB
-    most_unread = LARGE + MIB
+    max_unfinished_bytes = MIB
+    max_unread_bytes = LARGE + MIB
 
 
 class GenerousProtocol(QuickProtocol):
