@@ -18,6 +18,8 @@ from rollouts.runtime.gc_tuning import tune_garbage_collector
 warnings.filterwarnings("ignore", category=SecurityWarning)
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")
+# At each start of worker and beat Celery would import all pages for Django's checks, and throw away what these find.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 app = Celery("grove_ui")
 app.config_from_object("django.conf:settings", namespace="CELERY")

@@ -441,7 +441,7 @@ def test_bodies_that_are_thrown_away_are_bounded_together() -> None:
             with contextlib.suppress(OSError):
                 connection.send(b"x" * MIB)
             most = max(most, server.bytes_of_bodies)
-        assert most <= NarrowProtocol.most_unfinished + 320 * KIB  # of one that was read from its socket just now
+        assert most <= NarrowProtocol.max_unfinished_bytes + 320 * KIB  # of one that was read from its socket just now
 
 
 @pytest.mark.parametrize("behind", [get(close=False) * 20, post("/", b"Content-Length: 200000") + b"x" * 200_000])
