@@ -1,6 +1,6 @@
 """How often somebody may ask: buckets that fill again, counted in Redis for all web processes together.
 
-The API asks before it answers (`apiserver.throttling`), the sign-in page before it looks at a password (`web.sign_in`).
+The API asks before it answers (`api.throttling`), the sign-in page before it looks at a password (`web.sign_in`).
 A bucket holds as many as the rate says and fills evenly, so nobody can use a full measure on either side of a turn of
 the clock. Each question is one script on Redis's own clock.
 

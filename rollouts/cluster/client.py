@@ -1,7 +1,7 @@
 """The verbs of the Kubernetes API, on plain JSON objects.
 
 Before it: the mirror, the reconciler and the services, which name a kind by its `resources` constant. After
-it: `connection`, one HTTP exchange at a time, and `status` for every answer that is not a success.
+it: `connection`, one HTTP exchange at a time, and `errors` for every answer that is not a success.
 
 The invariants: reading is repeated with back-off while the server is away, failing or throttling, up to the
 deadline; a write is sent exactly once, and a failure to learn its outcome is reported as `Unavailable` (look

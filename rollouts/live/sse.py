@@ -1,6 +1,6 @@
 """Answers that stay open: what is new, to somebody who watches, until they leave or may not see any more.
 
-Between `hub`, which reads the feed once for everybody, and what writes the answers: `apiserver.feed` for programs,
+Between `hub`, which reads the feed once for everybody, and what writes the answers: `api.feed` for programs,
 `live.stream` for pages. Whoever watches holds neither a thread nor a connection to the database.
 
 The invariants: an account has at most STREAM_LIMIT of them open in a process, of both kinds together, and at most PARTS

@@ -150,10 +150,7 @@ def _report_gone(units: Iterable[SurgeUnit], chosen: Collection[SurgeUnitRef]) -
 
 def _surge_inside(replica: ReplicaView) -> Iterator[SurgeUnit]:
     for clique in replica.cliques:
-        # A complete clique may keep a pod with a higher index since it was scaled in: that is no surge.
-        if not clique.is_complete:
-            extra = (pod for pod in clique.live if pod.index >= clique.wanted)
-            yield from (SurgeUnit(pod.name, clique.name, (), (pod,)) for pod in extra)
+        yield from (SurgeUnit(pod.name, clique.name, (), (pod,)) for pod in clique.list_surge(is_extra=False))
     for group in replica.groups:
         for part in group.replicas.values():
             if part.index >= group.wanted and not part.is_leaving:

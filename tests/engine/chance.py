@@ -1,7 +1,7 @@
 """Random workloads, clusters and interference for the properties, and what they are measured by.
 
 Between any two passes somebody may change the template, scale, delete, switch strategy or budget, or a pod may break.
-The counts are read off the pods by `simulation_report.View`, which knows nothing of the planner.
+The counts are read off the pods by `simulated.View`, which knows nothing of the planner.
 """
 
 from collections.abc import Callable

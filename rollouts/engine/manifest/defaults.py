@@ -10,7 +10,7 @@ The first half of these values the definitions in `deploy/crds` put in as well; 
 
 from typing import Any, Final
 
-from rollouts.engine.manifest.schema import is_integer
+from rollouts.engine.manifest.field_types import is_integer
 from rollouts.engine.model.workload import StartupType, Strategy
 
 _TEMPLATE_DEFAULTS: Final[dict[str, Any]] = {

@@ -112,7 +112,7 @@ def roll_back(manifest: Obj, template: Mapping[str, Any]) -> Obj | InvalidEdit:
     former = {_name(clique): clique for clique in _list(template.get(_CLIQUES))}
     names = {_name(clique) for clique in _entries(manifest, _CLIQUES)}
     if names != former.keys():
-        sentence = "that revision has other cliques than the set has now, so it cannot be gone back to"
+        sentence = "that revision has other cliques than the set has now, so the set cannot be rolled back to it"
         return InvalidEdit((Finding("revision", FindingCode.IMMUTABLE, sentence),))
     cliques = [_with_former_pods(clique, former[_name(clique)]) for clique in _entries(manifest, _CLIQUES)]
     changed = _with_template(manifest, {_CLIQUES: cliques})

@@ -40,7 +40,7 @@ class Patch:
     uid: str
     resource_version: str  # empty: whatever it is by now
     patch: Mapping[str, Any]
-    # Fields of the patch, as paths like `parsing.podSpec`, that take the place of what is there and do not merge with
+    # Fields of the patch, as paths like `spec.podSpec`, that take the place of what is there and do not merge with
     # it.
     replaced_fields: tuple[str, ...] = ()
 
@@ -89,7 +89,7 @@ class TimelineEvent:
 class Wait:
     """Why a component does not move, and what would help."""
 
-    code: str  # of DESIGN 6.12: WaitingForReady, BudgetExhausted, SurgeUnschedulable, ...
+    code: str  # of semantics 12: WaitingForReady, BudgetExhausted, SurgeUnschedulable, ...
     component: str  # name of the object that waits
     units: tuple[str, ...]  # names of the pods or replicas it waits for
     text: str  # one sentence with names and numbers

@@ -51,14 +51,19 @@ class Pod:
         return self.created if self.scheduled_at is None else self.scheduled_at
 
     @property
+    def is_live(self) -> bool:
+        """Whether it neither terminates nor has ended; nothing else counts as a pod of its clique."""
+        return not self.leaving and self.phase not in TERMINAL_PHASES
+
+    @property
     def available(self) -> bool:
-        """Whether it serves."""
-        return self.ready and not self.leaving
+        """Whether it serves: live and Ready."""
+        return self.ready and self.is_live
 
     @property
     def scheduled(self) -> bool:
-        """Whether it has a node and means to stay."""
-        return bool(self.node) and not self.leaving and self.phase not in TERMINAL_PHASES
+        """Whether it is live and has a node."""
+        return bool(self.node) and self.is_live
 
 
 @value

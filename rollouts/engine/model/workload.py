@@ -8,7 +8,7 @@ that is acted on.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 IntOrPercent = int | str
 """A budget as written: 2 or "25%"."""
@@ -21,6 +21,16 @@ class Strategy(StrEnum):
     ROLLING_UPDATE = "RollingUpdate"
     REPLICA_RECREATE = "ReplicaRecreate"
     ON_DELETE = "OnDelete"
+
+
+SET_BUDGET_STRATEGY: Final = Strategy.REPLICA_RECREATE
+"""The one strategy that uses maxUnavailable and maxSurge of the set."""
+
+COMPONENT_BUDGET_STRATEGY: Final = Strategy.ROLLING_UPDATE
+"""The one strategy that uses maxUnavailable and maxSurge of cliques and scaling groups."""
+
+BUDGET_STRATEGIES: Final = frozenset({SET_BUDGET_STRATEGY, COMPONENT_BUDGET_STRATEGY})
+"""The strategies that use a written budget; the others replace one unit at a time, or none."""
 
 
 class StartupType(StrEnum):

@@ -1,4 +1,4 @@
-"""The status of the three kinds: what is told to everybody who looks at the resources (DESIGN 6.11).
+"""The status of the three kinds: what is told to everybody who looks at the resources (`docs/semantics.md` 11).
 
 The last thing a plan decides, from the same views and steps as its actions. Progress lives here and nowhere else: the
 next pass reads back what this one wrote. The invariants: a status is written only when it differs from the stored one;

@@ -1,4 +1,4 @@
-"""PodGangs: which pods are placed together, and when a pod may be placed at all (DESIGN 6.9).
+"""PodGangs: which pods are placed together, and when a pod may be placed at all (`docs/semantics.md` 9).
 
 One base gang a replica of the set (its cliques in no group, and as many replicas of each scaling group as its minimum
 says), one scaled gang for each further replica of a group, surge included. `planner` asks for the gangs that should be

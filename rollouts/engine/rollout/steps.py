@@ -2,7 +2,7 @@
 
 Between `update`, which says whether and where an update is at work, and `planner`, which makes actions of the steps;
 `status` and `diagnosis` read the same steps, so that what is told is what is done. Here is where the strategies differ
-(DESIGN 6.5):
+(`docs/semantics.md` 5):
 
     RollingRecreate, RollingUpdate   components of the selected replica roll, with 1/0 or their own budgets
     ReplicaRecreate                  the set rolls; inside a replica everything is just kept up

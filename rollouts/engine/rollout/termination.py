@@ -1,4 +1,4 @@
-"""Gang termination: what has been below its minimum for too long is recreated (DESIGN 6.10).
+"""Gang termination: what has been below its minimum for too long is recreated (`docs/semantics.md` 10).
 
 How long is read from the conditions that `status` has written; `planner` carries the decision out, and `status` then
 starts the clocks anew. The invariants: only what is below its minimum right now is terminated; never what was never

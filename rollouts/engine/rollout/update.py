@@ -2,8 +2,8 @@
 
 Read from the status of the set, where progress lives, and from what is observed. `planner` asks first of all; `status`
 writes the answer back. The invariants: an update is recorded before anything is replaced for it; a new generation hash
-forgets all progress (DESIGN 6.7); a selected replica stays selected until it is complete, and from no other that
-serves anything is taken meanwhile.
+forgets all progress (`docs/semantics.md` 7); a selected replica stays selected until it is complete, and nothing
+is taken meanwhile from another replica that serves.
 """
 
 from collections.abc import Mapping
@@ -126,7 +126,7 @@ def _find_candidates(layout: Layout, tree: Tree, beyond: frozenset[int]) -> froz
     """Return the replicas that are to be updated and were not begun.
 
     Hundreds may be outdated and serve. They are looked at only when none of those that are down is next: the order of
-    the design would put them behind.
+    `docs/semantics.md` 6 would put them behind.
     """
     due = (tree.unavailable & tree.outdated & tree.incomplete) - beyond
     due |= {index for index in tree.unfinished - beyond if _has_unrecorded_update(tree.replicas[index], layout)}

@@ -104,7 +104,7 @@ def _check_unique_roles(pcs: SetManifest) -> Iterator[Finding]:
     for clique in pcs.cliques:
         role = clique["spec"]["roleName"]
         if role.value and role.value in seen:
-            sentence = "each clique needs a spec.roleName of its own; rename one of the two"
+            sentence = "two cliques have the same spec.roleName; rename one of them"
             yield role.make_finding(FindingCode.DUPLICATE_NAME, sentence)
         seen.add(role.value)
 
@@ -116,6 +116,6 @@ def _check_autoscaler_names(pcs: SetManifest) -> Iterator[Finding]:
         if group["name"].value in scaled and not group["scaleConfig"].is_absent:
             yield group["name"].make_finding(
                 FindingCode.NAME_COLLISION,
-                "the autoscalers of this group and of the clique of the same name would have one name; rename one of"
-                " the two",
+                "the autoscalers of this group and of the clique of the same name would have the same name; rename"
+                " one of them",
             )

@@ -12,7 +12,7 @@ from rollouts.engine.manifest.set_manifest import FieldValue, SetManifest
 from rollouts.engine.model.workload import StartupType
 
 _MIN_AVAILABLE: Final = (
-    "minAvailable cannot be changed; write the former value (the former replicas if it was left out), or create a new"
+    "minAvailable cannot be changed; restore the former value (the former replicas if it was left out), or create a new"
     " set"
 )
 _ORDER: Final = "the order of the cliques is their start-up order here and cannot be changed; restore the former order"

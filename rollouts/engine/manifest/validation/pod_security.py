@@ -153,7 +153,7 @@ class _FieldViolation:
 
     def to_violation(self, level: PodSecurityLevel) -> Violation:
         """Return it as the violation of a level."""
-        sentence = f"the Pod Security level {level} is in force here: {self.requirement}"
+        sentence = f"the Pod Security level {level} applies here: {self.requirement}"
         return Violation(self.field.make_finding(FindingCode.POD_SECURITY, sentence), self.key)
 
 
@@ -303,14 +303,14 @@ def _allow_privilege_escalation(pod: _Pod) -> Iterator[_FieldViolation]:
     for part in () if pod.is_windows else pod.containers:
         flag = part.context["allowPrivilegeEscalation"]
         if flag.value is not False:
-            sentence = "allowPrivilegeEscalation must be false; write it"
+            sentence = "allowPrivilegeEscalation must be false; set it"
             yield part.make_violation(flag, "allowPrivilegeEscalation", sentence)
 
 
 def _run_as_non_root(pod: _Pod) -> Iterator[_FieldViolation]:
     if pod.is_in_user_namespace:
         return
-    sentence = "runAsNonRoot must be true, for the pod or for each container; write it"
+    sentence = "runAsNonRoot must be true, for the pod or for each container; set it"
     of_pod = pod.context["runAsNonRoot"]
     if of_pod.value not in (None, True):
         yield pod.make_violation(of_pod, "runAsNonRoot", sentence)
@@ -324,7 +324,7 @@ def _run_as_user(pod: _Pod) -> Iterator[_FieldViolation]:
     for part in () if pod.is_in_user_namespace else pod.subjects:
         user = part.context["runAsUser"]
         if user.value is not None and user.value == 0:
-            yield part.make_violation(user, "runAsUser", "runAsUser may not be 0; write another, or remove it")
+            yield part.make_violation(user, "runAsUser", "runAsUser may not be 0; set another, or remove it")
 
 
 def _seccomp_restricted(pod: _Pod) -> Iterator[_FieldViolation]:
@@ -335,7 +335,7 @@ def _seccomp_restricted(pod: _Pod) -> Iterator[_FieldViolation]:
         profile = part.context["seccompProfile"]
         if profile.value is None:
             sentence = "the type of seccompProfile must be RuntimeDefault or Localhost, for the pod or each container"
-            yield part.make_violation(profile, "seccompProfile", f"{sentence}; write it")
+            yield part.make_violation(profile, "seccompProfile", f"{sentence}; set it")
 
 
 def _capabilities_restricted(pod: _Pod) -> Iterator[_FieldViolation]:
@@ -344,7 +344,7 @@ def _capabilities_restricted(pod: _Pod) -> Iterator[_FieldViolation]:
     for part in pod.containers:
         dropped = part.context["capabilities"]["drop"]
         if not any(capability.value == "ALL" for capability in dropped):
-            yield part.make_violation(dropped, "capabilities.drop", "drop must have ALL; add it")
+            yield part.make_violation(dropped, "capabilities.drop", "drop must contain ALL; add it")
     yield from _added_capabilities(pod, _RESTRICTED_CAPABILITIES)
 
 

@@ -46,7 +46,7 @@ def _check_unique_claims(pcs: SetManifest) -> Iterator[Finding]:
     for claim in pcs.template["resourceClaimTemplates"]:
         name = claim["name"]
         if name.value is not None and name.value in seen:
-            sentence = "each resource claim template needs a name of its own; rename one of the two"
+            sentence = "two resource claim templates have the same name; rename one of them"
             yield name.make_finding(FindingCode.DUPLICATE_NAME, sentence)
         seen.add(name.value)
 
