@@ -48,11 +48,6 @@ class ImageEdit:
     container: str = ""  # empty: the only one there is
 
 
-def keep_manifest(manifest: Obj) -> Obj:
-    """Change nothing: what is considered is no edit of the set."""
-    return manifest
-
-
 def set_images(manifest: Obj, images: Sequence[ImageEdit]) -> Obj | InvalidEdit:
     """Give containers of cliques other images."""
     cliques, found = dict(enumerate(_entries(manifest, _CLIQUES))), []

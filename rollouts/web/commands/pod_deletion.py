@@ -26,7 +26,7 @@ from rollouts.live.fragments import Fragment
 from rollouts.selectors.pod_deletions import pod_deletions_detail
 from rollouts.services.audit import Caller, Source, caller_of
 from rollouts.services.pods import MAX_PODS, PodsDeleted
-from rollouts.web.commands.forms import VERSION_FIELD, CommandForm, FormContext, url_kwargs
+from rollouts.web.commands.forms import VERSION_FIELD, FormContext, SimulatedForm, url_kwargs
 from rollouts.web.page_layout import fragment_view, viewer_required
 from rollouts.web.workload import WorkloadContext
 
@@ -34,7 +34,7 @@ _DELETED_PODS_URL = "steer-pods-done"
 _DELETED_PODS_LIVE_URL = "steer-pods-live"
 
 
-class PodDeletionForm(CommandForm):
+class PodDeletionForm(SimulatedForm):
     """A form whose command deletes pods."""
 
     preview_template: ClassVar[str] = "steering/_removal_trial.html"

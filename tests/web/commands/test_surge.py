@@ -13,8 +13,9 @@ from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.models import AuditEntry
 from rollouts.services import surge
 from rollouts.services.audit import Caller
+from rollouts.services.changes import execute
 from rollouts.services.surge import PodOwner, SurgeUnitRef, surge_delete
-from rollouts.services.workloads import workload_edit_strategy, workload_set_images
+from rollouts.services.workloads import edit_strategy, set_images
 from rollouts.web.workload import WorkloadContext
 from tests.services.stage import Stage
 from tests.web.commands.filling import address, fields_of, say
@@ -32,8 +33,8 @@ def units_of(stage: Stage) -> list[surge.SurgeUnit]:
 def surging(deployed: Stage, caller: Caller) -> Stage:
     """A workload whose scaling group has one replica too many, which never becomes Ready."""
     changes = {"type": "RollingUpdate", "components": {"decode": {"maxUnavailable": 0, "maxSurge": 1}}}
-    workload_edit_strategy(caller, deployed.place, changes)
-    workload_set_images(caller, deployed.place, [ImageEdit("leader", "app:broken")])
+    execute(caller, deployed.place, edit_strategy(changes))
+    execute(caller, deployed.place, set_images([ImageEdit("leader", "app:broken")]))
     wait_for_surge(deployed)
     return deployed
 
