@@ -32,7 +32,7 @@ from rollouts.api.parsers import (
 )
 from rollouts.api.paths import CLUSTER, WORKLOAD
 from rollouts.api.problems import BadParameter, RequestFinding
-from rollouts.api.rendering import CONTENT_TYPE, render_json
+from rollouts.api.rendering import json_response
 from rollouts.api.serializers import (
     ChangedAnswer,
     ClusterTakenOverAnswer,
@@ -309,11 +309,6 @@ def edit_response(request: Request, changed: EditResult) -> HttpResponse:
         response.status_code = HTTPStatus.CREATED
     response["ETag"] = render_etag(changed.version)
     return response
-
-
-def json_response(body: Any) -> HttpResponse:
-    """Render an answer."""
-    return HttpResponse(render_json(body), content_type=CONTENT_TYPE, headers={"Cache-Control": "no-store"})
 
 
 def render_place(place: WorkloadRef) -> dict[str, str]:

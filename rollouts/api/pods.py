@@ -13,10 +13,11 @@ from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.request import Request
 
 from rollouts.accounts.commands import Command, WorkloadRef
-from rollouts.api.commands import CommandView, describe_command, json_response, render_place
+from rollouts.api.commands import CommandView, describe_command, render_place
 from rollouts.api.etags import render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
+from rollouts.api.rendering import json_response
 from rollouts.api.serializers import (
     PlaceAnswer,
     StrictBooleanField,

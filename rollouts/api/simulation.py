@@ -14,9 +14,10 @@ from rest_framework.request import Request
 
 from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.api.changes import Values, make_change
-from rollouts.api.commands import IF_MATCH, CommandView, json_response
+from rollouts.api.commands import IF_MATCH, CommandView
 from rollouts.api.etags import read_expected
 from rollouts.api.paths import WORKLOAD
+from rollouts.api.rendering import json_response
 from rollouts.api.response_serializers import response_serializer
 from rollouts.api.serializers import (
     ImagesBody,

@@ -20,8 +20,8 @@ from rollouts.accounts.errors import CommandRefused, InvalidState, ValidationFai
 from rollouts.accounts.permissions import Refusal, RefusalReason
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.manifests.strict_yaml import MAX_BODY_BYTES, UnreadableDocument, find_lines, parse_yaml
+from rollouts.runtime.connections import configured_cluster_names
 from rollouts.selectors.manifests import manifest_detail
-from rollouts.selectors.workload_snapshot import configured_names
 from rollouts.services.audit import Caller
 from rollouts.services.changes import Apply, WorkloadChange
 from rollouts.services.edit import EDITABLE_METADATA, EditResult
@@ -130,7 +130,7 @@ class NewWorkloadForm(ApplyForm):
         """Show something to begin with, and the clusters to choose from."""
         return {
             "text": _STARTER_MANIFEST if given is None else _manifest_text(given),
-            "clusters": configured_names(),
+            "clusters": configured_cluster_names(),
             "namespace": _DEFAULT_NAMESPACE if given is None else given.get("namespace", ""),
             "fields": [_MANIFEST_FIELD],
         }
@@ -242,7 +242,7 @@ def _add_line_numbers(refusal: CommandRefused, text: str) -> CommandRefused:
 
 def _parse_workload_ref(given: QueryDict, document: Any) -> WorkloadRef:
     """Return where a manifest wants to go, as far as it says so; else as the form says."""
-    names = configured_names()
+    names = configured_cluster_names()
     cluster = given.get("cluster") or (names[0] if names else "")
     metadata = document.get("metadata") if isinstance(document, dict) else None
     written = metadata if isinstance(metadata, dict) else {}
