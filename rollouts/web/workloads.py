@@ -1,7 +1,8 @@
 """/: all workloads, by what presses most; what is chosen stands in the address.
 
-The page is rendered whole, for readers without scripts too; the list in it is a fragment that is fetched again when a
-workload changes or while somebody types into the search. Rows keep their places then: static/live.js sees to it.
+The page is rendered whole, for readers without scripts too; the list in it is a fragment that the page fetches again
+when a workload changes or while the reader types into the search. `static/live-updates.js` keeps the rows in their
+places then.
 """
 
 from collections.abc import Iterator

@@ -35,7 +35,7 @@ class DeleteForm(CommandForm):
 
     name, title, submit_label, command = "delete", "Delete the workload", "Delete the workload", Command.DELETE_WORKLOAD
     submit_style: ClassVar[str] = "danger"
-    preview_template: ClassVar[str] = "steering/_delete_trial.html"
+    preview_template: ClassVar[str] = "commands/_delete_dry_run.html"
     has_assumptions = False
 
     def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class CommandForm(ABC):
     command: ClassVar[Command]
     path_suffix: ClassVar[str] = ""  # of the address: what the form is about, as Django's paths write it
     template: ClassVar[str] = ""  # of the page; left out, it is called like the form
-    preview_template: ClassVar[str] = "steering/_trial.html"  # the template of what stands beside it
+    preview_template: ClassVar[str] = "commands/_preview.html"  # the template of what stands beside it
     has_assumptions: ClassVar[bool] = True  # whether it can be tried under other beliefs about the cluster
     shows_manifest_diff: ClassVar[bool] = False  # whether what it changes is a manifest
     unchanged_text: ClassVar[str] = ""  # what is said while nothing is changed; empty: what is simulated then
@@ -169,7 +169,7 @@ class CommandForm(ABC):
         def render_standing() -> str:
             scene = FormContext(place, given)  # each rendering looks anew
             context = {"place": place, "version": version, "now": scene.snapshot.version, **self._urls(scene, about)}
-            return render_to_string("steering/_standing.html", context)
+            return render_to_string("commands/_version_check.html", context)
 
         return Fragment(("standing", self.name, place, *about.values(), version), render_standing)
 
@@ -199,7 +199,7 @@ class CommandForm(ABC):
     ) -> HttpResponse:
         context = self._context(request, scene, about, trial)
         status = HTTPStatus.OK if trial.error is None else _http_status(trial.error)
-        return render(request, self.template or f"steering/{self.name}.html", context, status=status)
+        return render(request, self.template or f"commands/{self.name}.html", context, status=status)
 
     def _context(
         self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], trial: Preview

@@ -64,7 +64,7 @@ class ImagesForm(EditForm):
     """The form has every container of every clique."""
 
     name, title, submit_label, command = "images", "Change images", "Change the images", Command.SET_IMAGES
-    oob_template = "steering/_replaced.html"
+    oob_template = "commands/_replaced_counts.html"
     unchanged_text = "Change an image to see what it would do."
 
     def field_context(self, scene: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:

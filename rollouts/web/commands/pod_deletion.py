@@ -37,7 +37,7 @@ _DELETED_PODS_LIVE_URL = "steer-pods-live"
 class PodDeletionForm(SimulatedForm):
     """A form whose command deletes pods."""
 
-    preview_template: ClassVar[str] = "steering/_removal_trial.html"
+    preview_template: ClassVar[str] = "commands/_pod_deletion_preview.html"
 
     @abstractmethod
     def delete_pods(
@@ -84,7 +84,7 @@ def deletion_urlpatterns(below: str) -> list[URLPattern]:
 def deleted_pods(request: HttpRequest, cluster: str, namespace: str, name: str, record: int) -> HttpResponse:
     """Show what became of pods that somebody deleted, and who took their places."""
     return render(
-        request, "steering/pods_done.html", _deleted_pods_context(WorkloadRef(cluster, namespace, name), record)
+        request, "commands/deleted_pods.html", _deleted_pods_context(WorkloadRef(cluster, namespace, name), record)
     )
 
 
@@ -94,7 +94,7 @@ def deleted_pods_fragment(given: QueryDict, cluster: str, namespace: str, name: 
     place = WorkloadRef(cluster, namespace, name)
     return Fragment(
         ("departures", place, record),
-        lambda: render_to_string("steering/_departures.html", _deleted_pods_context(place, record)),
+        lambda: render_to_string("commands/_deleted_pods.html", _deleted_pods_context(place, record)),
     )
 
 

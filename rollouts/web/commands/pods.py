@@ -3,7 +3,7 @@
 The form is the picture of the workload with a box to tick in each cell that may be deleted; addresses choose some of
 them to begin with (`?replica=`, `?component=`, `?node=`, `?all=`, `?rest=` of an earlier command). Which pods may be
 deleted is what the service says. The uid of each pod travels with the form, so that a pod that has taken its name
-meanwhile is safe, and the picture goes on living while somebody chooses (`static/pods.js` keeps what is chosen).
+meanwhile is safe, and the picture goes on living while somebody chooses (`pod-selection.js` keeps what is chosen).
 """
 
 from collections import Counter
@@ -64,7 +64,7 @@ class OutdatedPodsForm(PodDeletionForm):
         "Delete the selected pods",
         Command.DELETE_OUTDATED_PODS,
     )
-    template, preview_template = "steering/pods.html", "steering/_pods_trial.html"
+    template, preview_template = "commands/pods.html", "commands/_pods_preview.html"
     force: ClassVar[bool] = False
 
     def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class OutdatedPodsForm(PodDeletionForm):
             scene = FormContext(place, given)  # each rendering looks anew
             shape = _layout_of(scene)
             context = self._pod_grid_context(scene, shape, self._list_candidates(scene, shape), frozenset())
-            return render_to_string("steering/_pods.html", {"place": place, "force": self.force, **context})
+            return render_to_string("commands/_pod_selection.html", {"place": place, "force": self.force, **context})
 
         return Fragment(("pods", self.name, place, given.get("by", "")), render_picture)
 

@@ -72,7 +72,7 @@ class RemedyRow:
 class RemedyForm(SimulatedForm):
     """What the forms of all remedies have in common: rows to tick."""
 
-    template: ClassVar[str] = "steering/remedy.html"
+    template: ClassVar[str] = "commands/remedy.html"
     remedy: ClassVar[Remedy]
     intro: ClassVar[str]  # what it does, and what it costs
     nothing_to_do_text: ClassVar[str]  # what is said when there is nothing that it could be applied to

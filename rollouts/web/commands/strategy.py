@@ -78,7 +78,7 @@ class StrategyForm(EditForm):
     """The form has the type, and two numbers for each level."""
 
     name, title, command = "strategy", "Strategy and surge", Command.EDIT_STRATEGY
-    oob_template = "steering/_strategy_rows.html"
+    oob_template = "commands/_budget_meanings.html"
 
     def field_context(self, scene: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show every level, with what the numbers in the form come to."""

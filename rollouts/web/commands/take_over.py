@@ -41,7 +41,7 @@ class TakeOverForm(CommandForm):
     """The form has nothing to fill in but the box that says that Grove's operator is gone."""
 
     name, title, submit_label, command = "take-over", "Take over", "Take over from Grove", Command.TAKE_OVER_WORKLOAD
-    preview_template: ClassVar[str] = "steering/_take_over_trial.html"
+    preview_template: ClassVar[str] = "commands/_take_over_dry_run.html"
     has_assumptions = False
 
     def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:

@@ -294,7 +294,7 @@ def refuse(scene: Scene, row: Row, name: str, fields: Fields, sentence: str) -> 
     page = scene.people[name].get(where)
     # Where a new workload is to go, and so whether it may, is known only once somebody says it.
     if row.name != "new" or name != "otto":
-        assert sentence in say(page, "barred")
+        assert sentence in say(page, "blocked")
         assert is_barred(page.content.decode())
     came, answer = send(scene, name, where, fields)
     assert came == Came(403, on_record=((name, str(row.command), "Refused"),))
