@@ -26,15 +26,8 @@ from rollouts.api.serializers import (
     replica_index_field,
 )
 from rollouts.services.audit import Caller
-from rollouts.services.pods import (
-    MAX_PODS,
-    DeletionResult,
-    PodRef,
-    PodsDeleted,
-    Selection,
-    pods_delete,
-    pods_delete_stuck,
-)
+from rollouts.services.deletion import DeletionResult, PodRef, PodsDeleted
+from rollouts.services.pods import MAX_PODS, Selection, pods_delete, pods_delete_stuck
 
 
 class PodBody(StrictSerializer):

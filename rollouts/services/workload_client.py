@@ -212,7 +212,7 @@ def translate_error(
         case UnknownResource():
             return InvalidState(f"The cluster does not know this kind of object; install the definitions: {words}")
         case Throttled():
-            return ClusterUnavailable(f"The cluster asks to be left alone for a while: {words}", error.retry_after)
+            return ClusterUnavailable(f"The API server is throttling requests: {words}", error.retry_after)
         case _:
             return ClusterUnavailable(f"{words}. {_OUTCOME_UNKNOWN}" if is_write else words, error.retry_after)
 

@@ -22,10 +22,12 @@ from rollouts.cluster import Obj, Unavailable
 from rollouts.cluster.resources import PODDISRUPTIONBUDGETS, PODS
 from rollouts.engine.model import names
 from rollouts.models import AuditEntry, NamespaceGrant, Pod, StrategyOverride, User
+from rollouts.services import deletion
 from rollouts.services import pods as pods_service
 from rollouts.services.audit import Caller
 from rollouts.services.changes import execute
-from rollouts.services.pods import DeletionResult, PodRef, PodsDeleted, Selection, pods_delete
+from rollouts.services.deletion import DeletionResult, PodRef, PodsDeleted
+from rollouts.services.pods import Selection, pods_delete
 from rollouts.services.workloads import edit_strategy, scale
 from tests.services.stage import Stage
 
@@ -290,7 +292,7 @@ def test_a_cluster_that_stops_answering_is_not_asked_further(
         raise Unavailable("no answer")
 
     monkeypatch.setattr("rollouts.cluster.ClusterClient.evict", away)
-    monkeypatch.setattr(pods_service, "_THREADS", 1)
+    monkeypatch.setattr(deletion, "_THREADS", 1)
     deleted = pods_delete(caller, outdated.place, EVERYTHING)
     assert [one.outcome for one in deleted.outcomes] == [
         DeletionResult.UNKNOWN,

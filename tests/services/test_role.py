@@ -20,7 +20,8 @@ from rollouts.runtime import connections
 from rollouts.services.apply import workload_apply
 from rollouts.services.audit import Caller
 from rollouts.services.changes import execute
-from rollouts.services.pods import DeletionResult, Selection, pods_delete
+from rollouts.services.deletion import DeletionResult
+from rollouts.services.pods import Selection, pods_delete
 from rollouts.services.takeover import workload_take_over
 from rollouts.services.workload_deletion import workload_delete
 from rollouts.services.workloads import edit_strategy, scale, set_images

@@ -21,7 +21,8 @@ from rollouts.queue.results import Done, Stop
 from rollouts.runtime import connections
 from rollouts.services.audit import Caller
 from rollouts.services.changes import execute
-from rollouts.services.pods import PodRef, pods_delete
+from rollouts.services.deletion import PodRef
+from rollouts.services.pods import pods_delete
 from rollouts.services.takeover import TakeoverResult, cluster_take_over, workload_take_over
 from rollouts.services.workloads import restart
 from tests.controller.interruptions import Interrupted, Way

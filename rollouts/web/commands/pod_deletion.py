@@ -25,7 +25,8 @@ from rollouts.engine.simulation.simulate import BY_HAND
 from rollouts.live.fragments import Fragment
 from rollouts.selectors.pod_deletions import pod_deletions_detail
 from rollouts.services.audit import Caller, Source, caller_of
-from rollouts.services.pods import MAX_PODS, PodsDeleted
+from rollouts.services.deletion import PodsDeleted
+from rollouts.services.pods import MAX_PODS
 from rollouts.web.commands.forms import VERSION_FIELD, FormContext, SimulatedForm, url_kwargs
 from rollouts.web.page_layout import fragment_view, viewer_required
 from rollouts.web.workload import WorkloadContext

@@ -26,15 +26,8 @@ from rollouts.selectors.pod_deletions import list_remaining_uids
 from rollouts.selectors.pod_grid import build_grid, build_node_grids
 from rollouts.services.audit import Caller
 from rollouts.services.changes import DeletePods, Simulable
-from rollouts.services.pods import (
-    MAX_PODS,
-    PodRef,
-    PodsDeleted,
-    Selection,
-    choose_candidates,
-    find_obstacle,
-    pods_delete,
-)
+from rollouts.services.deletion import PodRef, PodsDeleted
+from rollouts.services.pods import MAX_PODS, Selection, choose_candidates, find_obstacle, pods_delete
 from rollouts.services.workload_client import invalid_command
 from rollouts.web.commands.forms import FormContext, url_kwargs
 from rollouts.web.commands.pod_deletion import PodDeletionForm, make_pod_deletes, parse_pairs

@@ -41,8 +41,9 @@ from rollouts.selectors.workload_snapshot import find_workload
 from rollouts.services import workloads
 from rollouts.services.audit import Caller
 from rollouts.services.changes import DeletePods, ForgetPods, Simulable, WorkloadChange
+from rollouts.services.deletion import PodRef, PodsDeleted
 from rollouts.services.edit import EditResult
-from rollouts.services.pods import PodRef, PodsDeleted, pods_delete_stuck
+from rollouts.services.pods import pods_delete_stuck
 from rollouts.services.surge import SurgeUnit, SurgeUnitRef, find_surge, plan_surge_deletion, surge_delete
 from rollouts.services.workload_client import invalid_command
 from rollouts.web.commands.budget_text import UNIT_NAMES
@@ -304,8 +305,8 @@ class DeleteSurgeForm(RemedyForm, PodDeletionForm):
     name, title, submit_label, command = "delete-surge", "Delete the surge", "Delete the surge", Command.DELETE_ANY_PODS
     remedy = Remedy.DELETE_SURGE
     intro = (
-        "Its pods go, and their room is free at once. While an original is outdated, surge is created anew, perhaps on "
-        "a better node; otherwise it stays gone."
+        "The pods are deleted, and their room is free at once. While an original is outdated, the controller creates "
+        "surge again, perhaps on a better node; otherwise it does not come back."
     )
     nothing_to_do_text = "There is no surge: it is gone, or it was taken over."
 

@@ -17,18 +17,13 @@ from typing import Any, Final
 from django.http import QueryDict
 
 from rollouts.accounts.commands import Command
-from rollouts.controller.effective_strategy import (
-    MAX_SURGE,
-    MAX_UNAVAILABLE,
-    STRATEGY_TYPE,
-    StrategyField,
-    compute_effective_strategy,
-)
+from rollouts.controller.effective_strategy import StrategyField, compute_effective_strategy
 from rollouts.engine.manifest import edits
 from rollouts.engine.manifest.edits import InvalidEdit
 from rollouts.engine.manifest.findings import Finding
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.manifest.schema import BUDGET_FIELDS
+from rollouts.engine.manifest.strategy_parts import MAX_SURGE, MAX_UNAVAILABLE, STRATEGY_TYPE
 from rollouts.engine.model.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE, parse_budget
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.rollout.levels import LevelKind, list_levels

@@ -27,7 +27,8 @@ from rollouts.models import AuditEntry, NamespaceGrant, User
 from rollouts.selectors.revisions import revision_list
 from rollouts.services.audit import Caller
 from rollouts.services.changes import execute
-from rollouts.services.pods import PodRef, pods_delete
+from rollouts.services.deletion import PodRef
+from rollouts.services.pods import pods_delete
 from rollouts.services.workloads import edit_strategy, set_images
 from tests.engine.manifests import small
 from tests.services.conftest import ONE_REPLICA

@@ -135,7 +135,7 @@ def test_a_disruption_budget_keeps_its_pod_and_is_named(operator: Client, outdat
     answer = operator.post(address(outdated, "pods"), form(outdated, chosen), follow=True)
     said = say(answer)
     assert "Refused" in said
-    assert "A disruption budget is in the way" in said
+    assert "A disruption budget does not allow it" in said
     assert (said.count("Evicted"), said.count("it was not deleted"), "1 not deleted" in said) == (1, 1, True)
     assert chosen[0] in values(pods_of(outdated))
 
@@ -174,7 +174,7 @@ def test_where_the_strategy_deletes_by_itself_nothing_can_be_chosen(
     sent = form(outdated, values(pods_of(outdated)))
     execute(caller, outdated.place, edit_strategy({"type": "RollingUpdate"}))
     page = operator.get(address(outdated, "pods"))
-    assert "RollingUpdate replaces outdated pods by itself" in say(page)
+    assert "RollingUpdate replaces outdated pods itself" in say(page)
     assert boxes_of(page, "pod") == {}
     before = values(pods_of(outdated))
     assert (

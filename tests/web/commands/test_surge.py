@@ -116,8 +116,8 @@ def test_after_a_lost_answer_nothing_more_is_sent_and_nothing_is_said_to_be_know
     tried = fail_with(monkeypatch, lambda: Unavailable("no answer within 10 s"), is_carried_out=True)
     answer = operator.post(address(surging, "delete-surge"), open_form(operator, surging), follow=True)
     assert len(tried) == 1
-    assert "Whether it was deleted is not known" in say(answer)
-    assert "It was not tried" in say(answer)
+    assert "It is not known whether it was deleted" in say(answer)
+    assert "Not tried: the cluster" in say(answer)
     outcomes = outcomes_on_record()
     assert outcomes.pop(tried[0]) == "Unknown"
     assert set(outcomes.values()) == {"NotSent"}
