@@ -132,11 +132,6 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "rollouts.web.page_layout.page_layout",
             ],
-            "libraries": {
-                "cells": "rollouts.web.pod_cells",
-                "grove": "rollouts.web.text",
-                "grove_admin": "rollouts.admin.tags",
-            },
         },
     }
 ]

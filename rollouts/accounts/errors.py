@@ -4,7 +4,7 @@ Services raise them; the API makes problem+json of them, pages and the admin sho
 here, nothing was changed, unless the sentence says that the outcome is not known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rollouts.engine.manifest.findings import Finding
 
@@ -24,6 +24,11 @@ class PermissionDenied(CommandRefused):
 
 class NotFound(CommandRefused):
     """There is no such thing."""
+
+
+def make_cluster_not_found(name: str, configured: Iterable[str]) -> NotFound:
+    """Return the error for a cluster that is not configured."""
+    return NotFound(f"There is no cluster {name!r}; configured: {', '.join(configured) or 'none'}.")
 
 
 class ValidationFailed(CommandRefused):

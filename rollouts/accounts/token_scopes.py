@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rollouts.accounts.commands import COMMANDS, Command
+from rollouts.accounts.errors import make_cluster_not_found
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.models import ApiToken
 from rollouts.models.mirror import LABEL_LENGTH
@@ -154,8 +155,7 @@ def _check_namespaces(namespaces: Sequence[Mapping[str, str]] | None, clusters: 
     for index, one in enumerate(namespaces):
         path, cluster, namespace = f"namespaces[{index}]", one["cluster"], one["namespace"]
         if cluster and cluster not in clusters:
-            known = ", ".join(sorted(clusters)) or "none"
-            sentence = f"There is no cluster {cluster!r}; configured: {known}."
+            sentence = make_cluster_not_found(cluster, sorted(clusters)).sentence
             findings.append(Finding(f"{path}.cluster", FindingCode.UNKNOWN_VALUE, sentence))
         if namespace and (len(namespace) > LABEL_LENGTH or not _NAMESPACE.fullmatch(namespace)):
             sentence = f"A namespace has at most {LABEL_LENGTH} lower-case letters, digits and hyphens; empty: any."

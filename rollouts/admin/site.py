@@ -50,7 +50,7 @@ class GroveAdminSite(UnfoldAdminSite):
         """Send strangers to the page where everybody signs in, and tell the others why they are not let in."""
         if not request.user.is_authenticated:
             return redirect_to_login(request.GET.get("next") or request.path)
-        return render(request, "admin/refused.html", {"sentence": _REFUSAL}, status=403)
+        return render(request, "admin/forbidden.html", {"sentence": _REFUSAL}, status=403)
 
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """Send people to the page where everybody changes their own password."""

@@ -1,7 +1,7 @@
 """A part of a page as the tiles in it and the frame that holds them: of many tiles only those are brought that changed.
 
 Between `fragments`, which renders a part whole, and `stream`, which brings it. A tile is an element that begins with
-`data-group` and an id. In the frame an empty element stands for it; static/live.js puts there what it was brought, or
+`data-tile` and an id. In the frame an empty element stands for it; live-updates.js puts there what it was brought, or
 leaves what it shows. So tiles that come, go or move need no words of their own: the frame has all, in their order.
 
 The invariant: the frame with all tiles put back is the part, to the letter. Tiles stand side by side, with nothing but
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-_TILE_START: Final = re.compile(r'<(\w+) data-group id="([^"<>]+)"')
+_TILE_START: Final = re.compile(r'<(\w+) data-tile id="([^"<>]+)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,15 @@ class TiledHtml:
 def split_tiles(html: str) -> TiledHtml:
     """Take a part of a page apart; the last tile stays in the frame, as where it ends can only be guessed.
 
-    >>> split_tiles('<p><b data-group id="x">1</b><b data-group id="y">2</b></p>').frame
-    '<p><b id="x" data-same></b><b data-group id="y">2</b></p>'
+    >>> split_tiles('<p><b data-tile id="x">1</b><b data-tile id="y">2</b></p>').frame
+    '<p><b id="x" data-unchanged></b><b data-tile id="y">2</b></p>'
     """
     found = list(_TILE_START.finditer(html))
     tiles, frame = {}, [html[: found[0].start()] if found else html]
     for one, following in pairwise(found):
         text = html[one.start() : following.start()]
         tiles[one[2]] = tile = text.rstrip()
-        frame.append(f'<{one[1]} id="{one[2]}" data-same></{one[1]}>{text[len(tile) :]}')
+        frame.append(f'<{one[1]} id="{one[2]}" data-unchanged></{one[1]}>{text[len(tile) :]}')
     if len(tiles) < len(found) - 1:  # two of one name: nobody could tell which is meant
         return TiledHtml(html, {})
     return TiledHtml("".join([*frame, html[found[-1].start() :] if found else ""]), tiles)

@@ -58,6 +58,14 @@ def cluster_names() -> tuple[str, ...]:
     return tuple(entry.name for entry in cluster_entries())
 
 
+def configured_cluster_names() -> tuple[str, ...]:
+    """Return the names of the configured clusters; none while the settings are wrong."""
+    try:
+        return cluster_names()
+    except Misconfigured:
+        return ()
+
+
 def cluster_entries() -> tuple[ClusterEntry, ...]:
     """All configured clusters; a name that two of them would have is a mistake in the settings."""
     entries = tuple(_entries(settings.ENVIRONMENT))

@@ -20,10 +20,9 @@ from rollouts.accounts.errors import InvalidState, NotFound, PermissionDenied, V
 from rollouts.accounts.permissions import ROLES
 from rollouts.accounts.token_scopes import NO_REQUESTED_SCOPE, RequestedScope, Scope, parse_scope, render_scope_columns
 from rollouts.accounts.tokens import digest_of, expiry_of, generate_secret, max_lifetime, shown_prefix_of
-from rollouts.cluster import Misconfigured
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.models import ApiToken, OidcIdentity, User
-from rollouts.runtime.connections import cluster_names
+from rollouts.runtime.connections import configured_cluster_names
 from rollouts.services.audit import Caller, Result, Source, audited_command, record, require
 from rollouts.services.passwords import require_may_change_account, tokens_revoke_all
 
@@ -188,7 +187,7 @@ def default_expiry() -> datetime:
 def _check_token(user: User, name: str, expires_at: datetime | None, wish: RequestedScope, outer: Scope) -> Scope:
     """Return the scope of a token that is asked for; raise what is in its way."""
     now = timezone.now()
-    scope, found = parse_scope(wish, _known_clusters() if wish.namespaces else ())
+    scope, found = parse_scope(wish, configured_cluster_names() if wish.namespaces else ())
     findings = [*found, *scope.find_excess(outer), *_check_expiry(expires_at, now)]
     if not name.strip() or len(name) > _NAME_LENGTH or not name.isprintable():
         message = f"Say in 1 to {_NAME_LENGTH} letters what the token is for."
@@ -199,13 +198,6 @@ def _check_token(user: User, name: str, expires_at: datetime | None, wish: Reque
     if alive.count() >= MAX_TOKENS:
         raise InvalidState(f"You have {MAX_TOKENS} tokens; revoke those that you no longer use first.")
     return scope.narrowed_by(outer)
-
-
-def _known_clusters() -> Collection[str]:
-    try:
-        return cluster_names()
-    except Misconfigured:
-        return ()
 
 
 def _check_expiry(end: datetime | None, now: datetime) -> list[Finding]:

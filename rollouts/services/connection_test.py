@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rollouts.accounts.commands import Command, WorkloadRef
-from rollouts.accounts.errors import NotFound
+from rollouts.accounts.errors import make_cluster_not_found
 from rollouts.cluster import ClusterClient, ClusterError, Forbidden, RetryPolicy, Unauthorized, UnknownResource
 from rollouts.cluster.resources import (
     EVENTS,
@@ -79,7 +79,7 @@ def _run_checks(name: str) -> Iterator[Line]:
     try:
         configured = cluster_names()
         if name not in configured:
-            raise NotFound(f"There is no cluster {name!r}; configured: {', '.join(configured) or 'none'}.")
+            raise make_cluster_not_found(name, configured)
         cluster = connect_cluster(name, _TIMEOUTS)
     except ClusterError as error:
         yield Line("Settings", ok=False, sentence=str(error))

@@ -40,6 +40,7 @@ from rollouts.services.workload_client import (
 )
 
 EditFunction = Callable[[Obj], Obj | InvalidEdit]
+"""Returns the manifest as it shall be, given the one that is stored; it runs again after each conflict."""
 
 MAX_ATTEMPTS: Final = 5
 """How often an edit is made anew because somebody else was quicker."""
@@ -53,6 +54,16 @@ _PROTECTED_METADATA: Final = ("finalizers", "ownerReferences")
 _MAX_AUDIT_ENTRIES: Final = 50
 _MAX_FIELDS: Final = 100
 _FIELDS_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A change of the manifest of a PodCliqueSet, and the command that makes it."""
+
+    command: Command
+    function: EditFunction
+    # Of a change that starts no update: the edit that stands for the next rollout, for a simulation to run it.
+    rehearsal: EditFunction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +88,10 @@ class EditResult:
     manifest: Obj = field(default_factory=dict)  # as it is by then, or would be; masked
 
 
-def workload_edit(
-    caller: Caller, command: Command, place: WorkloadRef, edit: EditFunction, *, expected: str | None, dry_run: bool
-) -> EditResult:
-    """Carry out an edit of a workload."""
-    with audited_command(caller, command, place, dry_run=dry_run) as audited:
-        return apply_edit(open_writable_client(place), audited, edit, expected=expected, dry_run=dry_run)
+def workload_edit(caller: Caller, place: WorkloadRef, edit: Edit, *, expected: str | None, dry_run: bool) -> EditResult:
+    """Edit a workload."""
+    with audited_command(caller, edit.command, place, dry_run=dry_run) as audited:
+        return apply_edit(open_writable_client(place), audited, edit.function, expected=expected, dry_run=dry_run)
 
 
 def apply_edit(

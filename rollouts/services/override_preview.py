@@ -14,11 +14,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db.models import Q
 from django.utils import timezone
 
 from rollouts.accounts.commands import WorkloadRef
-from rollouts.cluster import Misconfigured
 from rollouts.controller.effective_strategy import (
     EffectiveStrategy,
     Override,
@@ -39,7 +37,7 @@ from rollouts.engine.model.budget import parse_budget
 from rollouts.engine.model.workload import IntOrPercent, Strategy
 from rollouts.engine.rollout.levels import Level, list_levels
 from rollouts.models import StrategyOverride, Workload
-from rollouts.runtime.connections import cluster_names
+from rollouts.runtime.connections import configured_cluster_names
 
 MAX_DAYS: Final = 90
 """What should last longer belongs into the manifest."""
@@ -178,7 +176,7 @@ def _check_target(draft: OverrideDraft) -> Iterator[Finding]:
         value = getattr(draft, name)
         if value and not is_dns_label(value):
             yield FieldError(FindingCode.INVALID_NAME, _INVALID_NAME).to_finding(name)
-    configured = _configured_clusters()
+    configured = configured_cluster_names()
     if draft.cluster and draft.cluster not in configured:
         there = ", ".join(configured) or "none"
         yield Finding(
@@ -268,7 +266,7 @@ def _list_affected(override: Override) -> Iterator[tuple[int, WorkloadRef]]:
     given = {"cluster__name": override.cluster, "namespace": override.namespace, "name": override.name}
     rows = (
         Workload.objects.filter(
-            cluster__name__in=_configured_clusters(), **{name: value for name, value in given.items() if value}
+            cluster__name__in=configured_cluster_names(), **{name: value for name, value in given.items() if value}
         )
         .order_by("cluster__name", "namespace", "name")
         .values_list("pk", "cluster__name", "namespace", "name", "labels")
@@ -284,15 +282,8 @@ def _fetch_manifests(pks: Sequence[int]) -> dict[int, Mapping[str, Any]]:
 
 
 def _list_other_overrides(now: datetime, replacing: StrategyOverride | None) -> list[Override]:
-    rows = StrategyOverride.objects.filter(Q(expires_at=None) | Q(expires_at__gt=now))
+    rows = StrategyOverride.objects.in_force(now)
     return [parse_override(row) for row in rows if replacing is None or row.pk != replacing.pk]
-
-
-def _configured_clusters() -> tuple[str, ...]:
-    try:
-        return cluster_names()
-    except Misconfigured:
-        return ()
 
 
 # ---- what it would do

@@ -15,12 +15,13 @@ from django.db import transaction
 from django.utils import timezone
 
 from rollouts.accounts.commands import Command, WorkloadRef
-from rollouts.accounts.errors import InvalidState, NotFound, ValidationFailed, VersionConflict
+from rollouts.accounts.errors import InvalidState, ValidationFailed, VersionConflict
 from rollouts.live import change_feed
 from rollouts.manifests.workload_version import matches_version
 from rollouts.models import StrategyOverride
 from rollouts.queue import dispatch
 from rollouts.runtime.connections import redis_client
+from rollouts.selectors.overrides import find_override
 from rollouts.services.audit import Caller, audited_command, require
 from rollouts.services.override_preview import (
     OverrideCheck,
@@ -65,7 +66,7 @@ def override_create(caller: Caller, draft: OverrideDraft) -> OverrideResult:
 def override_change(caller: Caller, pk: int, draft: OverrideDraft, expected: str | None = None) -> OverrideResult:
     """Change an override that is in force; `expected` is what If-Match says of the version that was seen."""
     with audited_command(caller, Command.CHANGE_OVERRIDE, draft.place) as audited:
-        seen = override_detail(pk)
+        seen = find_override(pk)
         # Who may not touch what it hits now may not take it away from there either.
         require(caller, Command.CHANGE_OVERRIDE, _place(seen))
         _require_expected_version(seen, expected)
@@ -84,7 +85,7 @@ def override_change(caller: Caller, pk: int, draft: OverrideDraft, expected: str
 
 def override_end(caller: Caller, pk: int, expected: str | None = None) -> StrategyOverride:
     """End an override now; the record stays."""
-    seen = override_detail(pk)
+    seen = find_override(pk)
     with audited_command(caller, Command.END_OVERRIDE, _place(seen)) as audited:
         _require_expected_version(seen, expected)
         with transaction.atomic():
@@ -100,15 +101,7 @@ def override_dry_run(caller: Caller, draft: OverrideDraft, replacing: int | None
     """Say what an override would do, to somebody who may put it in force; nothing is changed or put on record."""
     command = Command.CREATE_OVERRIDE if replacing is None else Command.CHANGE_OVERRIDE
     with audited_command(caller, command, draft.place, dry_run=True):
-        return override_check(draft, None if replacing is None else override_detail(replacing))
-
-
-def override_detail(pk: int) -> StrategyOverride:
-    """Return an override on record, also one that has ended."""
-    row = StrategyOverride.objects.select_related("author").filter(pk=pk).first()
-    if row is None:
-        raise NotFound(f"There is no override {pk}.")
-    return row
+        return override_check(draft, None if replacing is None else find_override(replacing))
 
 
 def render_audit_value(row: StrategyOverride) -> dict[str, Any]:

@@ -5,8 +5,9 @@ with the same preconditions as every edit (`edit`); the set itself stays as it i
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
+from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import VersionConflict
 from rollouts.cluster import Obj, Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS
@@ -18,11 +19,12 @@ from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, Workload
 from rollouts.engine.tree.views import compute_min_available, resolve_min_available
 from rollouts.mirror import ObjectChanges
-from rollouts.services.audit import AuditedCommand
+from rollouts.services.audit import AuditedCommand, Caller, audited_command
 from rollouts.services.edit import MAX_ATTEMPTS, Change, EditResult, fetch_expected
 from rollouts.services.workload_client import (
     WorkloadClient,
     invalid_command,
+    open_writable_client,
     require_not_grove_managed,
     version_of_object,
 )
@@ -33,18 +35,27 @@ Component: TypeAlias = CliqueTemplate | GroupTemplate
 
 
 @dataclass(frozen=True, slots=True)
-class LiveScale:
-    """What is asked for."""
+class ScaleLive:
+    """The number of replicas that a live component shall have."""
+
+    command: ClassVar[Command] = Command.SCALE_WORKLOAD
 
     component: str  # name in the template
     replica: int  # of the set
     replicas: int
 
 
-def scale_live_component(
-    client: WorkloadClient, audited: AuditedCommand, wanted: LiveScale, *, expected: str | None, dry_run: bool
+def live_component_scale(
+    caller: Caller, place: WorkloadRef, wanted: ScaleLive, *, expected: str | None, dry_run: bool
 ) -> EditResult:
     """Scale a live component; `expected` is the version of the set."""
+    with audited_command(caller, wanted.command, place, dry_run=dry_run) as audited:
+        return _scale(open_writable_client(place), audited, wanted, expected=expected, dry_run=dry_run)
+
+
+def _scale(
+    client: WorkloadClient, audited: AuditedCommand, wanted: ScaleLive, *, expected: str | None, dry_run: bool
+) -> EditResult:
     live = fetch_expected(client, expected)
     workload = parse_workload(live)
     if isinstance(workload, ParseFailure):
@@ -75,7 +86,7 @@ def make_scale_change(resource: Resource, name: str, before: Any, after: int) ->
     return Change(f"{resource.kind} {name}: {_FIELD}", before, after)
 
 
-def find_live_component(workload: Workload, wanted: LiveScale) -> tuple[Component, Resource, str]:
+def find_live_component(workload: Workload, wanted: ScaleLive) -> tuple[Component, Resource, str]:
     """Return the component that is meant, with the kind and the name of its object; raises what is in the way."""
     component, resource = _find_component(workload, wanted.component)
     if wanted.replica >= workload.replicas:
@@ -98,7 +109,7 @@ def _minimum_of_object(component: Component, target: Obj) -> int:
     return resolve_min_available(component, stored if isinstance(stored, int) else 0)
 
 
-def scale_observed(workload: Workload, observed: Observed, wanted: LiveScale) -> Observed:
+def scale_observed(workload: Workload, observed: Observed, wanted: ScaleLive) -> Observed:
     """Return what is observed as it would be after such a command, for a simulation; raises what is in the way."""
     component, _, name = find_live_component(workload, wanted)
     minimum = component.min_available

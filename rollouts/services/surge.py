@@ -11,14 +11,14 @@ mark of the very objects that were looked at, and what has come in their place i
 """
 
 import hashlib
-import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import InvalidState
-from rollouts.cluster import ClusterError, Conflict, NotFound, Obj, Resource
+from rollouts.cluster import Obj, Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODS, SERVICES
 from rollouts.engine.model.actions import Delete, Kind
 from rollouts.engine.model.observed import Observed, Pod
@@ -29,28 +29,25 @@ from rollouts.engine.tree.tree_builder import build_tree
 from rollouts.engine.tree.views import CliqueView, GroupView, ReplicaView
 from rollouts.mirror import ObjectChanges
 from rollouts.services.audit import Caller, audited_command
-from rollouts.services.edit import fetch_expected
-from rollouts.services.pods import (
+from rollouts.services.deletion import (
     ABORTING_RESULTS,
-    MAX_SECONDS,
-    NOT_TRIED_MESSAGE,
     DeletionMode,
     DeletionResult,
+    DeletionRun,
     PodDeleter,
     PodOutcome,
     PodsDeleted,
-    explain_error,
-    read_observed,
-    read_workload,
     render_audit_begin,
     render_audit_outcomes,
     summarize_outcomes,
 )
+from rollouts.services.edit import fetch_expected
+from rollouts.services.pods import read_observed, read_workload
 from rollouts.services.workload_client import WorkloadClient, open_writable_client, version_of_object
 
 _MAX_NAMED: Final = 500  # units on record by name
 _MARK_LENGTH: Final = 16
-_NO_SURGE: Final = "There is no such surge any more: it is gone, or it was taken over."
+_NO_SURGE: Final = "This surge no longer exists: it was deleted, or its pods are wanted now."
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +124,9 @@ def surge_delete(
         surge = {"surge": [unit.name for unit in units[:_MAX_NAMED]]}
         audited.begin(after={**surge, **render_audit_begin([pod for unit in units for pod in unit.pods])})
         outcomes = _delete_pods(client, units, dry_run=dry_run)
-        is_stopped = any(one.outcome in ABORTING_RESULTS for one in outcomes)
-        remover = _OwnerDeleter(client, dry_run=dry_run, is_stopped=is_stopped)
-        outcomes += [one for unit in units if unit.owners for one in remover.delete(unit)]
+        run = DeletionRun(is_aborted=any(one.outcome in ABORTING_RESULTS for one in outcomes))
+        deleter = _OwnerDeleter(client, run, dry_run=dry_run)
+        outcomes += [one for unit in units if unit.owners for one in deleter.delete(unit)]
         outcomes += _report_gone(units, chosen)
         if not dry_run:
             audited.done(after={**surge, **render_audit_outcomes(outcomes)}, detail=summarize_outcomes(outcomes))
@@ -199,13 +196,12 @@ def _delete_pods(client: WorkloadClient, units: Sequence[SurgeUnit], *, dry_run:
 
 
 class _OwnerDeleter:
-    """Deletes what holds the pods of surge, one after the other, until an answer is lost or it takes too long."""
+    """Deletes the objects that own the pods of surge, one after the other."""
 
-    def __init__(self, client: WorkloadClient, *, dry_run: bool, is_stopped: bool) -> None:
-        self._site = client
+    def __init__(self, client: WorkloadClient, run: DeletionRun, *, dry_run: bool) -> None:
+        self._client = client
+        self._run = run
         self._dry_run = dry_run
-        self._is_stopped = is_stopped
-        self._deadline = time.monotonic() + MAX_SECONDS
 
     def delete(self, unit: SurgeUnit) -> Iterator[PodOutcome]:
         """Delete a unit, and say of each of its pods what became of it; of itself, where it has none."""
@@ -227,19 +223,14 @@ class _OwnerDeleter:
             yield PodOutcome(unit.name, "", fate, troubles[0] if troubles else "It had no pods.")
 
     def _attempt(self, owner: PodOwner) -> tuple[DeletionResult, str]:
-        if self._is_stopped or time.monotonic() > self._deadline:
-            return DeletionResult.NOT_SENT, NOT_TRIED_MESSAGE
-        try:
-            change = _delete_owner(self._site, owner, dry_run=self._dry_run)
-        except (NotFound, Conflict):
-            return DeletionResult.GONE, f"{owner.name} was gone already, or another one has its name."
-        except ClusterError as error:
-            fate, sentence = explain_error(error)
-            self._is_stopped = fate in ABORTING_RESULTS
-            return fate, sentence
+        message = f"{owner.name} was gone already, or another object has its name."
+        return self._run.attempt(partial(self._delete, owner), lambda: (DeletionResult.GONE, message))
+
+    def _delete(self, owner: PodOwner) -> DeletionResult:
+        change = _delete_owner(self._client, owner, dry_run=self._dry_run)
         if not self._dry_run:
-            self._site.write_through([change])
-        return DeletionResult.DELETED, ""
+            self._client.write_through([change])
+        return DeletionResult.DELETED
 
 
 _SUCCESSFUL: Final = frozenset({DeletionResult.DELETED, DeletionResult.GONE})

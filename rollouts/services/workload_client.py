@@ -19,7 +19,14 @@ from django.db import DatabaseError
 
 from rollouts import mirror, models
 from rollouts.accounts.commands import WorkloadRef
-from rollouts.accounts.errors import ClusterUnavailable, CommandRefused, InvalidState, NotFound, PermissionDenied
+from rollouts.accounts.errors import (
+    ClusterUnavailable,
+    CommandRefused,
+    InvalidState,
+    NotFound,
+    PermissionDenied,
+    make_cluster_not_found,
+)
 from rollouts.accounts.errors import ValidationFailed as InvalidCommand
 from rollouts.cluster import (
     BadRequest,
@@ -137,7 +144,7 @@ def open_client(place: WorkloadRef) -> WorkloadClient:
     try:
         names = cluster_names()
         if place.cluster not in names:
-            raise NotFound(f"There is no cluster {place.cluster!r}; configured: {', '.join(names) or 'none'}.")
+            raise make_cluster_not_found(place.cluster, names)
         row = mirror.ensure_cluster(place.cluster)
         return WorkloadClient(place, shared_cluster(row.name, row.url), row)
     except Misconfigured as error:
@@ -205,7 +212,7 @@ def translate_error(
         case UnknownResource():
             return InvalidState(f"The cluster does not know this kind of object; install the definitions: {words}")
         case Throttled():
-            return ClusterUnavailable(f"The cluster asks to be left alone for a while: {words}", error.retry_after)
+            return ClusterUnavailable(f"The API server is throttling requests: {words}", error.retry_after)
         case _:
             return ClusterUnavailable(f"{words}. {_OUTCOME_UNKNOWN}" if is_write else words, error.retry_after)
 

@@ -71,7 +71,7 @@ _NO_ROLE_SENTENCE: Final = "Your account has no role. Ask an administrator for t
 
 
 def _render_message(request: HttpRequest, title: str, sentence: str, status: HTTPStatus) -> HttpResponse:
-    return render(request, "shell/explained.html", {"title": title, "sentence": sentence}, status=status)
+    return render(request, "layout/message.html", {"title": title, "sentence": sentence}, status=status)
 
 
 # ---- where one can go
@@ -143,7 +143,7 @@ def cluster_notices_fragment(_: QueryDict) -> Fragment:
     """Return the notices about clusters."""
 
     def render_notices() -> str:
-        return render_to_string("shell/_clusters.html", {"silent_clusters": list_cluster_notices()})
+        return render_to_string("layout/_cluster_notices.html", {"cluster_notices": list_cluster_notices()})
 
     return Fragment("clusters", render_notices)
 
@@ -155,7 +155,7 @@ def page_layout(request: HttpRequest) -> dict[str, Any]:
         "theme": theme if theme in _THEMES else "",
         "navigation": SimpleLazyObject(lambda: _links(request, _NAVIGATION)),
         "own_pages": SimpleLazyObject(lambda: _links(request, _ACCOUNT_PAGES)),
-        "silent_clusters": SimpleLazyObject(list_cluster_notices),
+        "cluster_notices": SimpleLazyObject(list_cluster_notices),
         "observing": find_observe_only(),
         "may_administer": SimpleLazyObject(lambda: permissions.may_administer(request.user)),
     }

@@ -38,13 +38,14 @@ from rollouts.queue.results import Done, RequeueAfter, Stop
 from rollouts.services import workload_client
 from rollouts.services.apply import workload_apply
 from rollouts.services.audit import Caller, Source
+from rollouts.services.changes import execute
 from rollouts.services.takeover import workload_take_over
 from rollouts.services.workload_deletion import workload_delete
 from rollouts.services.workloads import (
-    workload_edit_strategy,
-    workload_restart,
-    workload_scale,
-    workload_set_images,
+    edit_strategy,
+    restart,
+    scale,
+    set_images,
 )
 from rollouts.telemetry import metrics
 from rollouts.watcher import session
@@ -573,11 +574,11 @@ def test_a_command_is_refused_with_the_same_sentence(
 # ---- commands to a workload that the mirror does not know
 
 COMMANDS: dict[str, Callable[[Caller], object]] = {
-    "strategy": lambda caller: workload_edit_strategy(caller, PLACE, {"type": "OnDelete"}),
-    "images": lambda caller: workload_set_images(caller, PLACE, [ImageEdit("worker", "app:v2")]),
-    "scale": lambda caller: workload_scale(caller, PLACE, 3),
-    "scale one replica": lambda caller: workload_scale(caller, PLACE, 3, "worker", 0),
-    "restart": lambda caller: workload_restart(caller, PLACE),
+    "strategy": lambda caller: execute(caller, PLACE, edit_strategy({"type": "OnDelete"})),
+    "images": lambda caller: execute(caller, PLACE, set_images([ImageEdit("worker", "app:v2")])),
+    "scale": lambda caller: execute(caller, PLACE, scale(3)),
+    "scale one replica": lambda caller: execute(caller, PLACE, scale(3, "worker", 0)),
+    "restart": lambda caller: execute(caller, PLACE, restart()),
     "apply": lambda caller: workload_apply(caller, PLACE, pod_clique_set("default", "my", replicas=2)),
     "delete": lambda caller: workload_delete(caller, PLACE),
 }

@@ -20,9 +20,11 @@ from rollouts.models import AuditEntry, Rollout
 from rollouts.queue.results import Done, Stop
 from rollouts.runtime import connections
 from rollouts.services.audit import Caller
-from rollouts.services.pods import PodRef, pods_delete
+from rollouts.services.changes import execute
+from rollouts.services.deletion import PodRef
+from rollouts.services.pods import pods_delete
 from rollouts.services.takeover import TakeoverResult, cluster_take_over, workload_take_over
-from rollouts.services.workloads import workload_restart
+from rollouts.services.workloads import restart
 from tests.controller.interruptions import Interrupted, Way
 from tests.engine.manifests import small
 from tests.project.running import wait_until
@@ -109,12 +111,12 @@ def test_a_dry_run_shows_everything_and_changes_nothing(stage: Stage, caller: Ca
 def test_people_command_nothing_to_a_workload_of_grove_until_it_is_taken_over(stage: Stage, caller: Caller) -> None:
     before = versions(stage)
     with pytest.raises(InvalidState, match="Grove's own operator keeps this set"):
-        workload_restart(caller, stage.place)
+        execute(caller, stage.place, restart())
     with pytest.raises(InvalidState, match="Grove's own operator keeps this set"):
         pods_delete(caller, stage.place, [PodRef(stage.loop.pods()[0]["metadata"]["name"])])
     assert versions(stage) == before
     take_over(caller, stage)
-    workload_restart(caller, stage.place, dry_run=True)
+    execute(caller, stage.place, restart(), dry_run=True)
 
 
 def test_a_takeover_replaces_no_pod_and_comes_to_rest(stage: Stage, caller: Caller) -> None:

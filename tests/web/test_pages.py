@@ -43,8 +43,8 @@ def test_no_script_is_loaded_by_a_page_and_imported_by_another_script() -> None:
     )
     loaded = {name for text in templates for name in re.findall(r"<script[^>]*{% static '([^']+)' %}", text)}
     imported = {name for text in scripts for name in re.findall(r'^import .*from "\./([^"]+)"', text, re.MULTILINE)}
-    assert "live.js" in loaded
-    assert "ages.js" in imported
+    assert "live-updates.js" in loaded
+    assert "relative-time.js" in imported
     assert not loaded & imported
 
 

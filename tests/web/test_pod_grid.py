@@ -68,7 +68,7 @@ def test_a_cell_says_its_template_what_it_does_and_where(row: models.Cluster) ->
 def test_leaders_are_marked(row: models.Cluster) -> None:
     fleet.store_parts(row, chat())
     (group,) = picture_of("chat").replicas[0].groups
-    assert [["lead" in cell.css_classes for cell in box.cells] for box in group.boxes] == [[True, False, False]] * 2
+    assert [["leader" in cell.css_classes for cell in box.cells] for box in group.boxes] == [[True, False, False]] * 2
 
 
 def test_a_template_of_the_revision_before_is_previous_and_one_before_that_is_older(row: models.Cluster) -> None:

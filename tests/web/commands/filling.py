@@ -29,7 +29,7 @@ class _Reader(HTMLParser):
         given = dict(attrs)
         name, value = given.get("name") or "", given.get("value") or ""
         if tag == "form":
-            self._is_inside = given.get("id") == "desk"
+            self._is_inside = given.get("id") == "command-form"
         elif self._is_inside and tag == "select":
             self._select = name
             self.fields[name] = ""

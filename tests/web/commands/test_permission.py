@@ -26,8 +26,10 @@ from rollouts.mirror.other_operator import GROVE_FINALIZER
 from rollouts.models import AuditEntry, NamespaceGrant, User
 from rollouts.selectors.revisions import revision_list
 from rollouts.services.audit import Caller
-from rollouts.services.pods import PodRef, pods_delete
-from rollouts.services.workloads import workload_edit_strategy, workload_set_images
+from rollouts.services.changes import execute
+from rollouts.services.deletion import PodRef
+from rollouts.services.pods import pods_delete
+from rollouts.services.workloads import edit_strategy, set_images
 from tests.engine.manifests import small
 from tests.services.conftest import ONE_REPLICA
 from tests.services.stage import Stage
@@ -76,14 +78,14 @@ def _deployed(scene: Scene) -> None:
 
 def _changed(scene: Scene) -> None:
     scene.stage.deploy()
-    workload_set_images(scene.caller, scene.stage.place, [ImageEdit("frontend", f"app:{token_hex(4)}")])
+    execute(scene.caller, scene.stage.place, set_images([ImageEdit("frontend", f"app:{token_hex(4)}")]))
     scene.stage.deploy()
 
 
 def _outdated(scene: Scene) -> None:
     _deployed(scene)
-    workload_edit_strategy(scene.caller, scene.stage.place, {"type": "OnDelete"})
-    workload_set_images(scene.caller, scene.stage.place, [ImageEdit("frontend", f"app:{token_hex(4)}")])
+    execute(scene.caller, scene.stage.place, edit_strategy({"type": "OnDelete"}))
+    execute(scene.caller, scene.stage.place, set_images([ImageEdit("frontend", f"app:{token_hex(4)}")]))
     scene.stage.deploy()
 
 
@@ -293,7 +295,7 @@ def refuse(scene: Scene, row: Row, name: str, fields: Fields, sentence: str) -> 
     page = scene.people[name].get(where)
     # Where a new workload is to go, and so whether it may, is known only once somebody says it.
     if row.name != "new" or name != "otto":
-        assert sentence in say(page, "barred")
+        assert sentence in say(page, "blocked")
         assert is_barred(page.content.decode())
     came, answer = send(scene, name, where, fields)
     assert came == Came(403, on_record=((name, str(row.command), "Refused"),))
