@@ -23,9 +23,9 @@ from rollouts.api.rendering import render_json
 from rollouts.api.schema import query_parameter
 from rollouts.live.change_feed import Change
 from rollouts.live.hub import FeedBatch, FeedSubscriber
+from rollouts.live.registry import LIVE
 from rollouts.live.sse import (
     CONTENT_TYPE,
-    RETRY_AFTER_SECONDS,
     RETRY_MS,
     StreamViewer,
     TooManyStreams,
@@ -119,29 +119,30 @@ class FeedView(APIView):
         after_id = request.headers.get("Last-Event-ID", "").strip()
         guest = _stream_viewer_of(request)
         try:
-            return sse_response(_stream(interest, guest, after_id), guest)
+            slot = LIVE.streams.open(guest.account)
         except TooManyStreams as refusal:
             return problem_response(request, _too_many(refusal))
+        return sse_response(_stream(interest, guest, after_id), slot)
 
 
 urlpatterns = [path("feed/", FeedView.as_view(), name="api-feed")]
 
 
 def _too_many(refusal: TooManyStreams) -> Problem:
-    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-    return Problem("throttled", HTTPStatus.TOO_MANY_REQUESTS, "Too many requests", refusal.sentence, headers=headers)
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    return Problem("throttled", status, "Too many requests", refusal.sentence, headers=refusal.headers)
 
 
 def _stream_viewer_of(request: Request) -> StreamViewer:
     if isinstance(request.auth, ApiToken):
         return StreamViewer(request.headers["Authorization"].partition(" ")[2].strip(), "", request.user.pk or 0)
-    return StreamViewer("", request.session.session_key or "", request.user.pk or 0)
+    return StreamViewer.by_session(request)
 
 
 async def _stream(interest: FeedFilter, guest: StreamViewer, after_id: str) -> AsyncGenerator[bytes, None]:
     """Write events until the viewer leaves, is sent away, or may not see any more."""
     viewer = FeedSubscriber(interest.matches)
-    async with subscribed_to_feed(viewer, after_id):
+    async with subscribed_to_feed(LIVE.for_running_loop().hub, viewer, after_id):
         yield _render_start(viewer.last_id)
         async for batch in iterate_messages(viewer, guest):
             yield _render_heartbeat(viewer.last_id) if batch is None else _render(batch)

@@ -113,13 +113,13 @@ def test_ctrl_c_stops_everything_with_nothing_left_behind_and_a_second_run_keeps
     with product_from_nothing(tmp_path) as first:
         first.wait_until_it_answers()
         assert len(first.password) >= 16
-        assert "Live pages stand still" not in first.output
+        assert "live pages get no updates" not in first.output
         assert first.interrupt() == 0, first.output
         first.wait_until_nothing_is_left()
     with product(tmp_path) as second:
         second.wait_until_it_answers()
         assert "as printed on the first run" in second.output
-        assert "stand still" not in second.output
+        assert "live pages get no updates" not in second.output
         assert second.interrupt() == 0
         second.wait_until_nothing_is_left()
 

@@ -327,7 +327,7 @@ def test_those_who_may_are_let_and_all_others_refused(row: Row, scene: Scene) ->
     refuse(scene, row, "vera", fields, f"You may not {row.command.label}: your account lacks the permission")
     refuse(scene, row, "otto", fields, f"You may not {row.command.label}")
     with override_settings(ENVIRONMENT=replace(settings.ENVIRONMENT, read_only=True)):
-        refuse(scene, row, "anna", fields, f"Nobody may {row.command.label} now: this installation is read-only")
+        refuse(scene, row, "anna", fields, f"You may not {row.command.label}: this installation is read-only")
     refuse_forged(scene, row, fields)
     let(scene, row, "olga", fields)
     row.prepare(scene)
