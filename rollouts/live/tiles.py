@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-_TILE_START: Final = re.compile(r'<(\w+) data-tile id="([^"<>]+)"')
+_TILE_START: Final = re.compile(r'<(\w+)\s+data-tile\s+id="([^"<>]+)"')
 
 
 @dataclass(frozen=True, slots=True)
