@@ -185,7 +185,7 @@ def test_a_data_folder_that_is_gone_is_said(client: Client, alive: Redis, settin
 
 def test_a_full_disk_is_said_until_there_is_room_again(tmp_path: Path) -> None:
     """A disk of 128 KiB of its own, seen by one process alone: filled, then freed."""
-    look = "from rollouts.runtime.database import find_disk_trouble as find; print(find(Path('disk')) or 'well')"
+    look = "from rollouts.runtime.database import find_disk_problem as find; print(find(Path('disk')) or 'well')"
     steps = [
         "import django; from pathlib import Path; django.setup()",
         look,
