@@ -56,12 +56,12 @@ def test_an_override_is_put_in_force_and_on_record(ada: Client, add_workload: Ad
     [
         ({"reason": ""}, "Say why: others must be able to judge whether it still holds."),
         ({"expires_at": ""}, "Say until when, at most 90 days from now."),
-        ({"expires_at": "2020-01-01T00:00"}, "This time has passed; choose one that is to come."),
+        ({"expires_at": "2020-01-01T00:00"}, "This time is in the past; choose a later one."),
         ({"labels": "team"}, "is no label; write name=value"),
         ({"max_surge": "some"}, "MaxSurge must be a whole number"),
         (
             {"components-0-name": "encode", "components-0-max_surge": "1"},
-            "encode: no workload that it hits has a clique",
+            "encode: no workload that it matches has a clique",
         ),
         ({"components-0-name": "", "components-0-max_surge": "1"}, "Name the clique or scaling group of each row."),
         ({"cluster": "moon"}, "moon is not one of the available choices"),
@@ -100,7 +100,7 @@ def test_who_saw_an_earlier_state_is_told_so_and_changes_nothing(ada: Client, ad
     seen = row.version
     ada.post(f"{LIST}{row.pk}/change/", _typed(reason="first", version=seen))
     answer = ada.post(f"{LIST}{row.pk}/change/", _typed(reason="second", version=seen), follow=True)
-    assert "has been changed since you looked at it" in answer.content.decode()
+    assert "has been changed since you loaded it" in answer.content.decode()
     row.refresh_from_db()
     assert row.reason == "first"
     assert AuditEntry.objects.filter(command="change_override", result="Refused").count() == 1

@@ -291,7 +291,7 @@ def test_while_grove_writes_to_one_workload_no_other_is_written_to_nor_taken_ove
     with watching("real", partial(ClusterClient, kubeconfig(server.kubeconfig)), redis):
         wait_until(lambda: is_complete("real"), SECONDS)
         assert reconcile() == WAITS
-        with pytest.raises(InvalidState, match=r"wrote PodCliqueSet other \d+ s ago, so it seems to run"):
+        with pytest.raises(InvalidState, match=r"wrote PodCliqueSet other \d+ s ago, so it still runs"):
             workload_take_over(caller, PLACE)
         with pytest.raises(InvalidState, match="wrote PodCliqueSet other"):
             workload_client.open_writable_client(PLACE)
@@ -497,7 +497,7 @@ def test_the_running_controller_writes_where_nobody_else_is(
     [
         (partial(mark_definition, value=None), "is not Grove UI's"),
         (partial(renew_lease, ago=0), "renews the lease"),
-        (lambda _: None, "so it seems to run. Stop it"),
+        (lambda _: None, "so it still runs. Stop it"),
     ],
     ids=["definition", "lease", "managed fields"],
 )
@@ -610,7 +610,7 @@ def test_while_the_cluster_is_being_listed_nobody_commands_anything(
     before = list_all(admin)
     kind, sentence = refusal_of(COMMANDS[name], caller)
     assert (kind, list_all(admin)) == (ClusterUnavailable, before)
-    assert "real is not known yet: the cluster is being listed" in sentence
+    assert "objects of real are still being listed" in sentence
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -27,9 +27,7 @@ _GROUPS: Final = "podCliqueScalingGroups"
 _POD_METADATA_FIELDS: Final = ("labels", "annotations")
 _MAX_IMAGE_LENGTH: Final = 1024
 _IMAGE: Final = re.compile(r"[!-~]+")
-_NO_SUCH_CLIQUE: Final = Finding(
-    "clique", FindingCode.UNKNOWN_CLIQUE, "the set has no clique of that name; correct the name"
-)
+_NO_SUCH_CLIQUE: Final = Finding("clique", FindingCode.UNKNOWN_CLIQUE, "the set has no clique with this name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,5 +208,5 @@ def _list(value: Any, of: type = dict) -> list[Any]:
 
 
 def _unknown_component(field: str) -> Finding:
-    sentence = "the set has no clique and no scaling group of that name; correct the name"
+    sentence = "the set has no clique and no scaling group with this name"
     return Finding(field, FindingCode.UNKNOWN_COMPONENT, sentence)
