@@ -74,7 +74,7 @@ class Product:
     def wait_until_it_answers(self) -> None:
         """Wait for the greeting."""
         wait_until(
-            lambda: "Grove UI answers at" in self.output or self.process.poll() is not None,
+            lambda: "Grove UI runs at" in self.output or self.process.poll() is not None,
             SECONDS_TO_START,
             lambda: self.output,
         )

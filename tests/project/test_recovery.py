@@ -62,10 +62,10 @@ def _is_settled(running: Product) -> bool:
 
 def _delete_the_database(running: Product) -> None:
     """Delete it, and wait until the product says that it has made a new one."""
-    told = running.output.count("is made anew: ")
+    told = running.output.count("is recreated: ")
     for path in running.data_dir.glob("grove.sqlite3*"):
         path.unlink()
-    wait_until(lambda: running.output.count("is made anew: ") > told, SECONDS_TO_START, lambda: running.output)
+    wait_until(lambda: running.output.count("is recreated: ") > told, SECONDS_TO_START, lambda: running.output)
 
 
 def test_a_deleted_database_is_made_anew_and_the_mirror_is_complete_again_without_a_restart(tmp_path: Path) -> None:
