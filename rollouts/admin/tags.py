@@ -1,4 +1,4 @@
-"""What the templates of the admin site call: the same rendering as its tables."""
+"""Template tags of the admin site: the same rendering as in its tables."""
 
 from typing import Any
 
@@ -26,49 +26,49 @@ def row_link(row: Model, text: object = None) -> str:
 
 @register.simple_tag
 def override_sets(row: StrategyOverride) -> str:
-    """Say what an override sets."""
+    """Return what an override sets."""
     return render_settings(row)
 
 
 @register.simple_tag
 def cluster_state(row: Cluster) -> str:
-    """Say how we stand with a cluster."""
+    """Show the state of a cluster."""
     return show_cluster_state(row)
 
 
 @register.simple_tag
 def place(row: Any) -> str:
-    """Name the workload, namespace or cluster that a row is about."""
+    """Return the workload, namespace or cluster of a row."""
     return "/".join(part for part in (row.cluster, row.namespace, row.name) if part) or rendering.NOTHING
 
 
 @register.simple_tag
 def audit_result(row: AuditEntry) -> str:
-    """Say what came of a command."""
+    """Show the result of a command."""
     return show_result(row)
 
 
 def show_cluster_state(row: Cluster) -> str:
-    """Show how we stand with a cluster."""
+    """Show the state of a cluster."""
     if row.trouble_code:
         return rendering.show_pill(row.trouble_code, "warn")
     return rendering.show_pill("mirrored", "good") if row.complete else rendering.show_pill("being listed", "info")
 
 
 def show_result(row: AuditEntry) -> str:
-    """Show what came of a command."""
+    """Show the result of a command."""
     kinds = {AuditEntry.Result.DONE: "good", AuditEntry.Result.BEGUN: "info"}
     return rendering.show_pill(row.result, kinds.get(AuditEntry.Result(row.result), "warn"))
 
 
 @register.filter
 def check_table(form: OverrideForm) -> CheckTable | None:
-    """Return what the check of a form that was sent has found."""
+    """Return the check of a submitted form as a table."""
     return make_table(form.check_result) if form.check_result else None
 
 
 @register.simple_tag
 def override_document(value: Any, other: Any) -> str:
-    """Show what an entry tells of an override as far as it differs from what was before or came after."""
+    """Show the values of an override in an audit entry that differ from the other side of the change."""
     differs = {name: part for name, part in (value or {}).items() if name != "id" and part != (other or {}).get(name)}
     return rendering.show_document({name: part for name, part in differs.items() if part not in ("", {}, None)})
