@@ -6,8 +6,9 @@ before is answered; so a round follows the other on the answers themselves, and 
 
 Statuses tell what is found, and nobody acts on them sooner than on the next pass. So they are planned on with as if
 they were written, and written once, in the end. The exception is the beginning of an update: that of the set must stand
-in the cluster before anything is replaced for it, that of a component as soon as its first units are. However early a
-pass ends, it writes the statuses that name what it has replaced.
+in the cluster before anything is replaced for it, that of a component as soon as its first units are. And a pass writes
+the status of a component that names a pod or a replica as being replaced before it deletes that pod or replica:
+afterwards no later pass can tell that it existed.
 
 The invariants: `note` has heard of a round before anything of it is sent; nothing is decided on a view that an answer
 has shown to be out of date; what others do meanwhile is seen soon, since after a moment no new round is begun.
@@ -28,7 +29,7 @@ from rollouts.controller.executor import (
     kind_of,
     write_key_of,
 )
-from rollouts.engine.model.actions import Action, Kind, Plan, TimelineEvent, WriteStatus
+from rollouts.engine.model.actions import Action, Delete, Kind, Plan, TimelineEvent, WriteStatus
 from rollouts.engine.model.observed import Clique, Gang, Group, Observed
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.plan.planner import plan_tree
@@ -99,7 +100,7 @@ class Rounds:
                 if not self._write_statuses(goes_on=True):
                     return
             elif moves:
-                if not self._write(moves):
+                if not (self._write_selections(moves) and self._write(moves)):
                     return
             elif not is_told:
                 self._write_statuses()
@@ -108,7 +109,7 @@ class Rounds:
                 break
         self.is_unfinished = True
         # Where nothing else was to be written, planning alone has taken so long, and would the next time as well.
-        self._write_statuses(in_brief=bool(moves))
+        self._write_statuses(only_set=bool(moves))
 
     def _compute_plan(self) -> Plan:
         tree = build_tree(self._layout, self.observed)
@@ -125,7 +126,7 @@ class Rounds:
         if self._has_unwritten_start or WriteResult.REJECTED in fates:
             return self._write_statuses(goes_on=goes_on) and goes_on
         if not goes_on:
-            self._write_statuses(in_brief=True)
+            self._write_statuses(only_set=True)
         return goes_on
 
     def _send(self, actions: Sequence[Action]) -> tuple[list[WriteRecord], bool]:
@@ -179,30 +180,47 @@ class Rounds:
         self.observed = _with_statuses(self.observed, self._uid, news)
         return True
 
-    def _write_statuses(self, *, in_brief: bool = False, goes_on: bool = False) -> bool:
-        """Write the statuses that differ from what is stored; return whether all of them were taken.
+    def _write_selections(self, moves: Sequence[Action]) -> bool:
+        """Write the statuses that name what is about to be deleted; return whether the pass can go on.
 
-        `in_brief` writes that of the set, and of its components only those that name other pods or replicas as being
-        replaced: once these are gone, no later pass can tell that they were there.
+        The update goes on if the cluster rejects them: the condition `WriteDenied` shows the rejection.
         """
-        told = {
-            one.uid: self._planned_statuses[one.uid] for one in self._components() if one.uid in self._planned_statuses
-        }
-        compare = _selected_to_update if in_brief else dict
+        if not any(isinstance(move, Delete) for move in moves):
+            return True
+        planned = self._planned_component_statuses()
         writes = [
-            one for uid, one in told.items() if compare(one.status) != compare(self._stored_statuses.get(uid) or {})
+            one
+            for one in planned
+            if _selected_to_update(one.status) != _selected_to_update(self._stored_statuses.get(one.uid))
         ]
+        due = [one for one in writes if self._skip_backed_off([one])]
+        answers = self._send(due)[0] if due else []
+        self._overlay_answers(answers)
+        failed = {write_key_of(one.action) for one in answers if one.result is not WriteResult.APPLIED}
+        self._stored_statuses |= {one.uid: one.status for one in due if write_key_of(one) not in failed}
+        self._has_unwritten_start = any(
+            _update_started_at(one.status) != _update_started_at(self._stored_statuses.get(one.uid)) for one in planned
+        )
+        return not {answer.result for answer in answers} & {WriteResult.CONFLICT, WriteResult.UNKNOWN}
+
+    def _write_statuses(self, *, only_set: bool = False, goes_on: bool = False) -> bool:
+        """Write the statuses that differ from what is stored; return whether all of them were taken."""
+        planned = [] if only_set else self._planned_component_statuses()
+        writes = [one for one in planned if one.status != self._stored_statuses.get(one.uid)]
         status = self._context.judge(self.observed.status, self.result, not goes_on and not self.is_unfinished)
         if status != self._stored_statuses[self._uid]:
             writes.append(WriteStatus(Kind.SET, self._name, self._uid, status))
         due = self._skip_backed_off(writes)
         answers = self._send(due)[0] if due else []
-        self._has_unwritten_start &= in_brief
+        self._has_unwritten_start &= only_set
         if goes_on:
             self._planned_statuses.clear()
             self._overlay_answers(answers)
             self._stored_statuses = {self._uid: self.observed.status}
         return len(due) == len(writes) and all(answer.result is WriteResult.APPLIED for answer in answers)
+
+    def _planned_component_statuses(self) -> list[WriteStatus]:
+        return [self._planned_statuses[one.uid] for one in self._components() if one.uid in self._planned_statuses]
 
 
 def _update_started_at(status: Status | None) -> object:
@@ -210,9 +228,9 @@ def _update_started_at(status: Status | None) -> object:
     return ((status or {}).get("updateProgress") or {}).get("updateStartedAt")
 
 
-def _selected_to_update(status: Status) -> object:
+def _selected_to_update(status: Status | None) -> object:
     """Return what the status of a component names as being replaced."""
-    progress: Status = status.get("updateProgress") or {}
+    progress: Status = (status or {}).get("updateProgress") or {}
     return progress.get("readyPodsSelectedToUpdate"), progress.get("readyReplicaIndicesSelectedToUpdate")
 
 

@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from rollouts import mirror
-from rollouts.cluster import ClusterClient, NotFound, Obj, Resource
+from rollouts.cluster import ClusterClient, Forbidden, NotFound, Obj, Resource
 from rollouts.cluster.resources import (
     EVENTS,
     PODCLIQUES,
@@ -140,26 +140,67 @@ def test_a_pass_whose_write_somebody_forestalls_names_the_pods_that_it_has_repla
     assert outrun.interruptions >= 3
 
 
-def count_true_selections(loop: Loop) -> int:
-    """Update the frontend and return how often its status named pods; it must name all that were replaced so far."""
+@pytest.mark.parametrize("way", [*Way], ids=lambda way: way.name)
+def test_an_interrupted_pass_loses_no_name_of_a_pod_that_it_has_replaced(loop: Loop, way: Way) -> None:
+    first_times, calls = is_first_time(), ("delete pods ", "create pods ", "update podcliques ")
+    interrupted = Interrupted(
+        loop.cluster, way, lambda number, call: call.startswith(calls) and first_times(number, call)
+    )
+    loop.cluster = interrupted.as_cluster()
+    assert count_true_selections(loop, interrupted) > 0
+    assert interrupted.interruptions >= 3
+
+
+class WithoutStatuses(Interrupted):
+    """A cluster in which we may not write the statuses of PodCliques."""
+
+    def update(self, resource: Resource, obj: Obj, **options: Any) -> Obj:
+        if resource == PODCLIQUES:
+            self.interruptions += 1
+            raise Forbidden('podcliques "chat-0-frontend" is forbidden: not allowed to update podcliques/status')
+        return super().update(resource, obj, **options)
+
+
+def test_an_update_goes_on_though_the_cluster_refuses_the_status_that_names_what_it_replaces(loop: Loop) -> None:
+    change_image(loop, "two")
+    refusing = WithoutStatuses(loop.cluster, Way.CUT_BEFORE, lambda _number, _call: False)
+    loop.cluster = refusing.as_cluster()
+    loop.run(lambda: set(images(loop)) == {"two"})
+    assert refusing.interruptions > 0
+    assert loop.condition("WriteDenied")["reason"] == "Forbidden"
+
+
+def count_true_selections(loop: Loop, interrupted: Interrupted | None = None) -> int:
+    """Update the frontend and return how often its status named pods; it must name all that were replaced so far.
+
+    Pods are named before they are deleted. After an interruption one pass finds out what was deleted; from the next one
+    on no pod is named that is still there.
+    """
 
     def frontends() -> dict[str, str]:
         mine = [pod for pod in loop.pods() if pod["metadata"]["labels"][names.CLIQUE].endswith("frontend")]
         return {pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in mine}
 
-    originals, found = {*frontends()}, list[int]()
+    originals, found, former, calm = {*frontends()}, list[int](), 0, 0
 
     def look() -> None:
+        nonlocal former, calm
+        interruptions = 0 if interrupted is None else interrupted.interruptions
+        former, calm = interruptions, calm + 1 if interruptions == former else 0
         clique = loop.cluster.get(PODCLIQUES, "chat-0-frontend", namespace=loop.namespace)
         progress = (clique.get("status") or {}).get("updateProgress") or {}
-        if "updateEndedAt" not in progress and isinstance(loop.outcomes[-1], (Requeue, Done, RequeueAfter)):
+        if "updateEndedAt" not in progress:
             selected = progress.get("readyPodsSelectedToUpdate") or {}
             told = [*selected.get("current", ()), *selected.get("completed", ())]
-            assert sorted(told) == sorted(originals - {*frontends()})
+            gone = originals - {*frontends()}
+            assert len(told) == len({*told})
+            assert originals >= {*told} >= gone
+            assert {*told} == gone or calm < 2
             found.append(len(told))
 
     change_image(loop, "two")
-    loop.run(lambda: is_updated(loop, "two"), look)
+    process = contextlib.nullcontext if interrupted is None else interrupted.one_process
+    loop.run(lambda: is_updated(loop, "two"), look, process=process)
     return sum(map(bool, found))
 
 
