@@ -4,9 +4,12 @@ The word of a command is the same everywhere: it is the codename of its permissi
 documentation and pages say. `permissions` decides who may give it; `services` carry it out.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from rollouts.manifests.workload_ref import WorkloadRef
+
+__all__ = ["COMMANDS", "Command", "WorkloadRef"]
 
 
 class Command(StrEnum):
@@ -47,20 +50,3 @@ class Command(StrEnum):
 
 
 COMMANDS: Final = {command.value: command for command in Command}
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadRef:
-    """A workload by name. With an empty name a namespace is meant, with an empty namespace a cluster."""
-
-    cluster: str = ""
-    namespace: str = ""
-    name: str = ""
-
-    @property
-    def key(self) -> str:
-        """The workload as queue, feed and logs call it."""
-        return f"{self.cluster}/{self.namespace}/{self.name}"
-
-    def __str__(self) -> str:
-        return "/".join(part for part in (self.cluster, self.namespace, self.name) if part)

@@ -17,6 +17,7 @@ from rollouts.cluster.resources import (
     SERVICES,
 )
 from rollouts.live.change_feed import Change, ChangeKind
+from rollouts.manifests.workload_ref import workload_key
 from rollouts.mirror.writing import RowChange
 
 # What pages call the parts of a workload.
@@ -39,7 +40,7 @@ def compute_changes(cluster: str, row_changes: Iterable[RowChange]) -> list[Chan
         if row_change.resource == NODES:
             subject = ("node", f"{cluster}/{row_change.name}")
         elif row_change.workload:
-            subject = ("workload", f"{cluster}/{row_change.namespace}/{row_change.workload}")
+            subject = ("workload", workload_key(cluster, row_change.namespace, row_change.workload))
         else:
             continue
         parts.setdefault(subject, set()).add(_PART_NAMES.get(row_change.resource, "node"))

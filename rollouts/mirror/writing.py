@@ -27,6 +27,7 @@ from django.db import OperationalError, connection, transaction
 
 from rollouts import models
 from rollouts.cluster import Obj, Resource
+from rollouts.manifests.workload_ref import workload_key
 from rollouts.mirror.rows import MIRRORED, Row, Table, make_row
 
 _MAX_STATEMENT_VALUES: Final = 32_000  # of 32,766 that SQLite takes
@@ -144,7 +145,7 @@ def delete_objects(cluster: models.Cluster) -> None:
 
 def workload_keys(cluster: models.Cluster, news: Iterable[RowChange]) -> set[str]:
     """Return the keys of the workloads that the news is about."""
-    return {f"{cluster.name}/{part.namespace}/{part.workload}" for part in news if part.workload}
+    return {workload_key(cluster.name, change.namespace, change.workload) for change in news if change.workload}
 
 
 def _is_deadlock(error: OperationalError) -> bool:

@@ -15,6 +15,7 @@ from django.db import DatabaseError, connection
 
 from rollouts import mirror, models
 from rollouts.live.change_feed import Change
+from rollouts.manifests.workload_ref import workload_key
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class Notifier:
             return
         with self._lock:
             self._keys |= {
-                f"{self._cluster}/{row_change.namespace}/{row_change.workload}"
+                workload_key(self._cluster, row_change.namespace, row_change.workload)
                 for row_change in row_changes
                 if row_change.workload
             }
@@ -114,4 +115,4 @@ class Notifier:
 
 def _list_keys(cluster: str) -> set[str]:
     workloads = models.Workload.objects.filter(cluster__name=cluster).values_list("namespace", "name")
-    return {f"{cluster}/{namespace}/{name}" for namespace, name in workloads}
+    return {workload_key(cluster, namespace, name) for namespace, name in workloads}
