@@ -13,6 +13,7 @@ import threading
 import time
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 from typing import Final
 
 from redis import RedisError
@@ -24,18 +25,7 @@ logger = logging.getLogger(__name__)
 
 _IPV6: Final = 6
 _PREFIX: Final = "grove:rate:"
-# One key holds when the bucket will be full again. Taking one out moves that by period / count; if it would then lie
-# further ahead than a whole period, the bucket is empty until it does not.
-_SCRIPT: Final = """
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local period, count, taken = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local full = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now) + taken * period / count
-if full - period > now then return math.ceil(full - period - now) end
-if full > now then redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil(full - now))
-else redis.call('DEL', KEYS[1]) end
-return 0
-"""
+_SCRIPT: Final = Path(__file__).with_suffix(".lua").read_text()
 
 # Set while Redis is away, so that it is said once and not with every request.
 _redis_is_down = threading.Event()

@@ -16,6 +16,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import starmap
 from typing import Final
 
 from celery import current_app
@@ -28,6 +29,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry as Retrying
 
 from rollouts.cluster import Fence
+from rollouts.manifests.workload_ref import workload_key
 from rollouts.models import Workload
 from rollouts.queue.lease import LEASE_SECONDS, Lease, LeaseLost, renewed_lease
 from rollouts.queue.results import Done, ReconcileResult, Requeue, RequeueAfter, Retry, Stop
@@ -63,7 +65,7 @@ def enqueue(keys: Iterable[Key]) -> bool:
 def enqueue_all() -> bool:
     """Wake every workload of every mirrored cluster."""
     rows = Workload.objects.values_list("cluster__name", "namespace", "name")
-    return enqueue(f"{cluster}/{namespace}/{name}" for cluster, namespace, name in rows.iterator())
+    return enqueue(starmap(workload_key, rows.iterator()))
 
 
 def sweep() -> None:
@@ -165,7 +167,7 @@ def _run_pass(claim: Claim, lease: Lease, reconcile: Reconcile) -> ReconcileResu
         if claim.attempt == 1:  # the whole story once, not with every attempt
             logger.warning("%s: the pass raised", claim.key, exc_info=True)
         outcome = Retry(f"{type(error).__name__}: {error}")
-    metrics.observe_pass(type(outcome).__name__, time.monotonic() - started)
+    metrics.observe_pass(outcome.label, time.monotonic() - started)
     return outcome
 
 
