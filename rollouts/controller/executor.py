@@ -48,6 +48,7 @@ from rollouts.cluster import (
     Unavailable,
     UnknownResource,
 )
+from rollouts.cluster.deletion import delete_object, fetch_deletion
 from rollouts.cluster.resources import (
     PODCLIQUES,
     PODCLIQUESCALINGGROUPS,
@@ -343,7 +344,8 @@ class _Sender:
             return self.fetch_current(action, WriteResult.CONFLICT, error)
 
     def _delete(self, action: Delete) -> WriteRecord:
-        answer = self._cluster.delete(
+        deletion = delete_object(
+            self._cluster,
             RESOURCES[action.kind],
             action.name,
             namespace=self._namespace,
@@ -351,11 +353,7 @@ class _Sender:
             resource_version=self._versions.get((action.kind, action.name)),
             propagation="Background",
         )
-        if not _is_deleted_object(answer):
-            return WriteRecord(action, WriteResult.APPLIED, deleted=self._reference(action.name, action.uid))
-        if _is_terminating(answer):
-            return WriteRecord(action, WriteResult.APPLIED, answer)
-        return WriteRecord(action, WriteResult.APPLIED, deleted=answer)
+        return WriteRecord(action, WriteResult.APPLIED, deletion.current, deletion.gone)
 
     def _patch(self, action: Patch) -> Obj:
         resource, patch = RESOURCES[action.kind], action.patch
@@ -409,21 +407,12 @@ class _Sender:
 
     def fetch_current(self, action: Action, result: WriteResult, error: ClusterError | None) -> WriteRecord:
         """Fetch the object of an action as it is now."""
-        name = name_of(action)
-        try:
-            found = self._cluster.get(RESOURCES[kind_of(action)], name, namespace=self._namespace)
-        except NotFound:
-            uid = "" if isinstance(action, Create) else action.uid
-            return WriteRecord(action, result, deleted=self._reference(name, uid) if uid else None, error=error)
-        if isinstance(error, AlreadyExists) and isinstance(action, Create) and not _has_owner(found, action.manifest):
+        resource, uid = RESOURCES[kind_of(action)], "" if isinstance(action, Create) else action.uid
+        fetched = fetch_deletion(self._cluster, resource, name_of(action), namespace=self._namespace, uid=uid)
+        if isinstance(error, AlreadyExists) and _has_other_owner(fetched.current, action):
             taken = f"{error}; the existing object has another owner"
-            return WriteRecord(
-                action, WriteResult.REJECTED, found, error=AlreadyExists(taken, code=error.code, reason=error.reason)
-            )
-        return WriteRecord(action, result, found, error=error)
-
-    def _reference(self, name: str, uid: str) -> Obj:
-        return {"metadata": {"namespace": self._namespace, "name": name, "uid": uid}}
+            error, result = AlreadyExists(taken, code=error.code, reason=error.reason), WriteResult.REJECTED
+        return WriteRecord(action, result, fetched.current, fetched.gone, error)
 
 
 def replace_whole(patch: Mapping[str, Any], current: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
@@ -452,23 +441,13 @@ def _with_nulls(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> dict[s
     return changed | {name: None for name in current if name not in wanted}
 
 
-def _is_deleted_object(answer: Obj) -> bool:
-    """Say whether a delete was answered with the object, and not with a Status."""
-    return answer.get("kind") != "Status" and "uid" in answer.get("metadata", {})
-
-
-def _is_terminating(obj: Obj) -> bool:
-    """Say whether a deleted object still exists: its grace period runs, or it has finalizers."""
-    metadata = obj["metadata"]
-    return "deletionTimestamp" in metadata and bool(
-        metadata.get("deletionGracePeriodSeconds") or metadata.get("finalizers")
-    )
-
-
-def _has_owner(obj: Obj, manifest: Mapping[str, Any]) -> bool:
-    """Say whether an object has the owner that the manifest names, or an earlier object of that name as its owner."""
-    wanted = {(owner["kind"], owner["name"]) for owner in manifest["metadata"]["ownerReferences"]}
-    return any((owner["kind"], owner["name"]) in wanted for owner in obj["metadata"].get("ownerReferences") or ())
+def _has_other_owner(found: Obj | None, action: Action) -> bool:
+    """Say whether the name of an object to be created belongs to an object that no owner of that name has or had."""
+    if found is None or not isinstance(action, Create):
+        return False
+    wanted = {(owner["kind"], owner["name"]) for owner in action.manifest["metadata"]["ownerReferences"]}
+    owners = {(owner["kind"], owner["name"]) for owner in found["metadata"].get("ownerReferences") or ()}
+    return wanted.isdisjoint(owners)
 
 
 @cache
