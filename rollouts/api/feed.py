@@ -33,6 +33,7 @@ from rollouts.live.sse import (
     sse_response,
     subscribed_to_feed,
 )
+from rollouts.manifests.workload_ref import namespace_of
 from rollouts.models import ApiToken
 
 
@@ -66,7 +67,7 @@ class FeedFilter:
             return not self.workloads or any(key.startswith(f"{change.key}/") for key in self.workloads)
         if change.kind != "workload" or (self.workloads and change.key not in self.workloads):
             return False
-        return not self.namespaces or change.key.split("/")[1] in self.namespaces
+        return not self.namespaces or namespace_of(change.key) in self.namespaces
 
 
 class FeedView(APIView):
