@@ -94,6 +94,23 @@ def scale_below_minimum(cluster: Cluster, draw: Callable[..., Any]) -> None:
         cluster.world.scale(kind, name, draw(st.integers(0, least - 1)))
 
 
+def scale_to_minimum(cluster: Cluster) -> None:
+    """Scale every component that is below its minimum back to it."""
+    for kind, name, least in _scalable(cluster):
+        if _scales(cluster)[name] < least:
+            cluster.world.scale(kind, name, least)
+
+
+def is_below_minimum(cluster: Cluster, component: str) -> bool:
+    """Say whether a component is scaled below its minimum."""
+    return _scales(cluster)[component] < {name: least for _, name, least in _scalable(cluster)}[component]
+
+
+def _scales(cluster: Cluster) -> dict[str, int]:
+    observed = cluster.world.observed()
+    return {one.name: one.replicas for one in observed.cliques} | {one.name: one.replicas for one in observed.groups}
+
+
 def _scalable(cluster: Cluster) -> list[tuple[Kind, str, int]]:
     observed = cluster.world.observed()
     least = {one.name: one.min_available for one in cluster.workload.cliques}

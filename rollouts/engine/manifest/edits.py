@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rollouts.engine.manifest.findings import Finding, FindingCode
+from rollouts.engine.manifest.strategy_parts import MAX_SURGE, MAX_UNAVAILABLE, STRATEGY_TYPE, put_strategy_parts
 
 Obj = dict[str, Any]
 
@@ -22,14 +23,11 @@ RESTARTED_AT: Final = "grove.io/restarted-at"
 
 _CLIQUES: Final = "cliques"
 _GROUPS: Final = "podCliqueScalingGroups"
-_BUDGET: Final = ("maxUnavailable", "maxSurge")
 # With the pod spec, the fields of a clique that a revision restores.
 _POD_METADATA_FIELDS: Final = ("labels", "annotations")
 _MAX_IMAGE_LENGTH: Final = 1024
 _IMAGE: Final = re.compile(r"[!-~]+")
-_NO_SUCH_CLIQUE: Final = Finding(
-    "clique", FindingCode.UNKNOWN_CLIQUE, "the set has no clique of that name; correct the name"
-)
+_NO_SUCH_CLIQUE: Final = Finding("clique", FindingCode.UNKNOWN_CLIQUE, "the set has no clique with this name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +44,6 @@ class ImageEdit:
     clique: str
     image: str
     container: str = ""  # empty: the only container of the clique
-
-
-def keep_manifest(manifest: Obj) -> Obj:
-    """Change nothing: for commands that do not edit the set."""
-    return manifest
 
 
 def set_images(manifest: Obj, images: Sequence[ImageEdit]) -> Obj | InvalidEdit:
@@ -85,12 +78,8 @@ def edit_strategy(manifest: Obj, changes: Mapping[str, Any]) -> Obj | InvalidEdi
     unknown = [name for name in components if _kind_of(manifest, name) is None]
     if unknown:
         return InvalidEdit(tuple(_unknown_component(f"components.{name}") for name in unknown))
-    spec = _dict(manifest.get("spec"))
-    strategy = _set_strategy(_dict(spec.get("updateStrategy")), changes)
-    changed = {**manifest, "spec": _put_or_drop(spec, "updateStrategy", strategy)}
-    return _with_components(
-        changed, {*components}, lambda _, entry: _component_strategy(entry, components[entry["name"]])
-    )
+    of_set = {name: changes[name] for name in (STRATEGY_TYPE, MAX_UNAVAILABLE, MAX_SURGE) if name in changes}
+    return put_strategy_parts(manifest, of_set, components, both_kinds=False)
 
 
 def restart(manifest: Obj, at: str, components: Sequence[str] = ()) -> Obj | InvalidEdit:
@@ -150,37 +139,6 @@ def _scaled(kind: str, entry: Obj, replicas: Any) -> Obj:
         return {**entry, "replicas": replicas}
     # A minimum that was left out stays left out, and running PodCliques keep theirs.
     return {**entry, "spec": {**_dict(entry.get("spec")), "replicas": replicas}}
-
-
-# ---- strategy
-
-
-def _set_strategy(former: Obj, changes: Mapping[str, Any]) -> Obj:
-    budget = {name: changes[name] for name in _BUDGET if name in changes}
-    strategy = _merged(former, {"type": changes["type"]} if "type" in changes else {})
-    if not budget:
-        return strategy
-    return _put_or_drop(strategy, "rollingUpdate", _merged(_dict(strategy.get("rollingUpdate")), budget))
-
-
-def _component_strategy(entry: Obj, changes: Mapping[str, Any] | None) -> Obj:
-    if changes is None:
-        return {name: value for name, value in entry.items() if name != "updateStrategy"}
-    merged = _merged(_dict(entry.get("updateStrategy")), changes)
-    if changes and not merged:
-        # An empty updateStrategy differs from none: it makes RollingUpdate the default type.
-        return {name: value for name, value in entry.items() if name != "updateStrategy"}
-    return {**entry, "updateStrategy": merged}
-
-
-def _merged(former: Obj, changes: Mapping[str, Any]) -> Obj:
-    return {name: value for name, value in {**former, **changes}.items() if value is not None}
-
-
-def _put_or_drop(owner: Obj, name: str, value: Obj) -> Obj:
-    if value or (name in owner and not owner[name]):
-        return {**owner, name: value}
-    return {other: member for other, member in owner.items() if other != name}
 
 
 # ---- pods
@@ -250,5 +208,5 @@ def _list(value: Any, of: type = dict) -> list[Any]:
 
 
 def _unknown_component(field: str) -> Finding:
-    sentence = "the set has no clique and no scaling group of that name; correct the name"
+    sentence = "the set has no clique and no scaling group with this name"
     return Finding(field, FindingCode.UNKNOWN_COMPONENT, sentence)
