@@ -15,7 +15,8 @@ from rollouts.engine.manifest.validation import validate_create, validate_update
 from tests.deploy.manifests import REMOVED, Edits, Obj, edited
 from tests.deploy.test_changes import FREE, FROZEN, RECREATE
 from tests.deploy.test_refusals import NO_COMPONENTS, Refused
-from tests.engine.manifest.test_validation import EVERYWHERE, Planted, expect_the_refusal_of_the_definitions, found
+from tests.engine.manifest.planted import EVERYWHERE, Planted
+from tests.engine.manifest.test_validation import expect_the_refusal_of_the_definitions, found
 from tests.engine.manifests import JSON, complete, damaged, small, valid
 
 BUDGET = "spec.updateStrategy.rollingUpdate"
