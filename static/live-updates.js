@@ -319,8 +319,8 @@ document.addEventListener("htmx:after:swap", () => reconnectIfChanged());
 
 const STATE_TEXTS = {
   live: "Live",
-  gone: "No longer there",
-  stale: "The server hears nothing",
+  gone: "Deleted",
+  stale: "Updates are delayed",
   old: "Cannot refresh",
   new: "Connecting…",
   lost: "Reconnecting…",

@@ -57,7 +57,7 @@
       panel.removeAttribute("aria-busy");
       const note = Object.assign(document.createElement("p"), {
         className: "grove-problem",
-        textContent: "What it would do cannot be shown now; saving checks it all the same.",
+        textContent: "The check is not available now. Saving runs it as well.",
       });
       panel.replaceChildren(note);
     }

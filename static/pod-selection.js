@@ -92,7 +92,7 @@ function restoreSelection() {
   roving.restoreFocus();
   if (!gone.length) return;
   const few = gone.slice(0, 3).join(", ");
-  droppedNotice.textContent = `Not selected any more, for it is gone, on its way out or up to date: ${few}${gone.length > 3 ? ` and ${gone.length - 3} more` : ""}.`;
+  droppedNotice.textContent = `No longer selected (gone, terminating or up to date): ${few}${gone.length > 3 ? ` and ${gone.length - 3} more` : ""}.`;
   droppedNotice.hidden = false;
   form.dispatchEvent(new Event("change", { bubbles: true }));
 }

@@ -45,7 +45,7 @@ def viewer_required(view: View[_P, _R]) -> View[_P, _R | HttpResponse]:
     @wraps(view)
     def reading(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> _R | HttpResponse:
         if not permissions.may_view(request.user):
-            return _render_message(request, "Nothing to see yet", _NO_ROLE_SENTENCE, HTTPStatus.FORBIDDEN)
+            return _render_message(request, "No access yet", _NO_ROLE_SENTENCE, HTTPStatus.FORBIDDEN)
         try:
             return view(request, *args, **kwargs)
         except NotFound as refusal:
@@ -131,7 +131,7 @@ def _cluster_notice(row: Cluster) -> ClusterNotice | None:
     if row.trouble_code:
         return ClusterNotice(row.name, f"{row.trouble}{heard}", "warn")
     if not row.complete:
-        return ClusterNotice(row.name, "is being listed: what is shown of it is not all there is yet.", "info")
+        return ClusterNotice(row.name, "is being listed; some objects are not shown yet.", "info")
     if row.heard_at is None or timezone.now() - row.heard_at > timedelta(seconds=settings.CLUSTER_MAX_AGE_SECONDS):
         told = f"was last heard {age(row.heard_at)} ago" if row.heard_at else "has never been heard"
         return ClusterNotice(row.name, f"{told}: what is shown of it may be old. Is the watcher running?", "warn")

@@ -195,7 +195,7 @@ def test_a_phone_needs_no_sideways_scrolling(page: Page, path: str) -> None:
 def test_the_connection_to_a_cluster_is_tested_line_by_line(page: Page) -> None:
     page.goto("/admin/rollouts/cluster/1/change/")
     page.get_by_role("button", name="Test the connection").click()
-    expect(page.get_by_role("heading", name="Nothing is in the way.")).to_be_visible()
+    expect(page.get_by_role("heading", name="The connection works.")).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("Reach"))).to_contain_text("The API server answers")
 
 

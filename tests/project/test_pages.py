@@ -61,7 +61,7 @@ def test_the_clusters_page_shows_every_part(person: Client, redis: Redis) -> Non
     heartbeats.record_cluster_heartbeat(redis, "sandbox", {"podcliquesets": 6, "pods": 1234, "nodes": 11})
     page = person.get("/clusters/").content.decode()
     assert '<h2 id="cluster-name-1">sandbox</h2>' in page
-    assert "Everything answers." in page
+    assert "All components are healthy." in page
 
 
 def test_before_the_first_list_the_clusters_page_says_so(person: Client, redis: Redis) -> None:

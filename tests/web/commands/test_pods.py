@@ -87,11 +87,11 @@ def test_each_deleted_pod_is_followed_until_its_successor_is_ready(operator: Cli
     assert answer.headers["Location"] == address(outdated, f"pods/{entry.pk}")
     said = say(operator.get(answer.headers["Location"]))
     assert said.count("Evicted") == 2
-    assert "0 back and ready" in said
+    assert "0 replaced and ready" in said
     outdated.loop.run(lambda: len(updated(outdated)) == 2)
     outdated.deploy()
     said = say(operator.get(address(outdated, f"pods/{entry.pk}/live")))
-    assert "2 back and ready" in said
+    assert "2 replaced and ready" in said
     assert all(name in said for name in updated(outdated))
     assert operator.get(address(outdated, f"pods/{entry.pk + 1000}")).status_code == 404
 
@@ -136,7 +136,7 @@ def test_a_disruption_budget_keeps_its_pod_and_is_named(operator: Client, outdat
     said = say(answer)
     assert "Refused" in said
     assert "A disruption budget is in the way" in said
-    assert (said.count("Evicted"), said.count("it was not deleted"), "1 not deleted" in said) == (1, 1, True)
+    assert (said.count("Evicted"), said.count("not deleted"), "1 not deleted" in said) == (1, 1, True)
     assert chosen[0] in values(pods_of(outdated))
 
 
