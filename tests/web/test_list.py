@@ -249,10 +249,10 @@ def test_an_update_that_is_stuck_says_so_before_a_scale_below_the_minimum(viewer
 @pytest.mark.parametrize(
     ("reason", "words"),
     [
-        ("CrashLoopBackOff", "Container crashes again and again"),
+        ("CrashLoopBackOff", "Container keeps crashing"),
         ("ImagePullBackOff", "Image cannot be pulled"),
         ("CreateContainerConfigError", "Container cannot be created"),
-        ("OOMKilled", "Container runs out of memory"),
+        ("OOMKilled", "Container ran out of memory"),
         ("TooFewAvailable", "Too few replicas are available"),
         ("WaitingForReady", "Pods do not become ready"),
     ],

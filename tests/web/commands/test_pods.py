@@ -136,7 +136,7 @@ def test_a_disruption_budget_keeps_its_pod_and_is_named(operator: Client, outdat
     said = say(answer)
     assert "Refused" in said
     assert "A disruption budget is in the way" in said
-    assert (said.count("Evicted"), said.count("not deleted"), "1 not deleted" in said) == (1, 1, True)
+    assert (said.count("Evicted"), said.count("was not deleted"), "1 not deleted" in said) == (1, 1, True)
     assert chosen[0] in values(pods_of(outdated))
 
 
@@ -147,7 +147,7 @@ def test_what_one_command_leaves_is_said_and_chosen_again(
     monkeypatch.setattr(pods_service, "MAX_PODS", 2)
     chosen = values(pods_of(outdated))
     answer = operator.post(address(outdated, "pods"), form(outdated, chosen), follow=True)
-    assert "1 pod was selected as well" in say(answer)
+    assert "1 selected pod is not deleted yet" in say(answer)
     (rest,) = re.findall(r'href="([^"]+\?rest=\d+)"', compact(answer.content.decode()))
     assert [*boxes_of(operator.get(rest), "pod").items()] == [(chosen[2], "chosen")]
 

@@ -136,7 +136,7 @@ def test_an_override_is_told_with_its_reason_where_it_counts(admin: Client, chat
     assert fields_of(page.content.decode())[f"{WEB}.maxUnavailable"] == ""
     words = say(page, f"means-{WEB}")
     assert "All 3 pods at once" in words
-    assert "maxUnavailable 3 counts instead" in words
+    assert "sets maxUnavailable to 3" in words
     assert "an incident" in words
     # What is typed is saved, and does not count as long as that does.
     tried = trial(admin, components__web__maxUnavailable="1")
