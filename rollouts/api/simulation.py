@@ -1,7 +1,6 @@
-"""What a change would do, by HTTP: the body of the command itself, and how the cluster is believed to behave."""
+"""Simulation of a change by HTTP: the body of the command, and assumptions about the cluster."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, Final
 
 from django.http import HttpResponse
@@ -14,9 +13,11 @@ from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.request import Request
 
 from rollouts.accounts.commands import Command, WorkloadRef
-from rollouts.api.commands import IF_MATCH, CommandView, json_response
+from rollouts.api.changes import Values, make_change
+from rollouts.api.commands import IF_MATCH, CommandView
 from rollouts.api.etags import read_expected
 from rollouts.api.paths import WORKLOAD
+from rollouts.api.rendering import json_response
 from rollouts.api.response_serializers import response_serializer
 from rollouts.api.serializers import (
     ImagesBody,
@@ -29,17 +30,10 @@ from rollouts.api.serializers import (
     StrictFloatField,
     StrictSerializer,
 )
-from rollouts.engine.manifest import edits
-from rollouts.engine.manifest.edits import ImageEdit
-from rollouts.engine.model.times import render_time
 from rollouts.selectors.forecast import Assumptions
 from rollouts.services.audit import Source, caller_of
-from rollouts.services.scaling import LiveScale, scale_observed
-from rollouts.services.simulation import Proposal, workload_simulate
+from rollouts.services.simulation import workload_simulate
 from rollouts.services.simulation_report import Simulated
-from rollouts.services.workloads import roll_back_to
-
-Values = Mapping[str, Any]
 
 
 class ImagesChange(ImagesBody):
@@ -67,17 +61,17 @@ class RestartChange(RestartBody):
 
 
 class RollBackChange(RollBackBody):
-    """The way back."""
+    """A rollback."""
 
     kind = serializers.ChoiceField(["rollback"])
 
 
 @extend_schema_field(OpenApiTypes.OBJECT)
 class _ManifestField(serializers.Field[Any, Any, Any, Any]):
-    """Whatever is sent as a manifest; the service says what is wrong with it."""
+    """A manifest; the service validates it."""
 
     def to_internal_value(self, data: Any) -> Any:
-        """Return it as it is."""
+        """Return the value unchanged."""
         return data
 
 
@@ -104,10 +98,10 @@ _CHANGES: Final[Mapping[str, type[StrictSerializer]]] = {
     )
 )
 class ChangeField(serializers.Field[Any, Any, Any, Any]):
-    """A command that is considered, by its kind."""
+    """A proposed command, by its kind."""
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
-        """Read it as the command itself would."""
+        """Read the body as the command itself does."""
         if not isinstance(data, Mapping):
             raise ValidationError(ErrorDetail("change must be an object with a kind", code="invalid"))
         shape = _CHANGES.get(data["kind"]) if isinstance(data.get("kind"), str) else None
@@ -122,44 +116,44 @@ class ChangeField(serializers.Field[Any, Any, Any, Any]):
 
 
 class BehaviourBody(StrictSerializer):
-    """How the cluster is believed to behave."""
+    """Assumptions about the behaviour of the cluster."""
 
     seconds_to_ready = StrictFloatField(
         required=False,
         min_value=0,
         max_value=86_400,
-        help_text="From a pod's node to Ready. As measured by clique and image when left out, and 30 where none was.",
+        help_text="Seconds from a pod's node to Ready. Default: measured by clique and image, else 30.",
     )
     seconds_to_go = StrictFloatField(
         required=False,
         min_value=0,
         max_value=86_400,
-        help_text="From a pod's deletion to its end. As measured when left out, and 5 where none was.",
+        help_text="Seconds from a pod's deletion to its end. Default: measured, else 5.",
     )
     never_ready = serializers.ListField(
         child=StrictCharField(max_length=253),
         required=False,
         max_length=64,
-        help_text="Cliques whose pods of the new template never become Ready, besides those that fail now.",
+        help_text="Cliques whose new pods never become Ready, in addition to those that fail now.",
     )
     all_ready = StrictBooleanField(
-        required=False, help_text="Pods become Ready though others of their template fail now."
+        required=False, help_text="Pods become Ready even if other pods of their template fail now."
     )
-    full = StrictBooleanField(required=False, help_text="There is room for the pods that run now, and no more.")
+    full = StrictBooleanField(required=False, help_text="The nodes have room for the present pods only.")
     unlimited = StrictBooleanField(
-        required=False, help_text="There is room for every pod. Left out, the nodes of the cluster count."
+        required=False, help_text="The nodes have room for every pod. Default: the real nodes of the cluster."
     )
 
     def validate(self, attrs: Any) -> Any:
-        """Refuse two answers to one question."""
+        """Refuse contradicting assumptions."""
         if attrs.get("full") and attrs.get("unlimited"):
-            sentence = "room cannot be both full and unlimited; leave one of them out"
+            sentence = "full and unlimited exclude each other; remove one of them"
             raise ValidationError({"unlimited": [ErrorDetail(sentence, code="invalid")]})
         return attrs
 
 
 class SimulationBody(StrictSerializer):
-    """What is considered."""
+    """The change to simulate."""
 
     change = ChangeField()
     behaviour = BehaviourBody(required=False)
@@ -177,71 +171,25 @@ class SimulationView(CommandView):
 
     @extend_schema(
         operation_id="workload_simulate",
-        summary="What a change would do",
+        summary="Simulate a change",
         tags=["commands"],
         parameters=[IF_MATCH],
         request=SimulationBody,
         responses={200: response_serializer(Simulated)},
     )
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Tell step by step what a change would do, without doing it; needs the permission for the command itself.
+        """Simulate a change step by step, and change nothing. Needs the permission for the command itself.
 
-        The controller's own plan is run to its end on the nodes of the cluster as they are now, at the pace of the pods
-        that run; `assumptions` says what the numbers rest on, and `behaviour` changes it. A large workload is followed
-        for two seconds: the end is Unfinished then, and what is told is right as far as it goes.
+        The simulation runs the controller's planner on the nodes of the cluster, with the measured times of the present
+        pods. `assumptions` says what the numbers are based on; `behaviour` changes it. The simulation of a large
+        workload stops after two seconds: `end` is Unfinished then, and the steps up to there are valid.
         """
         place, body = WorkloadRef(cluster, namespace, name), self.read_body(SimulationBody)
-        proposal = make_proposal(place, body["change"])
+        values = {**body["change"]}
+        change = make_change(values.pop("kind"), place, values, timezone.now())
         assumptions = _read_assumptions(body.get("behaviour") or {})
         caller = caller_of(request, Source.API)
-        return json_response(workload_simulate(caller, place, proposal, assumptions, expected=read_expected(request)))
-
-
-def make_proposal(place: WorkloadRef, change: Values) -> Proposal:
-    """Return what a change of a body proposes."""
-    values = {name: value for name, value in change.items() if name != "kind"}
-    return _PROPOSALS[change["kind"]](place, values)
-
-
-def _images(_: WorkloadRef, values: Values) -> Proposal:
-    images = [ImageEdit(one["clique"], one["image"], one["container"]) for one in values["images"]]
-    return Proposal(Command.SET_IMAGES, partial(edits.set_images, images=images))
-
-
-def _scale(_: WorkloadRef, values: Values) -> Proposal:
-    if values["replica"] is None:
-        edit = partial(edits.scale, replicas=values["replicas"], component=values["component"])
-        return Proposal(Command.SCALE_WORKLOAD, edit)
-    wanted = LiveScale(values["component"], values["replica"], values["replicas"])
-    observe = partial(scale_observed, wanted=wanted)
-    return Proposal(Command.SCALE_WORKLOAD, edits.keep_manifest, change_observed=observe)
-
-
-def _strategy(_: WorkloadRef, values: Values) -> Proposal:
-    return Proposal(Command.EDIT_STRATEGY, partial(edits.edit_strategy, changes=values))
-
-
-def _restart(_: WorkloadRef, values: Values) -> Proposal:
-    at = render_time(timezone.now().timestamp())
-    return Proposal(Command.RESTART_WORKLOAD, partial(edits.restart, at=at, components=values["components"]))
-
-
-def _roll_back(place: WorkloadRef, values: Values) -> Proposal:
-    return Proposal(Command.ROLL_BACK_WORKLOAD, partial(roll_back_to, place=place, revision=values["revision"]))
-
-
-def _apply(_: WorkloadRef, values: Values) -> Proposal:
-    return Proposal(Command.APPLY_WORKLOAD, manifest=values["manifest"])
-
-
-_PROPOSALS: Final[Mapping[str, Callable[[WorkloadRef, Values], Proposal]]] = {
-    "apply": _apply,
-    "images": _images,
-    "scale": _scale,
-    "strategy": _strategy,
-    "restart": _restart,
-    "rollback": _roll_back,
-}
+        return json_response(workload_simulate(caller, place, change, assumptions, expected=read_expected(request)))
 
 
 def _read_assumptions(behaviour: Values) -> Assumptions:

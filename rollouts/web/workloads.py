@@ -18,10 +18,11 @@ from django.views.decorators.http import require_safe
 from rollouts.engine.model.workload import Strategy
 from rollouts.live.fragments import Fragment
 from rollouts.models import Workload
+from rollouts.runtime.connections import configured_cluster_names
 from rollouts.selectors.overview import kubeconfig_path
 from rollouts.selectors.paging import Window
 from rollouts.selectors.workload_rows import workload_rows
-from rollouts.selectors.workload_snapshot import configured_names, visible_clusters
+from rollouts.selectors.workload_snapshot import visible_clusters
 from rollouts.selectors.workload_state import STATES, State
 from rollouts.selectors.workloads import ORDERINGS, WorkloadFilters, WorkloadPage, workload_list
 from rollouts.web.page_layout import fragment_view, viewer_required
@@ -117,7 +118,7 @@ def _list_context(choice: WorkloadQuery) -> Context:
         "lines": workload_rows(found.page.items),
         "count": found.page.count,
         "total": sum(found.totals.values()),
-        "clusters": len(configured_names()),
+        "clusters": len(configured_cluster_names()),
         "chips": list(_state_chips(choice, found)),
         "headings": list(_headings(choice)),
         "previous": choice.page_url(page=choice.page - 1) if choice.page > 1 else "",

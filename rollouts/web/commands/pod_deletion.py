@@ -25,8 +25,9 @@ from rollouts.engine.simulation.simulate import BY_HAND
 from rollouts.live.fragments import Fragment
 from rollouts.selectors.pod_deletions import pod_deletions_detail
 from rollouts.services.audit import Caller, Source, caller_of
-from rollouts.services.pods import MAX_PODS, PodsDeleted
-from rollouts.web.commands.forms import VERSION_FIELD, CommandForm, FormContext, url_kwargs
+from rollouts.services.deletion import PodsDeleted
+from rollouts.services.pods import MAX_PODS
+from rollouts.web.commands.forms import VERSION_FIELD, FormContext, SimulatedForm, url_kwargs
 from rollouts.web.page_layout import fragment_view, viewer_required
 from rollouts.web.workload import WorkloadContext
 
@@ -34,7 +35,7 @@ _DELETED_PODS_URL = "steer-pods-done"
 _DELETED_PODS_LIVE_URL = "steer-pods-live"
 
 
-class PodDeletionForm(CommandForm):
+class PodDeletionForm(SimulatedForm):
     """A form whose command deletes pods."""
 
     preview_template: ClassVar[str] = "commands/_pod_deletion_preview.html"

@@ -18,7 +18,6 @@ from django.urls import URLPattern, path, reverse
 
 from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import ValidationFailed
-from rollouts.engine.manifest import edits
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.model.observed import Pod
 from rollouts.engine.tree.layout import Layout, make_layout
@@ -26,16 +25,9 @@ from rollouts.live.fragments import Fragment
 from rollouts.selectors.pod_deletions import list_remaining_uids
 from rollouts.selectors.pod_grid import build_grid, build_node_grids
 from rollouts.services.audit import Caller
-from rollouts.services.pods import (
-    MAX_PODS,
-    PodRef,
-    PodsDeleted,
-    Selection,
-    choose_candidates,
-    find_obstacle,
-    pods_delete,
-)
-from rollouts.services.simulation import Proposal
+from rollouts.services.changes import DeletePods, Simulable
+from rollouts.services.deletion import PodRef, PodsDeleted
+from rollouts.services.pods import MAX_PODS, Selection, choose_candidates, find_obstacle, pods_delete
 from rollouts.services.workload_client import invalid_command
 from rollouts.web.commands.forms import FormContext, url_kwargs
 from rollouts.web.commands.pod_deletion import PodDeletionForm, make_pod_deletes, parse_pairs
@@ -85,12 +77,12 @@ class OutdatedPodsForm(PodDeletionForm):
             **self.blocked_context("" if candidates else self._no_pods_sentence(scene)),
         }
 
-    def make_proposal(self, scene: FormContext, given: QueryDict, **about: Any) -> Proposal:
-        """Return the world without the chosen pods."""
+    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Simulable:
+        """Return the deletion of the chosen pods."""
         uids = _parse_uids(given)
         if not uids:
             raise _no_pods_selected()
-        return Proposal(self.command, edit=edits.keep_manifest, plan_deletions=partial(make_pod_deletes, uids=uids))
+        return DeletePods(self.command, partial(make_pod_deletes, uids=uids))
 
     def delete_pods(
         self, caller: Caller, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], expected: str

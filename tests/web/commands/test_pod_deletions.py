@@ -12,7 +12,8 @@ from rollouts.engine.model.observed import Pod
 from rollouts.models import AuditEntry
 from rollouts.services import pods as pods_service
 from rollouts.services.audit import MAX_VALUE_BYTES, Caller
-from rollouts.services.pods import DeletionResult, PodOutcome, PodRef, pods_delete, render_audit_outcomes
+from rollouts.services.deletion import DeletionResult, PodOutcome, PodRef, render_audit_outcomes
+from rollouts.services.pods import pods_delete
 from tests.controller.interruptions import Killed
 from tests.markup import compact
 from tests.services.stage import Stage
@@ -46,7 +47,7 @@ def test_of_a_deletion_that_was_cut_off_is_told_that_nothing_is_known(
     assert answer.status_code == 200
     said = say(answer)
     assert name in said
-    assert "Whether it was deleted is not known" in said
+    assert "It is not known whether it was deleted" in said
     assert "still there" in said
     assert "0 terminating" in said
 

@@ -14,7 +14,8 @@ from rollouts.engine.model import names
 from rollouts.models import AuditEntry, NamespaceGrant, Pod, User
 from rollouts.services import pods as pods_service
 from rollouts.services.audit import Caller
-from rollouts.services.workloads import workload_edit_strategy, workload_set_images
+from rollouts.services.changes import execute
+from rollouts.services.workloads import edit_strategy, set_images
 from tests import both_sites
 from tests.markup import compact
 from tests.services.stage import Stage
@@ -115,7 +116,7 @@ def test_whoever_chose_before_the_template_changed_has_lost_and_keeps_the_choice
 ) -> None:
     chosen = values(pods_of(outdated))[1:]
     sent = form(outdated, chosen)
-    workload_set_images(caller, outdated.place, [ImageEdit("frontend", "app:v3")])
+    execute(caller, outdated.place, set_images([ImageEdit("frontend", "app:v3")]))
     answer = operator.post(address(outdated, "pods"), sent)
     assert answer.status_code == 409
     assert "has been changed" in say(answer)
@@ -135,7 +136,7 @@ def test_a_disruption_budget_keeps_its_pod_and_is_named(operator: Client, outdat
     answer = operator.post(address(outdated, "pods"), form(outdated, chosen), follow=True)
     said = say(answer)
     assert "Refused" in said
-    assert "A disruption budget is in the way" in said
+    assert "A disruption budget does not allow it" in said
     assert (said.count("Evicted"), said.count("was not deleted"), "1 not deleted" in said) == (1, 1, True)
     assert chosen[0] in values(pods_of(outdated))
 
@@ -172,9 +173,9 @@ def test_where_the_strategy_deletes_by_itself_nothing_can_be_chosen(
     operator: Client, outdated: Stage, caller: Caller
 ) -> None:
     sent = form(outdated, values(pods_of(outdated)))
-    workload_edit_strategy(caller, outdated.place, {"type": "RollingUpdate"})
+    execute(caller, outdated.place, edit_strategy({"type": "RollingUpdate"}))
     page = operator.get(address(outdated, "pods"))
-    assert "RollingUpdate replaces outdated pods by itself" in say(page)
+    assert "RollingUpdate replaces outdated pods itself" in say(page)
     assert boxes_of(page, "pod") == {}
     before = values(pods_of(outdated))
     assert (
