@@ -95,10 +95,10 @@ def test_what_is_typed_is_checked_at_its_field_and_the_caret_stays(page: Page) -
 
 
 def test_another_type_looks_at_other_levels_at_once(page: Page) -> None:
-    expect(saying(page, "says", "set")).to_contain_text("RollingUpdate does not look at this")
+    expect(saying(page, "says", "set")).to_contain_text("RollingUpdate does not use this budget")
     page.get_by_label("ReplicaRecreate").check()
     expect(saying(page, "says", "set")).to_have_text("The only replica; none keeps serving meanwhile.")
-    expect(saying(page, "says", WEB)).to_contain_text("ReplicaRecreate does not look at this")
+    expect(saying(page, "says", WEB)).to_contain_text("ReplicaRecreate does not use this budget")
 
 
 def test_a_saved_strategy_is_obeyed_by_the_running_controller(page: Page, sandbox: Sandbox) -> None:

@@ -1,7 +1,7 @@
-"""Delete: the workload goes, and everything that belongs to it.
+"""Delete: the workload, and everything that it owns.
 
-What stands beside the form is the dry run of the command itself: how many pods and gangs go, and which devices are free
-then. A box has to be ticked; of a large workload the name has to be typed instead.
+The preview is the dry run of the command: how many pods and gangs are deleted, and which devices become free. The user
+ticks a box; for a large workload they type its name.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _NAME_FIELD: Final = "typed"  # the field for the name of a large workload
 
 @dataclass(frozen=True, slots=True)
 class DeleteDryRun(Preview):
-    """What would go, or why the command is refused."""
+    """What would be deleted, or why the command is refused."""
 
     report: WorkloadDeleted | None = None
 
@@ -39,7 +39,7 @@ class DeleteForm(CommandForm):
     has_assumptions = False
 
     def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
-        """Show what goes, and what has to be typed."""
+        """Show what would be deleted, and whether the name has to be typed."""
         extent = _measure_extent(scene)
         return {
             "extent": extent,
@@ -48,12 +48,12 @@ class DeleteForm(CommandForm):
         }
 
     def confirmation_text(self, scene: FormContext, given: QueryDict, **about: Any) -> str:
-        """Have it said once more what goes; where the name has to be typed, that says it."""
+        """Ask for a confirmation, unless the name has to be typed."""
         extent = _measure_extent(scene)
         return "" if extent.is_large else f"This deletes {scene.ref.name} with {extent}. You cannot undo it."
 
     def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
-        """Delete the workload and go to the list."""
+        """Delete the workload and redirect to the list."""
         _require_name(scene, request.POST)
         version = request.POST.get(VERSION_FIELD, "")
         report = workload_delete(caller_of(request, Source.PAGE), scene.ref, expected=f'"{version}"')
@@ -76,10 +76,10 @@ def _measure_extent(scene: FormContext) -> Extent:
 
 def _deletion_sentence(scene: FormContext) -> str:
     is_leaving = scene.snapshot.mirrored.manifest["metadata"].get("deletionTimestamp")
-    return f"{scene.ref.name} is being deleted already." if is_leaving else ""
+    return f"{scene.ref.name} is already being deleted." if is_leaving else ""
 
 
 def _require_name(scene: FormContext, given: QueryDict) -> None:
-    """Raise unless somebody has typed the name of a large workload."""
+    """Raise ValidationFailed unless the user has typed the name of a large workload."""
     if _measure_extent(scene).is_large and given.get(_NAME_FIELD, "").strip() != scene.ref.name:
         raise invalid_command([Finding(_NAME_FIELD, FindingCode.FIELD_MISSING, f"type {scene.ref.name} to delete it")])

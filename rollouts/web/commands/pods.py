@@ -1,9 +1,9 @@
-"""Delete pods: under OnDelete the outdated ones, each chosen by somebody; by force any of them.
+"""Delete pods: outdated pods under OnDelete, and any pods by force.
 
-The form is the picture of the workload with a box to tick in each cell that may be deleted; addresses choose some of
-them to begin with (`?replica=`, `?component=`, `?node=`, `?all=`, `?rest=` of an earlier command). Which pods may be
-deleted is what the service says. The uid of each pod travels with the form, so that a pod that has taken its name
-meanwhile is safe, and the picture goes on living while somebody chooses (`pod-selection.js` keeps what is chosen).
+The form is the pod grid of the workload with a box in each cell that may be deleted. The URL may choose pods in advance
+(`?replica=`, `?component=`, `?node=`, `?all=`, `?rest=` of an earlier command). The service says which pods may be
+deleted. The form carries the uid of each pod, so a pod that has taken its name since is safe, and the grid keeps
+updating while the user chooses (`pod-selection.js` keeps what is chosen).
 """
 
 from collections import Counter
@@ -35,12 +35,12 @@ from rollouts.web.page_layout import fragment_view
 from rollouts.web.pod_cells import PodSelection, SelectablePod
 
 _POD_FIELD = "pod"  # the boxes of the form
-_MAX_DIGITS = 10  # digits of a number in an address
+_MAX_DIGITS = 10  # of a number in a URL
 
 
 @dataclass(frozen=True, slots=True)
 class ReplacedPods:
-    """What chosen pods of a clique come back as."""
+    """The chosen pods of a clique, and the template of the pods that replace them."""
 
     clique: str
     pods: int
@@ -49,7 +49,7 @@ class ReplacedPods:
 
 
 class OutdatedPodsForm(PodDeletionForm):
-    """Outdated pods, evicted so that disruption budgets are honoured."""
+    """Outdated pods, which are evicted within disruption budgets."""
 
     name, title, submit_label, command = (
         "pods",
@@ -61,7 +61,7 @@ class OutdatedPodsForm(PodDeletionForm):
     force: ClassVar[bool] = False
 
     def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
-        """Show all pods; chosen are those that were, or those that the address names."""
+        """Show all pods; ticked are the pods of the submitted form, or those that the URL chooses."""
         shape = _layout_of(scene)
         candidates = self._list_candidates(scene, shape)
         asked = _parse_uids(given) if given is not None else _preselected_uids(scene, shape, candidates, self.force)
@@ -94,7 +94,7 @@ class OutdatedPodsForm(PodDeletionForm):
         return pods_delete(caller, scene.ref, chosen, force=self.force, expected=expected)
 
     def urlpatterns(self, below: str) -> list[URLPattern]:
-        """Return where the page hangs, its trial, and the picture in it."""
+        """Return the URLs of the page, its preview and its pod grid."""
         return [
             *super().urlpatterns(below),
             path(
@@ -105,19 +105,19 @@ class OutdatedPodsForm(PodDeletionForm):
         ]
 
     def _no_pods_sentence(self, scene: FormContext) -> str:
-        """Say why there is nothing to delete."""
+        """Return why there is nothing to delete."""
         workload = scene.snapshot.workload
         if workload is None:
-            return "Its manifest cannot be read, so nothing has a place in it."
-        nothing = "There are no pods." if self.force else "No pod is outdated: all are of the current template."
+            return "The manifest is not valid, so the pods have no place in it."
+        nothing = "There are no pods." if self.force else "No pod is outdated: all pods run the current template."
         return ("" if self.force else find_obstacle(workload)) or nothing
 
     def _pod_grid_fragment(self, given: QueryDict, cluster: str, namespace: str, name: str) -> Fragment:
-        """Return the picture alone; what is chosen of it is known to whoever looks at it."""
+        """Return the fragment with the pod grid; the browser keeps what is chosen."""
         place = WorkloadRef(cluster, namespace, name)
 
         def render_picture() -> str:
-            scene = FormContext(place, given)  # each rendering looks anew
+            scene = FormContext(place, given)  # each rendering reads the mirror again
             shape = _layout_of(scene)
             context = self._pod_grid_context(scene, shape, self._list_candidates(scene, shape), frozenset())
             return render_to_string("commands/_pod_selection.html", {"place": place, "force": self.force, **context})
@@ -148,18 +148,18 @@ class OutdatedPodsForm(PodDeletionForm):
 
 
 class AnyPodsForm(OutdatedPodsForm):
-    """Any pods, whatever their template, strategy and disruption budgets say."""
+    """Any pods, of any template, without regard to strategy and disruption budgets."""
 
     name, title, submit_label, command = "any-pods", "Delete pods by force", "Delete by force", Command.DELETE_ANY_PODS
     force = True
 
     def confirmation_text(self, scene: FormContext, given: QueryDict, **about: Any) -> str:
-        """Have it said once more what is passed over."""
+        """Ask for a confirmation that disruption budgets are ignored."""
         number = len(_parse_uids(given))
         if not number:
             return ""
-        these = "1 pod goes" if number == 1 else f"{number} pods go"
-        return f"{these} whatever disruption budgets say, of whichever template."
+        pods = "1 pod" if number == 1 else f"{number} pods"
+        return f"This deletes {pods}, outdated or not, and ignores disruption budgets."
 
 
 # ---- which pods
@@ -170,7 +170,7 @@ def _layout_of(scene: FormContext) -> Layout | None:
 
 
 def _component_names(shape: Layout | None) -> list[str]:
-    """Return the components that pods are chosen by, scaling groups before their cliques."""
+    """Return the components by which pods can be chosen, scaling groups before their cliques."""
     return [] if shape is None else [*dict.fromkeys([*shape.groups, *shape.cliques])]
 
 
@@ -186,7 +186,7 @@ def _parse_uids(given: QueryDict) -> frozenset[str]:
 def _preselected_uids(
     scene: FormContext, shape: Layout | None, candidates: Iterable[Pod], force: bool
 ) -> frozenset[str]:
-    """Return the pods that an address chooses."""
+    """Return the pods that the URL chooses."""
     given = scene.query_params
     if shape is None or not given:
         return frozenset()
@@ -203,7 +203,7 @@ def _parse_number(text: str) -> int | None:
 
 
 def _list_replacements(shape: Layout | None, chosen: Iterable[Pod]) -> list[ReplacedPods]:
-    """Return by clique what the chosen pods come back as."""
+    """Return by clique which template replaces the chosen pods."""
     found: dict[str, list[Pod]] = {}
     for pod in chosen:
         position = None if shape is None else shape.find_position(pod.clique)
