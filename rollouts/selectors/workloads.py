@@ -1,8 +1,8 @@
-"""Workloads: the list with its filters and counts, and one line of it.
+"""The list of workloads with its filters and counts, and one row of it.
 
-The list reads columns of the mirror and never a manifest. Four queries and one a cluster, however many workloads there
-are: the clusters, the counts by state, the page, what overrides there are, and, where one of those hits something on
-the page, the manifests it hits. A search that met pods or templates costs two more.
+The list reads columns of the mirror and no manifests. It costs four queries, and one for each cluster, however many
+workloads there are: the clusters, the counts by state, the page, the overrides, and the manifests of workloads on the
+page that an override matches. A search that matches pods or templates costs two more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from rollouts.selectors.timestamps import to_datetime, to_datetime_or_none
 from rollouts.selectors.workload_snapshot import find_cluster, make_not_found, visible_clusters
 from rollouts.selectors.workload_state import STATE_INDEX, STATES, State
 
-# What a list can be ordered by, with the columns.
+# The orderings of the list, with their columns.
 ORDERINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "name": ("name",),
     "namespace": ("namespace",),
@@ -52,21 +52,21 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class WorkloadFilters:
-    """Which workloads are asked for; what is empty asks for all."""
+    """Filters; an empty one matches all."""
 
     clusters: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    strategies: tuple[str, ...] = ()  # in force
+    strategies: tuple[str, ...] = ()  # effective
     states: tuple[State, ...] = ()
-    labels: tuple[tuple[str, str], ...] = ()  # all of them
+    labels: tuple[tuple[str, str], ...] = ()  # all must match
     search: str = ""  # words; see `search`
-    ordering: tuple[str, ...] = ()  # keys of ORDERINGS, with a minus before those that go down
+    ordering: tuple[str, ...] = ()  # keys of ORDERINGS, with a minus for descending
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSummary:
-    """A workload as a line of a list."""
+    """A workload in a list."""
 
     cluster: str
     namespace: str
@@ -77,29 +77,29 @@ class WorkloadSummary:
     labels: Mapping[str, str]
     leaving: bool
     state: State
-    reason: str  # CamelCase: what makes it so
-    waits_for: str  # CamelCase: what an update waits for that is under way and not stuck; empty: nothing
+    reason: str  # CamelCase: the reason for the state
+    waits_for: str  # CamelCase: what an update in progress waits for; empty: nothing, or it is stuck
     replicas: int
     available_replicas: int
     updated_replicas: int
     strategy: StrategyInForce
-    generation_hash: str  # empty until the controller has looked at it
+    generation_hash: str  # empty until the controller has reconciled it
     update_started_at: datetime | None
     update_ended_at: datetime | None
-    # What a search met, where the names do not show it: a pod or a template.
+    # The pod or template that matched the search, if the names do not.
     found_by: FoundBy | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadPage:
-    """A part of the list, and how many there are of each state whatever state was asked for."""
+    """A page of the list, and the counts by state without the filter by state."""
 
     page: Page[WorkloadSummary]
     totals: Mapping[State, int]
 
 
 def workload_list(filters: WorkloadFilters, window: Window) -> WorkloadPage:
-    """Return workloads with the strategy in force."""
+    """Return a page of workloads with their effective strategies."""
     clusters = visible_clusters()
     overrides = list_active_overrides(clusters)
     rows = _filter(models.Workload.objects.filter(cluster__in=[row.pk for row in clusters.values()]), filters)
@@ -118,7 +118,7 @@ def workload_list(filters: WorkloadFilters, window: Window) -> WorkloadPage:
 
 
 def workload_summary(place: WorkloadRef) -> WorkloadSummary:
-    """Return one workload as lists show it; raises NotThere."""
+    """Return one workload as in the list; raises NotFound."""
     cluster = find_cluster(place.cluster)
     rows = models.Workload.objects.filter(cluster=cluster, namespace=place.namespace, name=place.name)
     line = rows.annotate(standing=STATE_INDEX).values(*_COLUMNS).first()
@@ -128,7 +128,7 @@ def workload_summary(place: WorkloadRef) -> WorkloadSummary:
     return _summary(line, strategies[line["id"]])
 
 
-# ---- which ones
+# ---- filters
 
 
 def _filter(rows: "QuerySet[models.Workload]", filters: WorkloadFilters) -> "QuerySet[models.Workload]":
@@ -146,10 +146,10 @@ def _filter(rows: "QuerySet[models.Workload]", filters: WorkloadFilters) -> "Que
 
 
 def _has_label(label: str, value: str) -> GreaterThan:
-    """Look for a label in the text that labels are kept as.
+    """Return the condition for a label, which searches the JSON text of the labels.
 
-    Neither labels nor their values can hold a quote, so the pair with its quotes is found where it is one and nowhere
-    else. LIKE would not tell upper from lower case on every database.
+    Neither labels nor their values can contain a quote, so the quoted pair matches only itself. LIKE would ignore case
+    on some databases.
     """
     pair = f'"{label}":"{value}"'
     return GreaterThan(StrIndex(F("labels"), Value(pair)), 0)
@@ -176,11 +176,11 @@ def _order(ordering: tuple[str, ...]) -> list[str]:
         for column in ORDERINGS[word.removeprefix("-")]
     ]
     named = {column.removeprefix("-") for column in columns}
-    # Always down to the last one: pages of an order that leaves ties would show a row twice, or never.
+    # The ordering is always total: with ties, a row could be on two pages, or on none.
     return [*columns, *(column for column in _TIE_BREAKERS if column not in named)]
 
 
-# ---- what is told of each
+# ---- rows
 
 
 def _override_target(line: Mapping[str, Any]) -> OverrideTarget:

@@ -54,8 +54,8 @@ def test_an_override_is_put_in_force_and_on_record(ada: Client, add_workload: Ad
 @pytest.mark.parametrize(
     ("typed", "sentence"),
     [
-        ({"reason": ""}, "Say why: others must be able to judge whether it still holds."),
-        ({"expires_at": ""}, "Say until when, at most 90 days from now."),
+        ({"reason": ""}, "Give a reason: others must judge whether it is still needed."),
+        ({"expires_at": ""}, "Choose an end, at most 90 days from now."),
         ({"expires_at": "2020-01-01T00:00"}, "This time is in the past; choose a later one."),
         ({"labels": "team"}, "is no label; write name=value"),
         ({"max_surge": "some"}, "MaxSurge must be a whole number"),
@@ -146,7 +146,7 @@ def test_the_list_is_filtered_by_state(ada: Client, state: str, found: str) -> N
 def test_the_live_check_says_what_saving_would_do(ada: Client, add_workload: AddWorkload) -> None:
     add_workload(edits=UPDATE)
     found = ada.post(CHECK, _typed(strategy="", reason="", **_rows({"name": "decode", "max_surge": "50%"}))).json()
-    assert found["errors"] == {"reason": ["Say why: others must be able to judge whether it still holds."]}
+    assert found["errors"] == {"reason": ["Give a reason: others must judge whether it is still needed."]}
     assert "sandbox/web/chat" in found["html"]
     assert "1 unavailable, 2 surge" in found["html"]
     assert found["components"] == ["decode", "frontend"]

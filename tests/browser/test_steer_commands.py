@@ -70,7 +70,7 @@ def expect_settled(page: Page, pods: int = PODS) -> None:
     """Wait until all pods are there and of the current template."""
     expect(page.locator("#now .budget dd").first).to_have_text(f"{pods} of {pods} pods")
     expect(page.locator("#now .activity-summary")).to_have_text(
-        f"All {pods} pods are available and of the current template."
+        f"All {pods} pods are available and run the current template."
     )
 
 

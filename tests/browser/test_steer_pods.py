@@ -37,7 +37,7 @@ def page(browser: Browser, site: Product, sandbox: Sandbox) -> Iterator[Page]:
     expect_all_up(page)
     sandbox.set_image(NAME, f"example/main:{next(_tags)}")
     # Others may wait from before; these are all.
-    expect(page.locator("#now")).to_contain_text("Outdated pods wait for you")
+    expect(page.locator("#now")).to_contain_text("Outdated pods wait until you delete them")
     expect(page.locator("#now .activity-summary")).to_contain_text("5 of 5 pods are outdated")
     yield page
     context.close()

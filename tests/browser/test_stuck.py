@@ -53,7 +53,7 @@ def rolling(page: Page, site: Product, name: str, budget: tuple[int, int], *, ro
 def expect_settled(page: Page, name: str) -> None:
     """Expect the rollout to come to its end."""
     open_settled(page, name)
-    expect(page.locator("#now")).to_contain_text("All 3 pods are available and of the current template.")
+    expect(page.locator("#now")).to_contain_text("All 3 pods are available and run the current template.")
 
 
 def test_surge_that_keeps_the_last_one_from_its_room_ends_when_it_is_deleted(page: Page, site: Product) -> None:

@@ -159,14 +159,14 @@ def test_what_a_preview_assumes_stands_under_its_figures_and_can_be_supposed_oth
     faster = {"components__web__maxUnavailable": "3"}
     words = say(trial(admin, **faster))
     assert "No nodes are known, so room is not limited." in words
-    assert "New pods of web take 30 s to become Ready, assumed: none was measured yet." in words
+    assert "New pods of web take 30 s to become Ready, assumed: none was measured." in words
     assert "New pods take 7 s to become Ready." in say(trial(admin, **faster, seconds_to_ready="7"))
     fleet.store_nodes(chat, 1)
     models.Node.objects.update(unschedulable=True)
     words = say(trial(admin, **faster))
     assert "0 of 1 node take new pods (1 cordoned)" in words
     assert "It gets stuck; with the present strategy it gets stuck too." in words
-    assert "You suppose that there is room for every pod." in say(trial(admin, **faster, unlimited="1"))
+    assert "Your assumption: there is room for every pod." in say(trial(admin, **faster, unlimited="1"))
 
 
 def test_a_time_that_is_none_is_refused_in_a_sentence(admin: Client, chat: models.Cluster) -> None:
