@@ -123,7 +123,7 @@ def snapshot_activity(
     diagnosis = snapshot_diagnosis(place, snapshot)
     counts = None if snapshot.workload is None else count_pods(snapshot.workload, snapshot.mirrored.observed)
     notes = summarize_waits(diagnosis.waits, diagnosis.at)
-    told = min(WAITS_SHOWN, sum(not note.is_calm for note in notes))
+    shown = min(WAITS_SHOWN, sum(not note.is_calm for note in notes))
     return Activity(
         state=detail.state,
         sentence=_render_sentence(detail, diagnosis, counts, tree.pods.outdated),
@@ -131,9 +131,9 @@ def snapshot_activity(
         diagnosis=diagnosis,
         counts=counts,
         meters=compute_progress(tree),
-        waits=notes[:told],
-        calm=notes[0] if notes and not told else None,
-        more=notes[told:MAX_WAITS],
+        waits=notes[:shown],
+        calm=notes[0] if notes and not shown else None,
+        more=notes[shown:MAX_WAITS],
         omitted=max(0, len(notes) - MAX_WAITS),
         is_kept_by_grove=bool(find_grove_management(snapshot.mirrored.manifest, snapshot.mirrored.written_by_grove)),
     )

@@ -104,10 +104,10 @@ class _Counts:
     """Counts of workloads, nodes and pods by cluster, with three queries for all clusters."""
 
     def __init__(self, clusters: list[int]) -> None:
-        workloads = models.Workload.objects.filter(cluster__in=clusters).annotate(standing=STATE_INDEX).order_by()
+        workloads = models.Workload.objects.filter(cluster__in=clusters).annotate(state_index=STATE_INDEX).order_by()
         self._workloads = {
-            (cluster, standing): number
-            for cluster, standing, number in workloads.values_list("cluster_id", "standing").annotate(Count("id"))
+            (cluster, state_index): number
+            for cluster, state_index, number in workloads.values_list("cluster_id", "state_index").annotate(Count("id"))
         }
         nodes = models.Node.objects.filter(cluster__in=clusters).order_by().values_list("cluster_id")
         counted = nodes.annotate(total=Count("id"), working=Count("id", filter=Q(ready=True)))
@@ -131,19 +131,19 @@ _NO_CLUSTER: Final = -1
 def _cluster(entry: ClusterEntry, row: models.Cluster | None, counts: _Counts) -> ClusterDetail:
     key = _NO_CLUSTER if row is None else row.pk
     nodes, ready = counts.nodes(key)
-    told = row or models.Cluster(name=entry.name)
+    stored = row or models.Cluster(name=entry.name)
     return ClusterDetail(
         name=entry.name,
         kind=entry.kind,
         origin=entry.origin,
-        version=told.version,
-        complete=told.complete,
-        heard_at=told.heard_at,
-        trouble_code=told.trouble_code,
-        trouble=told.trouble,
-        trouble_since=told.trouble_since,
-        other_operator_code=told.other_operator_code,
-        other_operator=told.other_operator,
+        version=stored.version,
+        complete=stored.complete,
+        heard_at=stored.heard_at,
+        trouble_code=stored.trouble_code,
+        trouble=stored.trouble,
+        trouble_since=stored.trouble_since,
+        other_operator_code=stored.other_operator_code,
+        other_operator=stored.other_operator,
         workloads=counts.workloads(key),
         nodes=nodes,
         ready_nodes=ready,

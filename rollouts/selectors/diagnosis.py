@@ -58,7 +58,7 @@ def snapshot_diagnosis(place: WorkloadRef, snapshot: WorkloadSnapshot) -> Diagno
     observed = snapshot.mirrored.observed
     ready_times = measure_ready_times(observed)
     planned = plan_tree(
-        snapshot.planner_input.shape, snapshot.planner_input.tree, observed.status, snapshot.now, ready_times
+        snapshot.planner_input.layout, snapshot.planner_input.tree, observed.status, snapshot.now, ready_times
     )
     statuses = [one for one in planned.actions if isinstance(one, WriteStatus) and one.kind is Kind.SET]
     status = statuses[-1].status if statuses else snapshot.mirrored.observed.status

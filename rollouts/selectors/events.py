@@ -141,8 +141,8 @@ def _item(event: Obj, mask: Callable[[str], str]) -> EventItem:
 def _timestamp_of(event: Obj) -> float:
     """Return the last occurrence; the two versions of the Event API have it in different fields."""
     repeated = (event.get("series") or {}).get("lastObservedTime")
-    told = repeated or event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp")
-    return parse_time(told or event["metadata"].get("creationTimestamp")) or 0.0
+    last = repeated or event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp")
+    return parse_time(last or event["metadata"].get("creationTimestamp")) or 0.0
 
 
 def _involved(event: Obj) -> Obj:

@@ -88,8 +88,10 @@ def fetch_surroundings(
 ) -> ClusterSnapshot:
     """Return the nodes and other pods around a workload."""
     templates = {clique.name: clique.template for clique in observed.cliques}
-    told = {clique.name: clique.pod_spec.get("terminationGracePeriodSeconds") for clique in workload.cliques}
-    grace = {name: float(seconds) for name, seconds in told.items() if isinstance(seconds, int)}
+    seconds_by_clique = {
+        clique.name: clique.pod_spec.get("terminationGracePeriodSeconds") for clique in workload.cliques
+    }
+    grace = {name: float(seconds) for name, seconds in seconds_by_clique.items() if isinstance(seconds, int)}
     return mirror.fetch_cluster_snapshot(cluster, (namespace, workload.name), templates, grace, now)
 
 
@@ -133,38 +135,38 @@ def compute_forecast(
     )
 
 
-def _choose_nodes(belief: Assumptions, observed: Observed, surroundings: ClusterSnapshot) -> tuple[SimulatedNode, ...]:
-    if belief.is_full:
+def _choose_nodes(given: Assumptions, observed: Observed, surroundings: ClusterSnapshot) -> tuple[SimulatedNode, ...]:
+    if given.is_full:
         there = Counter(pod.node for pod in observed.pods if pod.node)
         known = {node.name: node for node in surroundings.nodes}
         kept = ((known.get(name, SimulatedNode(name)), number) for name, number in sorted(there.items()))
         return tuple(replace(node, pods=number, resources={}, is_exhaustive=False) for node, number in kept)
-    return UNLIMITED_NODES if belief.is_unlimited or not surroundings.nodes else surroundings.nodes
+    return UNLIMITED_NODES if given.is_unlimited or not surroundings.nodes else surroundings.nodes
 
 
 def _find_never_ready(
-    belief: Assumptions, before: Workload, after: Workload, observed: Observed, outlook: ExpectedBehaviour
+    given: Assumptions, before: Workload, after: Workload, observed: Observed, outlook: ExpectedBehaviour
 ) -> tuple[frozenset[str | TemplateKey], list[CliqueExpectation]]:
     """Return the templates and pods that never become Ready, and their cliques."""
     hashes = make_layout(after).hashes
     current = {one.clique: one for one in outlook.cliques if hashes.get(one.clique) == one.template_hash}
-    assumed = {} if belief.all_ready else {name: one for name, one in current.items() if one.never_ready_reason}
+    assumed = {} if given.all_ready else {name: one for name, one in current.items() if one.never_ready_reason}
     former = make_layout(before).hashes
     templates = {clique.name: clique.template for clique in observed.cliques}
     # Pods of an update in progress are as new as those of the change.
     running = {(templates.get(pod.clique, ""), pod.template_hash) for pod in observed.pods}
     rolling = {name for name, template_hash in running if name in hashes and hashes[name] != template_hash}
     new = {name for name in hashes if hashes[name] != former.get(name)} | rolling
-    supposed = [name for name in belief.never_ready if name in new and name not in assumed]
-    told = [*assumed.values(), *(replace(current[name], never_ready_reason=_ASSUMED_BY_USER) for name in supposed)]
-    lost: frozenset[str | TemplateKey] = frozenset() if belief.all_ready else outlook.never_ready
-    return lost | {one.key for one in told}, told
+    supposed = [name for name in given.never_ready if name in new and name not in assumed]
+    never = [*assumed.values(), *(replace(current[name], never_ready_reason=_ASSUMED_BY_USER) for name in supposed)]
+    lost: frozenset[str | TemplateKey] = frozenset() if given.all_ready else outlook.never_ready
+    return lost | {one.key for one in never}, never
 
 
-def _choose_pace(belief: Assumptions, current: list[CliqueExpectation]) -> Pace:
-    if belief.seconds_to_ready is not None or not current:
+def _choose_pace(given: Assumptions, current: list[CliqueExpectation]) -> Pace:
+    if given.seconds_to_ready is not None or not current:
         return Pace(
-            DEFAULT_READY_SECONDS if belief.seconds_to_ready is None else belief.seconds_to_ready, is_measured=False
+            DEFAULT_READY_SECONDS if given.seconds_to_ready is None else given.seconds_to_ready, is_measured=False
         )
     slowest = max(current, key=lambda one: one.seconds)
     return Pace(slowest.seconds, is_measured=slowest.pods > 0)
@@ -173,22 +175,22 @@ def _choose_pace(belief: Assumptions, current: list[CliqueExpectation]) -> Pace:
 # ---- sentences
 
 
-def _describe_room(belief: Assumptions, surroundings: ClusterSnapshot) -> Iterator[Assumption]:
+def _describe_room(given: Assumptions, surroundings: ClusterSnapshot) -> Iterator[Assumption]:
     nodes = len(surroundings.nodes)
-    if belief.is_full:
+    if given.is_full:
         yield Assumption(AssumptionKind.ROOM, "Your assumption: there is room for the pods that run now, and no more.")
-    elif belief.is_unlimited:
+    elif given.is_unlimited:
         yield Assumption(AssumptionKind.ROOM, "Your assumption: there is room for every pod.")
     elif not nodes:
         yield Assumption(AssumptionKind.ROOM, "No nodes are known, so room is not limited.")
     else:
         closed = {"cordoned": surroundings.cordoned, "not ready": surroundings.not_ready}
-        told = ", ".join(f"{number} {words}" for words, number in closed.items() if number)
+        reasons = ", ".join(f"{number} {words}" for words, number in closed.items() if number)
         takes = nodes - sum(closed.values())
         yield Assumption(
             AssumptionKind.ROOM,
             f"{takes} of {nodes} node{'s' * (nodes != 1)} take{'s' * (takes == 1)} new pods"
-            f"{f' ({told})' if told else ''}, as far as taints, selectors and the requests of other pods allow.",
+            f"{f' ({reasons})' if reasons else ''}, as far as taints, selectors and the requests of other pods allow.",
         )
         if not surroundings.counts_foreign:
             yield Assumption(AssumptionKind.OTHER_PODS, "Pods that Grove does not manage are not counted yet.")
@@ -205,10 +207,10 @@ def _describe_unsimulated(after: Workload) -> Iterator[Assumption]:
         yield Assumption(AssumptionKind.NOT_SIMULATED, text)
 
 
-def _describe_ready(belief: Assumptions, current: list[CliqueExpectation]) -> Iterator[Assumption]:
-    if belief.seconds_to_ready is not None:
+def _describe_ready(given: Assumptions, current: list[CliqueExpectation]) -> Iterator[Assumption]:
+    if given.seconds_to_ready is not None:
         yield Assumption(
-            AssumptionKind.READY, f"New pods take {_render_seconds(belief.seconds_to_ready)} to become Ready."
+            AssumptionKind.READY, f"New pods take {_render_seconds(given.seconds_to_ready)} to become Ready."
         )
         return
     for one in current[:_MAX_CLIQUES_SHOWN]:
@@ -232,10 +234,10 @@ def _describe_never_ready(never: list[CliqueExpectation]) -> Iterator[Assumption
         )
 
 
-def _describe_termination(belief: Assumptions, surroundings: ClusterSnapshot) -> Iterator[Assumption]:
-    if belief.seconds_to_terminate is not None:
+def _describe_termination(given: Assumptions, surroundings: ClusterSnapshot) -> Iterator[Assumption]:
+    if given.seconds_to_terminate is not None:
         yield Assumption(
-            AssumptionKind.TERMINATION, f"Deleted pods take {_render_seconds(belief.seconds_to_terminate)} to end."
+            AssumptionKind.TERMINATION, f"Deleted pods take {_render_seconds(given.seconds_to_terminate)} to end."
         )
     elif surroundings.termination_seconds is None:
         yield Assumption(

@@ -18,8 +18,8 @@ def list_pods_per_replica(workloads: Iterable[WorkloadSummary]) -> Mapping[str, 
     """Return the pods per replica of each workload by its uid; None for a manifest that cannot be parsed."""
     wanted = list(workloads)
     # Another thread may clear the cache at any time, so each key is read once.
-    told = ((one.uid, CACHE.get(one.version, _NOT_CACHED)) for one in wanted)
-    known = {uid: pods_per_replica for uid, pods_per_replica in told if pods_per_replica is not _NOT_CACHED}
+    cached = ((one.uid, CACHE.get(one.version, _NOT_CACHED)) for one in wanted)
+    known = {uid: pods_per_replica for uid, pods_per_replica in cached if pods_per_replica is not _NOT_CACHED}
     return known | _read([one for one in wanted if one.uid not in known])
 
 

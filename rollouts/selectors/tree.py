@@ -166,18 +166,18 @@ def snapshot_tree(place: WorkloadRef, snapshot: WorkloadSnapshot) -> WorkloadTre
     """Return the tree of a workload, from its snapshot."""
     if snapshot.planner_input is None:
         return _tree(place, snapshot, strangers=[(pod.name, _UNREADABLE) for pod in snapshot.mirrored.observed.pods])
-    shape, tree = snapshot.planner_input.shape, snapshot.planner_input.tree
+    layout, tree = snapshot.planner_input.layout, snapshot.planner_input.tree
     builder = _TreeBuilder(
-        wanted=shape.workload.replicas,
+        wanted=layout.workload.replicas,
         updating=frozenset(read_progress(snapshot.mirrored.observed.status).updating),
         numbers=RevisionNumbers(place.cluster, snapshot.mirrored.uid),
         extras=_read_extras(snapshot, place),
     )
     replicas = tuple(map(builder.replica, tree.replicas.values()))
-    revision = builder.numbers.of_generation(shape.generation_hash)
+    revision = builder.numbers.of_generation(layout.generation_hash)
     strangers = sorted([*snapshot.mirrored.strangers, *tree.strangers])
     return _tree(
-        place, snapshot, strangers, generation_hash=shape.generation_hash, revision=revision, replicas=replicas
+        place, snapshot, strangers, generation_hash=layout.generation_hash, revision=revision, replicas=replicas
     )
 
 

@@ -33,7 +33,7 @@ from rollouts.runtime.connections import configured_cluster_names
 class PlannerInput:
     """The layout and tree of a workload, the input of the planner."""
 
-    shape: Layout
+    layout: Layout
     tree: Tree
 
 
@@ -59,8 +59,8 @@ class WorkloadSnapshot:
         """The input of the planner; None when the manifest cannot be parsed."""
         if self.workload is None:
             return None
-        shape = make_layout(self.workload)
-        return PlannerInput(shape, build_tree(shape, self.mirrored.observed))
+        layout = make_layout(self.workload)
+        return PlannerInput(layout, build_tree(layout, self.mirrored.observed))
 
 
 def visible_clusters() -> Mapping[str, models.Cluster]:

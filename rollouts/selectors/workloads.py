@@ -34,7 +34,7 @@ ORDERINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "name": ("name",),
     "namespace": ("namespace",),
     "cluster": ("cluster__name",),
-    "state": ("standing",),
+    "state": ("state_index",),
     "created": ("created",),
     "replicas": ("replicas",),
     "available": ("available_replicas",),
@@ -46,7 +46,7 @@ _TIE_BREAKERS: Final = ("namespace", "name", "cluster__name")
 _COLUMNS: Final = (
     *("id", "cluster__name", "namespace", "name", "uid", "generation", "labels", "created", "leaving", "replicas"),
     *("available_replicas", "updated_replicas", "strategy", "generation_hash", "update_started_at"),
-    *("update_ended_at", "progressing_reason", "stuck_reason", "waits_for", "fault_reason", "standing"),
+    *("update_ended_at", "progressing_reason", "stuck_reason", "waits_for", "fault_reason", "state_index"),
 )
 
 
@@ -105,7 +105,7 @@ def workload_list(filters: WorkloadFilters, window: Window) -> WorkloadPage:
     rows = _filter(models.Workload.objects.filter(cluster__in=[row.pk for row in clusters.values()]), filters)
     if filters.strategies:
         rows = rows.filter(id__in=_list_ids_with_strategy(rows, filters.strategies, overrides))
-    rows = rows.annotate(standing=STATE_INDEX)
+    rows = rows.annotate(state_index=STATE_INDEX)
     totals = _count(rows)
     if filters.states:
         rows = rows.filter(standing__in=[STATES.index(state) for state in filters.states])
@@ -121,7 +121,7 @@ def workload_summary(place: WorkloadRef) -> WorkloadSummary:
     """Return one workload as in the list; raises NotFound."""
     cluster = find_cluster(place.cluster)
     rows = models.Workload.objects.filter(cluster=cluster, namespace=place.namespace, name=place.name)
-    line = rows.annotate(standing=STATE_INDEX).values(*_COLUMNS).first()
+    line = rows.annotate(state_index=STATE_INDEX).values(*_COLUMNS).first()
     if line is None:
         raise make_not_found(place, cluster)
     strategies = list_effective_strategies([_override_target(line)], list_active_overrides([cluster.name]))
@@ -165,7 +165,7 @@ def _list_ids_with_strategy(
 
 
 def _count(rows: "QuerySet[Any]") -> dict[State, int]:
-    numbers = dict(rows.order_by().values_list("standing").annotate(number=Count("id")))
+    numbers = dict(rows.order_by().values_list("state_index").annotate(number=Count("id")))
     return {state: numbers.get(index, 0) for index, state in enumerate(STATES)}
 
 
@@ -206,7 +206,7 @@ def _summary(line: Mapping[str, Any], strategy: StrategyInForce) -> WorkloadSumm
         created=to_datetime(line["created"]),
         labels=line["labels"],
         leaving=line["leaving"],
-        state=STATES[line["standing"]],
+        state=STATES[line["state_index"]],
         reason=line["fault_reason"] or line["stuck_reason"] or line["progressing_reason"],
         waits_for=line["waits_for"],
         replicas=line["replicas"],

@@ -63,21 +63,21 @@ class ApplyForm(EditForm):
     unchanged_text = "Change the manifest to see what it would do."
     preview_delay = "800ms"  # each preview sends a request to the cluster
 
-    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, context: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show the manifest from the cluster, with secrets masked."""
         return {
-            "text": _render_manifest(manifest_detail(scene.ref, scene.reader).manifest)
+            "text": _render_manifest(manifest_detail(context.ref, context.reader).manifest)
             if given is None
             else _manifest_text(given),
             "is_forced": given is not None and _FORCE_FIELD in given,
             "fields": [_MANIFEST_FIELD],
         }
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Apply:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> Apply:
         """Return the manifest to apply."""
         return Apply(_parse_manifest(_manifest_text(given)), force=_FORCE_FIELD in given)
 
-    def find_field(self, scene: FormContext, finding: Finding) -> str:
+    def find_field(self, context: FormContext, finding: Finding) -> str:
         """Show errors of the whole text below it."""
         return _MANIFEST_FIELD if finding.field in ("", _MANIFEST_FIELD) else ""
 
@@ -87,23 +87,23 @@ class ApplyForm(EditForm):
             return f"Created {changed.place.name}."
         return f"Applied: {len(changed.changes)} field{'s' * (len(changed.changes) != 1)} changed."
 
-    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+    def execute(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         """Apply the manifest and redirect to the workload; errors name their lines."""
         try:
-            return super().execute(request, scene, about)
+            return super().execute(request, context, about)
         except CommandRefused as refusal:
             raise _add_line_numbers(refusal, _manifest_text(request.POST)) from refusal
 
     def _simulate_form(
-        self, caller: Caller, scene: FormContext, given: QueryDict, about: Mapping[str, Any]
+        self, caller: Caller, context: FormContext, given: QueryDict, about: Mapping[str, Any]
     ) -> Simulated:
         """Apply as a dry run, which also finds fields of other managers, and then simulate the change."""
         try:
-            change = self.parse_change(scene, given, **about)
-            self._execute_once(caller, scene, change, expected=None, dry_run=True)
+            change = self.parse_change(context, given, **about)
+            self._execute_once(caller, context, change, expected=None, dry_run=True)
         except CommandRefused as refusal:
             raise _add_line_numbers(refusal, _manifest_text(given)) from refusal
-        return self._simulate(caller, scene, given, change)
+        return self._simulate(caller, context, given, change)
 
 
 class _NewWorkloadContext(FormContext):
@@ -126,7 +126,7 @@ class NewWorkloadForm(ApplyForm):
     name, title, submit_label = "new", "New workload", "Create the workload"
     has_assumptions = False  # no pod runs yet about which to assume anything
 
-    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, context: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show a manifest to start from, and the clusters."""
         return {
             "text": _STARTER_MANIFEST if given is None else _manifest_text(given),
@@ -135,12 +135,14 @@ class NewWorkloadForm(ApplyForm):
             "fields": [_MANIFEST_FIELD],
         }
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Apply:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> Apply:
         """Return the manifest to create; it must have a name."""
         manifest = (
-            scene.parse_manifest() if isinstance(scene, _NewWorkloadContext) else _parse_manifest(_manifest_text(given))
+            context.parse_manifest()
+            if isinstance(context, _NewWorkloadContext)
+            else _parse_manifest(_manifest_text(given))
         )
-        if not scene.ref.name:
+        if not context.ref.name:
             raise invalid_command(
                 [Finding(_MANIFEST_FIELD, FindingCode.FIELD_MISSING, "metadata.name is missing; add it")]
             )
@@ -172,14 +174,20 @@ class NewWorkloadForm(ApplyForm):
         return _NewWorkloadContext(_parse_workload_ref(given, document), request.GET, document)
 
     def _execute_once(
-        self, caller: Caller, scene: FormContext, change: WorkloadChange, *, expected: str | None, dry_run: bool = False
+        self,
+        caller: Caller,
+        context: FormContext,
+        change: WorkloadChange,
+        *,
+        expected: str | None,
+        dry_run: bool = False,
     ) -> EditResult:
         try:  # a workload that does not exist has no version to expect
-            return super()._execute_once(caller, scene, change, expected=None, dry_run=dry_run)
+            return super()._execute_once(caller, context, change, expected=None, dry_run=dry_run)
         except VersionConflict as error:
             raise InvalidState(f"{error.sentence} Open it to edit its manifest.") from error
 
-    def _current_version(self, scene: FormContext) -> str:
+    def _current_version(self, context: FormContext) -> str:
         return ""
 
     def _find_refusal(self, request: HttpRequest, place: WorkloadRef) -> Refusal | None:
@@ -187,7 +195,7 @@ class NewWorkloadForm(ApplyForm):
         refusal = super()._find_refusal(request, place)
         return None if refusal is None or refusal.reason is RefusalReason.GRANT_MISSING else refusal
 
-    def _urls(self, scene: FormContext, about: Mapping[str, Any]) -> dict[str, str]:
+    def _urls(self, context: FormContext, about: Mapping[str, Any]) -> dict[str, str]:
         return {"desk_url": reverse("steer-new"), "trial_url": reverse("steer-new-trial"), "back_url": reverse("home")}
 
 

@@ -111,22 +111,22 @@ class CommandForm(ABC):
     oob_template: ClassVar[str] = ""  # the template of parts of the form that a preview updates, out of band
 
     @abstractmethod
-    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, context: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Return the template context of the fields: as they are at first, or as the user has filled them in."""
 
     @abstractmethod
-    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+    def execute(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         """Execute the command and redirect; raises CommandRefused."""
 
     @abstractmethod
-    def _compute_preview(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> Preview:
+    def _compute_preview(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> Preview:
         """Return what the form would do as it is filled in, or why it is refused."""
 
-    def find_field(self, scene: FormContext, finding: Finding) -> str:
+    def find_field(self, context: FormContext, finding: Finding) -> str:
         """Return the field of the form that a finding is about; empty: no single one."""
         return finding.field
 
-    def confirmation_text(self, scene: FormContext, given: QueryDict, **about: Any) -> str:
+    def confirmation_text(self, context: FormContext, given: QueryDict, **about: Any) -> str:
         """Return the sentence that the user has to confirm; empty: none."""
         return ""
 
@@ -165,51 +165,51 @@ class CommandForm(ABC):
         place, version = WorkloadRef(cluster, namespace, name), given.get(VERSION_FIELD, "")[:_MAX_VERSION_LENGTH]
 
         def render_standing() -> str:
-            scene = FormContext(place, given)  # each rendering reads the mirror again
-            context = {"place": place, "version": version, "now": scene.snapshot.version, **self._urls(scene, about)}
-            return render_to_string("commands/_version_check.html", context)
+            context = FormContext(place, given)  # each rendering reads the mirror again
+            values = {"place": place, "version": version, "now": context.snapshot.version, **self._urls(context, about)}
+            return render_to_string("commands/_version_check.html", values)
 
         return Fragment(("standing", self.name, place, *about.values(), version), render_standing)
 
-    def _form_view(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+    def _form_view(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         if request.method != "POST":
-            return self._render_page(request, scene, about, Preview())
+            return self._render_page(request, context, about, Preview())
         if PREVIEW_BUTTON in request.POST:
-            return self._render_page(request, scene, about, self._compute_preview(request, scene, about))
-        return self._submit(request, scene, about)
+            return self._render_page(request, context, about, self._compute_preview(request, context, about))
+        return self._submit(request, context, about)
 
-    def _submit(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+    def _submit(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         """Execute the command, or show the form again with the error."""
         try:
-            _require_permission(caller_of(request, Source.PAGE), self.command, scene.ref)
-            _require_confirmation(self.confirmation_text(scene, request.POST, **about), request.POST)
-            return self.execute(request, scene, about)
+            _require_permission(caller_of(request, Source.PAGE), self.command, context.ref)
+            _require_confirmation(self.confirmation_text(context, request.POST, **about), request.POST)
+            return self.execute(request, context, about)
         except CommandRefused as refusal:
-            return self._render_page(request, scene, about, Preview(error=refusal, was_submitted=True))
+            return self._render_page(request, context, about, Preview(error=refusal, was_submitted=True))
 
-    def _preview_view(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+    def _preview_view(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         """Answer with the preview of the form, and its errors."""
-        context = self._context(request, scene, about, self._compute_preview(request, scene, about))
-        return render(request, self.preview_template, {**context, "is_update": True})
+        values = self._context(request, context, about, self._compute_preview(request, context, about))
+        return render(request, self.preview_template, {**values, "is_update": True})
 
     def _render_page(
-        self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], trial: Preview
+        self, request: HttpRequest, context: FormContext, about: Mapping[str, Any], preview: Preview
     ) -> HttpResponse:
-        context = self._context(request, scene, about, trial)
-        status = HTTPStatus.OK if trial.error is None else _http_status(trial.error)
-        return render(request, self.template or f"commands/{self.name}.html", context, status=status)
+        values = self._context(request, context, about, preview)
+        status = HTTPStatus.OK if preview.error is None else _http_status(preview.error)
+        return render(request, self.template or f"commands/{self.name}.html", values, status=status)
 
     def _context(
-        self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], trial: Preview
+        self, request: HttpRequest, context: FormContext, about: Mapping[str, Any], preview: Preview
     ) -> dict[str, Any]:
-        place, given = scene.ref, request.POST if request.method == "POST" else None
-        is_race = isinstance(trial.error, VersionConflict)
-        by_field, others = self._sort_findings(scene, trial.error)
+        place, given = context.ref, request.POST if request.method == "POST" else None
+        is_race = isinstance(preview.error, VersionConflict)
+        by_field, others = self._sort_findings(context, preview.error)
         # After a conflict the user has seen what others changed, and may send the form again.
-        now = self._current_version(scene)
+        now = self._current_version(context)
         version = now if given is None or is_race else given.get(VERSION_FIELD, "")
-        barred = self._find_refusal(request, place)
-        asks = "" if given is None or barred else self.confirmation_text(scene, given, **about)
+        refusal = self._find_refusal(request, place)
+        asks = "" if given is None or refusal else self.confirmation_text(context, given, **about)
         return {
             "place": place,
             "desk": self,
@@ -217,33 +217,33 @@ class CommandForm(ABC):
             "send": self.submit_label,
             "asks": asks,
             "is_agreed": given is not None and given.get(CONFIRMED_FIELD) == asks,
-            "barred": barred,
+            "barred": refusal,
             "version": version,
             "now": now,
-            "trial": trial,
+            "trial": preview,
             "is_race": is_race,
-            "is_away": isinstance(trial.error, ClusterUnavailable),
+            "is_away": isinstance(preview.error, ClusterUnavailable),
             "wrong": by_field,
             "findings": others,
-            **self._preview_context(scene, trial),
-            **self._assumptions_context(scene, given),
-            **self._urls(scene, about),
-            **self.field_context(scene, given, **about),
+            **self._preview_context(context, preview),
+            **self._assumptions_context(context, given),
+            **self._urls(context, about),
+            **self.field_context(context, given, **about),
         }
 
-    def _preview_context(self, scene: FormContext, trial: Preview) -> dict[str, Any]:
-        report = trial.simulation
+    def _preview_context(self, context: FormContext, preview: Preview) -> dict[str, Any]:
+        report = preview.simulation
         if report is None:
             return {"preview": None, "difference": []}
-        manifest = scene.snapshot.mirrored.manifest if report.version else {}
+        manifest = context.snapshot.mirrored.manifest if report.version else {}
         return {
             "preview": summarize_simulation(report),
-            "difference": render_manifest_diff(report.changed, manifest, scene.reader),
+            "difference": render_manifest_diff(report.changed, manifest, context.reader),
         }
 
-    def _assumptions_context(self, scene: FormContext, given: QueryDict | None) -> dict[str, Any]:
+    def _assumptions_context(self, context: FormContext, given: QueryDict | None) -> dict[str, Any]:
         """Return the template context of the assumptions."""
-        workload = scene.snapshot.workload if self.has_assumptions else None
+        workload = context.snapshot.workload if self.has_assumptions else None
         return {
             "cliques": [] if workload is None else [clique.name for clique in workload.cliques],
             "never_ready": [] if given is None else given.getlist(NEVER_READY_FIELD),
@@ -253,28 +253,28 @@ class CommandForm(ABC):
             "seconds_to_ready": "" if given is None else given.get(SECONDS_TO_READY_FIELD, ""),
         }
 
-    def _current_version(self, scene: FormContext) -> str:
+    def _current_version(self, context: FormContext) -> str:
         """Return the present version of the workload."""
-        return scene.snapshot.version
+        return context.snapshot.version
 
     def _find_refusal(self, request: HttpRequest, place: WorkloadRef) -> Refusal | None:
         """Return why the user may not send the form."""
         return find_refusal(request.user, self.command, place.cluster, place.namespace)
 
-    def _urls(self, scene: FormContext, about: Mapping[str, Any]) -> dict[str, str]:
-        kwargs = {**url_kwargs(scene.ref), **about}
+    def _urls(self, context: FormContext, about: Mapping[str, Any]) -> dict[str, str]:
+        kwargs = {**url_kwargs(context.ref), **about}
         names = {"desk_url": "", "trial_url": "-trial", "standing_url": "-standing"}
         found = {name: reverse(f"steer-{self.name}{end}", kwargs=kwargs) for name, end in names.items()}
-        return {**found, "back_url": workload_url(scene.ref)}
+        return {**found, "back_url": workload_url(context.ref)}
 
     def _sort_findings(
-        self, scene: FormContext, refusal: CommandRefused | None
+        self, context: FormContext, refusal: CommandRefused | None
     ) -> tuple[dict[str, str], list[Finding]]:
         """Return the messages by field of the form, and the findings about no field."""
         by_field: dict[str, str] = {}
         others: list[Finding] = []
         for finding in refusal.findings if refusal else ():
-            field = self.find_field(scene, finding)
+            field = self.find_field(context, finding)
             if field and field not in by_field:
                 by_field[field] = finding.message
             else:
@@ -286,7 +286,7 @@ class SimulatedForm(CommandForm):
     """A form whose preview is a simulation."""
 
     @abstractmethod
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Simulable:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> Simulable:
         """Return the change that the form describes; raises ValidationFailed with a finding for each wrong field."""
 
     def parse_assumptions(self, given: QueryDict) -> Assumptions:
@@ -299,23 +299,23 @@ class SimulatedForm(CommandForm):
             is_unlimited=bool(given.get(UNLIMITED_FIELD)),
         )
 
-    def _compute_preview(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> Preview:
+    def _compute_preview(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> Preview:
         caller = caller_of(request, Source.PAGE)
         try:
-            require(caller, self.command, scene.ref)  # before anything of the form is read
-            return Preview(self._simulate_form(caller, scene, request.POST, about))
+            require(caller, self.command, context.ref)  # before anything of the form is read
+            return Preview(self._simulate_form(caller, context, request.POST, about))
         except CommandRefused as refusal:
             return Preview(error=refusal)
 
     def _simulate_form(
-        self, caller: Caller, scene: FormContext, given: QueryDict, about: Mapping[str, Any]
+        self, caller: Caller, context: FormContext, given: QueryDict, about: Mapping[str, Any]
     ) -> Simulated:
         """Return what the form would do; raises CommandRefused."""
-        return self._simulate(caller, scene, given, self.parse_change(scene, given, **about))
+        return self._simulate(caller, context, given, self.parse_change(context, given, **about))
 
-    def _simulate(self, caller: Caller, scene: FormContext, given: QueryDict, change: Simulable) -> Simulated:
+    def _simulate(self, caller: Caller, context: FormContext, given: QueryDict, change: Simulable) -> Simulated:
         # The preview is of the workload as it is now, whichever version the form was filled in from.
-        return workload_simulate(caller, scene.ref, change, self.parse_assumptions(given))
+        return workload_simulate(caller, context.ref, change, self.parse_assumptions(given))
 
 
 class EditForm(SimulatedForm):
@@ -324,33 +324,39 @@ class EditForm(SimulatedForm):
     shows_manifest_diff = True
 
     @abstractmethod
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the change that the form describes; raises ValidationFailed with a finding for each wrong field."""
 
     def success_message(self, changed: EditResult) -> str:
         """Return the message after the command."""
         return f"{self.title}: {len(changed.changes)} field{'s' * (len(changed.changes) != 1)} changed."
 
-    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+    def execute(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         """Make the change and redirect to the workload."""
-        change = self.parse_change(scene, request.POST, **about)
+        change = self.parse_change(context, request.POST, **about)
         expected = f'"{request.POST.get(VERSION_FIELD, "")}"'
-        changed = self._execute_once(caller_of(request, Source.PAGE), scene, change, expected=expected)
+        changed = self._execute_once(caller_of(request, Source.PAGE), context, change, expected=expected)
         said = self.success_message(changed) if changed.changes else "Nothing to change."
         messages.success(request, said)
         for warning in changed.warnings:
             messages.warning(request, warning.message)
-        return HttpResponseRedirect(workload_url(scene.ref))
+        return HttpResponseRedirect(workload_url(context.ref))
 
     def _execute_once(
-        self, caller: Caller, scene: FormContext, change: WorkloadChange, *, expected: str | None, dry_run: bool = False
+        self,
+        caller: Caller,
+        context: FormContext,
+        change: WorkloadChange,
+        *,
+        expected: str | None,
+        dry_run: bool = False,
     ) -> EditResult:
         try:
-            return execute(caller, scene.ref, change, expected=expected, dry_run=dry_run)
+            return execute(caller, context.ref, change, expected=expected, dry_run=dry_run)
         except VersionConflict:
             # A form that is sent twice conflicts with its own first change: then nothing is left to change.
             again = replace(change, must_be_new=False) if isinstance(change, Apply) else change
-            tried = execute(caller, scene.ref, again, dry_run=True)
+            tried = execute(caller, context.ref, again, dry_run=True)
             if tried.changes:
                 raise
             return tried

@@ -67,9 +67,9 @@ class ImagesForm(EditForm):
     oob_template = "commands/_replaced_counts.html"
     unchanged_text = "Change an image to see what it would do."
 
-    def field_context(self, scene: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, context: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show the cliques with the images of their containers."""
-        cliques = _list_cliques(scene, given)
+        cliques = _list_cliques(context, given)
         fields = [field for clique in cliques for field in clique.fields]
         return {
             "roles": cliques,
@@ -77,7 +77,7 @@ class ImagesForm(EditForm):
             "shared": _shared_repositories(fields),
         }
 
-    def parse_change(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> WorkloadChange:
+    def parse_change(self, context: WorkloadContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the images that were changed in the form."""
         images = _parse_images(given)
         hidden = [
@@ -87,12 +87,12 @@ class ImagesForm(EditForm):
         ]
         if hidden:
             raise invalid_command(hidden)
-        tried = edits.set_images(scene.snapshot.mirrored.manifest, images)
+        tried = edits.set_images(context.snapshot.mirrored.manifest, images)
         if isinstance(tried, InvalidEdit):
             raise invalid_command([_finding_for_field(finding, images) for finding in tried.findings])
         return workloads.set_images(images)
 
-    def find_field(self, scene: WorkloadContext, finding: Finding) -> str:
+    def find_field(self, context: WorkloadContext, finding: Finding) -> str:
         """Return the field of a finding; findings about the manifest have none."""
         return finding.field if finding.field.startswith(_IMAGE_PREFIX) else ""
 
@@ -105,12 +105,12 @@ class ImagesForm(EditForm):
 # ---- the fields
 
 
-def _list_cliques(scene: WorkloadContext, given: QueryDict | None) -> list[CliqueFields]:
-    workload = scene.snapshot.workload
+def _list_cliques(context: WorkloadContext, given: QueryDict | None) -> list[CliqueFields]:
+    workload = context.snapshot.workload
     if workload is None:
         return []
     group_of = {name: group.name for group in workload.groups for name in group.clique_names}
-    pods, former = count_pods_by_clique(scene.tree), _former_images(scene)
+    pods, former = count_pods_by_clique(context.tree), _former_images(context)
     return [
         CliqueFields(
             name=clique.name,
@@ -138,9 +138,9 @@ def _parse_field(given: QueryDict, field: str, now: str) -> tuple[str, str]:
     return (now, now) if value == was else (was, value)
 
 
-def _former_images(scene: WorkloadContext) -> dict[str, tuple[str, ...]]:
+def _former_images(context: WorkloadContext) -> dict[str, tuple[str, ...]]:
     found: dict[str, dict[str, None]] = {}
-    for revision in revision_list(scene.ref):
+    for revision in revision_list(context.ref):
         for clique in revision.cliques:
             found.setdefault(clique.name, {}).update(dict.fromkeys(clique.images))
     return {name: tuple(images) for name, images in found.items()}

@@ -107,6 +107,6 @@ def _value_at(value: Any, way: FieldPath) -> Any:
 
 
 def _yaml_lines(name: str | int, value: Any) -> list[str]:
-    told = [value] if isinstance(name, int) else {name: value}
-    text: str = yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=1000)
+    data = [value] if isinstance(name, int) else {name: value}
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=1000)
     return text.splitlines()

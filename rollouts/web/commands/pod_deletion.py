@@ -41,16 +41,16 @@ class PodDeletionForm(SimulatedForm):
 
     @abstractmethod
     def delete_pods(
-        self, caller: Caller, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], expected: str
+        self, caller: Caller, request: HttpRequest, context: FormContext, about: Mapping[str, Any], expected: str
     ) -> PodsDeleted:
         """Execute the command; raises CommandRefused."""
 
-    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+    def execute(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         """Delete the pods and redirect to the page that follows them."""
         version = request.POST.get(VERSION_FIELD, "")
-        deleted = self.delete_pods(caller_of(request, Source.PAGE), request, scene, about, f'"{version}"')
+        deleted = self.delete_pods(caller_of(request, Source.PAGE), request, context, about, f'"{version}"')
         return HttpResponseRedirect(
-            reverse(_DELETED_PODS_URL, kwargs={**url_kwargs(scene.ref), "record": deleted.record})
+            reverse(_DELETED_PODS_URL, kwargs={**url_kwargs(context.ref), "record": deleted.record})
         )
 
 

@@ -79,13 +79,13 @@ class RemedyForm(SimulatedForm):
     nothing_to_do_text: ClassVar[str]  # shown when it can be applied to nothing
 
     @abstractmethod
-    def list_rows(self, scene: FormContext) -> Sequence[RemedyRow]:
+    def list_rows(self, context: FormContext) -> Sequence[RemedyRow]:
         """Return what the remedy can be applied to."""
 
-    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, context: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show the rows; those of the component that waits are ticked at first."""
-        rows = self.list_rows(scene)
-        chosen = _preselected_values(scene, rows) if given is None else frozenset(given.getlist(SELECTED_FIELD))
+        rows = self.list_rows(context)
+        chosen = _preselected_values(context, rows) if given is None else frozenset(given.getlist(SELECTED_FIELD))
         return {
             "rows": [(row, row.value in chosen) for row in rows],
             "lead": self.intro,
@@ -95,7 +95,7 @@ class RemedyForm(SimulatedForm):
             ),
         }
 
-    def find_field(self, scene: FormContext, finding: Finding) -> str:
+    def find_field(self, context: FormContext, finding: Finding) -> str:
         """Return the boxes for findings about them; a path in the manifest has no field."""
         return SELECTED_FIELD if finding.field == SELECTED_FIELD else ""
 
@@ -103,10 +103,10 @@ class RemedyForm(SimulatedForm):
         """Return why there is nothing to do."""
         return "Overrides set these fields: end the overrides instead." if rows else self.nothing_to_do_text
 
-    def parse_selected_rows(self, scene: FormContext, given: QueryDict) -> list[RemedyRow]:
+    def parse_selected_rows(self, context: FormContext, given: QueryDict) -> list[RemedyRow]:
         """Return the ticked rows that still exist; raises ValidationFailed when there are none."""
         asked = frozenset(given.getlist(SELECTED_FIELD))
-        rows = [row for row in self.list_rows(scene) if row.value in asked and row.override is None]
+        rows = [row for row in self.list_rows(context) if row.value in asked and row.override is None]
         if not rows:
             raise _nothing_selected(given)
         return rows
@@ -117,10 +117,10 @@ def _nothing_selected(given: QueryDict) -> ValidationFailed:
     return invalid_command([Finding(SELECTED_FIELD, FindingCode.FIELD_MISSING, sentence)])
 
 
-def _preselected_values(scene: FormContext, rows: Sequence[RemedyRow]) -> frozenset[str]:
+def _preselected_values(context: FormContext, rows: Sequence[RemedyRow]) -> frozenset[str]:
     free = [row for row in rows if row.override is None]
-    waiting = scene.query_params.get(COMPONENT_PARAM, "")
-    own = [row for row in free if waiting and is_part_of_component(scene.ref.name, waiting, row.component)]
+    waiting = context.query_params.get(COMPONENT_PARAM, "")
+    own = [row for row in free if waiting and is_part_of_component(context.ref.name, waiting, row.component)]
     return frozenset(row.value for row in own or free if row.is_preselected)
 
 
@@ -143,9 +143,9 @@ class _BudgetRemedyForm(RemedyForm, EditForm):
     def find_override(self, level: StrategyLevel) -> PartSource | None:
         """Return the override that sets the same field."""
 
-    def list_rows(self, scene: FormContext) -> Sequence[RemedyRow]:
+    def list_rows(self, context: FormContext) -> Sequence[RemedyRow]:
         """Return the levels whose budget the strategy uses and the remedy can change."""
-        own = _manifest_budgets(scene)
+        own = _manifest_budgets(context)
         return [
             RemedyRow(
                 value=_render_row_value(name, fields),
@@ -154,13 +154,13 @@ class _BudgetRemedyForm(RemedyForm, EditForm):
                 component=name,
                 override=self.find_override(level),
             )
-            for name, level in _levels_by_name(scene).items()
+            for name, level in _levels_by_name(context).items()
             if (fields := self.compute_budget_change(level, own[level.component]))
         ]
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the change of the strategy: the numbers that the form showed."""
-        levels = _levels_by_name(scene)
+        levels = _levels_by_name(context)
         boxes = (_parse_row_value(value) for value in given.getlist(SELECTED_FIELD))
         chosen = {
             levels[name].component: fields
@@ -191,15 +191,15 @@ def _parse_row_value(value: str) -> tuple[str, dict[str, int]]:
     return name, {one[1]: int(one[2]) for one in found}
 
 
-def _levels_by_name(scene: FormContext) -> dict[str, StrategyLevel]:
+def _levels_by_name(context: FormContext) -> dict[str, StrategyLevel]:
     """Return the levels whose budget the strategy uses, by name; for a shared name, that of the scaling group."""
-    used = (level for level in scene.strategy.levels if level.is_used)
-    return {level.component or scene.ref.name: level for level in used}
+    used = (level for level in context.strategy.levels if level.is_used)
+    return {level.component or context.ref.name: level for level in used}
 
 
-def _manifest_budgets(scene: FormContext) -> Mapping[str, BudgetSpec]:
+def _manifest_budgets(context: FormContext) -> Mapping[str, BudgetSpec]:
     """Return the budgets in the manifest by level, without overrides."""
-    own = parse_workload(scene.snapshot.mirrored.manifest)
+    own = parse_workload(context.snapshot.mirrored.manifest)
     levels = () if isinstance(own, ParseFailure) else list_levels(own)
     return defaultdict(BudgetSpec, {level.component: level.budget_spec or BudgetSpec() for level in levels})
 
@@ -270,18 +270,18 @@ class ScaleInForm(RemedyForm, EditForm):
     )
     nothing_to_do_text = "Every replica but the first has pods on a node: scaling in would delete running pods."
 
-    def list_rows(self, scene: FormContext) -> Sequence[RemedyRow]:
+    def list_rows(self, context: FormContext) -> Sequence[RemedyRow]:
         """Return the number of replicas without those that have no pod on a node."""
-        wanted, names = scene.tree.wanted, scene.tree.name
-        fewest = _count_scheduled(scene.tree.replicas, wanted)
+        wanted, names = context.tree.wanted, context.tree.name
+        fewest = _count_scheduled(context.tree.replicas, wanted)
         if fewest == wanted:
             return ()
         gone = ", ".join(f"{names}-{index}" for index in range(fewest, wanted))
-        return [RemedyRow(str(fewest), f"replicas {wanted} → {fewest}", f"{gone} without a node", scene.ref.name)]
+        return [RemedyRow(str(fewest), f"replicas {wanted} → {fewest}", f"{gone} without a node", context.ref.name)]
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the new number of replicas."""
-        replicas = int(self.parse_selected_rows(scene, given)[0].value)
+        replicas = int(self.parse_selected_rows(context, given)[0].value)
         return workloads.scale(replicas)
 
 
@@ -310,27 +310,27 @@ class DeleteSurgeForm(RemedyForm, PodDeletionForm):
     )
     nothing_to_do_text = "The workload has no surge."
 
-    def list_rows(self, scene: FormContext) -> Sequence[RemedyRow]:
+    def list_rows(self, context: FormContext) -> Sequence[RemedyRow]:
         """Return the units of surge."""
-        look = scene.snapshot
-        units = () if look.workload is None else find_surge(look.workload, look.mirrored.observed)
+        snapshot = context.snapshot
+        units = () if snapshot.workload is None else find_surge(snapshot.workload, snapshot.mirrored.observed)
         return [
             RemedyRow(f"{unit.name}/{unit.mark}", unit.name, _render_surge(unit), _waiting_component(unit))
             for unit in units
         ]
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Simulable:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> Simulable:
         """Return the deletion of the chosen surge."""
-        return DeletePods(self.command, partial(plan_surge_deletion, chosen=self._parse_units(scene, given)))
+        return DeletePods(self.command, partial(plan_surge_deletion, chosen=self._parse_units(context, given)))
 
     def delete_pods(
-        self, caller: Caller, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], expected: str
+        self, caller: Caller, request: HttpRequest, context: FormContext, about: Mapping[str, Any], expected: str
     ) -> PodsDeleted:
         """Delete the chosen surge."""
-        return surge_delete(caller, scene.ref, self._parse_units(scene, request.POST), expected=expected)
+        return surge_delete(caller, context.ref, self._parse_units(context, request.POST), expected=expected)
 
-    def _parse_units(self, scene: FormContext, given: QueryDict) -> frozenset[SurgeUnitRef]:
-        self.parse_selected_rows(scene, given)
+    def _parse_units(self, context: FormContext, given: QueryDict) -> frozenset[SurgeUnitRef]:
+        self.parse_selected_rows(context, given)
         return frozenset(SurgeUnitRef(name, mark) for name, mark in parse_pairs(given, SELECTED_FIELD))
 
 
@@ -358,9 +358,9 @@ class ForceDeletePodsForm(RemedyForm, PodDeletionForm):
     )
     nothing_to_do_text = "No pod is terminating."
 
-    def list_rows(self, scene: FormContext) -> Sequence[RemedyRow]:
+    def list_rows(self, context: FormContext) -> Sequence[RemedyRow]:
         """Return the terminating pods."""
-        pods = (pod for pod in scene.snapshot.mirrored.observed.pods if pod.leaving)
+        pods = (pod for pod in context.snapshot.mirrored.observed.pods if pod.leaving)
         return [
             RemedyRow(
                 f"{pod.name}/{pod.uid}", pod.name, _render_terminating(pod), pod.clique, is_preselected=_is_overdue(pod)
@@ -368,31 +368,31 @@ class ForceDeletePodsForm(RemedyForm, PodDeletionForm):
             for pod in pods
         ]
 
-    def confirmation_text(self, scene: FormContext, given: QueryDict, **about: Any) -> str:
+    def confirmation_text(self, context: FormContext, given: QueryDict, **about: Any) -> str:
         """Ask for a fact that only the user can know."""
-        nodes = [*dict.fromkeys(pod.node for pod in _selected_pods(scene, given) if pod.node)]
+        nodes = [*dict.fromkeys(pod.node for pod in _selected_pods(context, given) if pod.node)]
         if not nodes:
             return ""
         return f"Nothing runs on {', '.join(nodes)} any more. Otherwise the containers keep running there, unnoticed."
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Simulable:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> Simulable:
         """Return the removal of the chosen pods."""
-        return ForgetPods(frozenset(pod.uid for pod in self._parse_pods(scene, given)))
+        return ForgetPods(frozenset(pod.uid for pod in self._parse_pods(context, given)))
 
     def delete_pods(
-        self, caller: Caller, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], expected: str
+        self, caller: Caller, request: HttpRequest, context: FormContext, about: Mapping[str, Any], expected: str
     ) -> PodsDeleted:
         """Remove the chosen pods."""
-        return pods_delete_stuck(caller, scene.ref, self._parse_pods(scene, request.POST), expected=expected)
+        return pods_delete_stuck(caller, context.ref, self._parse_pods(context, request.POST), expected=expected)
 
-    def _parse_pods(self, scene: FormContext, given: QueryDict) -> list[PodRef]:
-        self.parse_selected_rows(scene, given)
+    def _parse_pods(self, context: FormContext, given: QueryDict) -> list[PodRef]:
+        self.parse_selected_rows(context, given)
         return [PodRef(name, uid) for name, uid in parse_pairs(given, SELECTED_FIELD)]
 
 
-def _selected_pods(scene: FormContext, given: QueryDict) -> list[Pod]:
+def _selected_pods(context: FormContext, given: QueryDict) -> list[Pod]:
     uids = {uid for _, uid in parse_pairs(given, SELECTED_FIELD)}
-    return [pod for pod in scene.snapshot.mirrored.observed.pods if pod.uid in uids]
+    return [pod for pod in context.snapshot.mirrored.observed.pods if pod.uid in uids]
 
 
 def _is_overdue(pod: Pod) -> bool:

@@ -33,20 +33,20 @@ class RestartForm(EditForm):
 
     name, title, submit_label, command = "restart", "Restart", "Restart the pods", Command.RESTART_WORKLOAD
 
-    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, context: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show every component with its number of pods; none chosen means all."""
-        workload, pods = scene.snapshot.workload, count_pods_by_clique(scene.tree)
+        workload, pods = context.snapshot.workload, count_pods_by_clique(context.tree)
         return {
             "choices": [] if workload is None else list(_list_targets(workload, pods)),
             "total": sum(pods.values()),
-            "strategy": scene.tree.strategy,
-            "is_by_hand": scene.tree.strategy == Strategy.ON_DELETE,
+            "strategy": context.tree.strategy,
+            "is_by_hand": context.tree.strategy == Strategy.ON_DELETE,
             "chosen": [] if given is None else given.getlist("component"),
             "at": render_time(timezone.now().timestamp()) if given is None else given.get("at", ""),
             "fields": ["components"],
         }
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the restart of the chosen components."""
         at, components = parse_time(given.get("at", "")), given.getlist("component")
         if at is None:
@@ -55,7 +55,7 @@ class RestartForm(EditForm):
             )
         return workloads.restart(components, at=at)
 
-    def find_field(self, scene: FormContext, finding: Finding) -> str:
+    def find_field(self, context: FormContext, finding: Finding) -> str:
         """Return the field of a finding: every finding is about the components."""
         return "components" if finding.field.startswith("components") else ""
 

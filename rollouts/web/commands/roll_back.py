@@ -22,24 +22,24 @@ class RollBackForm(EditForm):
     shows_manifest_diff = False  # the page shows the diff of the revisions
     unchanged_text = "Nothing to change: the workload has the pod templates of that revision."
 
-    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, context: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show how the revision differs from the current one."""
         number: int = about["number"]
-        other = choose_base_revision(revision_list(scene.ref), number)
-        diff = None if other is None else revision_diff(scene.ref, other, number, scene.reader)
+        other = choose_base_revision(revision_list(context.ref), number)
+        diff = None if other is None else revision_diff(context.ref, other, number, context.reader)
         return {
-            "revision": revision_detail(scene.ref, number, scene.reader),
+            "revision": revision_detail(context.ref, number, context.reader),
             "diff": diff,
             "lines": parse_diff(diff.text) if diff else [],
             "title": f"Roll back to revision {number}",
             "send": f"Roll back to revision {number}",
         }
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the rollback."""
-        return workloads.roll_back(scene.ref, about["number"])
+        return workloads.roll_back(context.ref, about["number"])
 
-    def find_field(self, scene: FormContext, finding: Finding) -> str:
+    def find_field(self, context: FormContext, finding: Finding) -> str:
         """Return no field: the form has none."""
         return ""
 

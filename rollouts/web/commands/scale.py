@@ -75,21 +75,21 @@ class ScaleForm(EditForm):
     name, title, submit_label, command = "scale", "Scale", "Scale", Command.SCALE_WORKLOAD
     unchanged_text = "Change a number to see what it would do."
 
-    def field_context(self, scene: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, context: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show every level with its number of available units."""
-        numbers = [_make_number_field(scene, level, given) for level in scene.strategy.levels]
+        numbers = [_make_number_field(context, level, given) for level in context.strategy.levels]
         named = [one for one in numbers if not one.shadowed_reason]
         return {
             "numbers": numbers,
             "components": [one for one in named if one.component],
-            "last_replica": max(0, scene.tree.wanted - 1),
+            "last_replica": max(0, context.tree.wanted - 1),
             "live": {
                 name: "" if given is None else given.get(f"{_LIVE_PREFIX}{name}", "").strip() for name in _LIVE_FIELDS
             },
             "fields": [*(one.name for one in named), *(f"{_LIVE_PREFIX}{name}" for name in _LIVE_FIELDS)],
         }
 
-    def parse_change(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> WorkloadChange:
+    def parse_change(self, context: WorkloadContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the changed numbers of the template, or the number of a live component."""
         numbers, live = _parse_numbers(given), _parse_live_scale(given)
         if live is None:
@@ -100,14 +100,14 @@ class ScaleForm(EditForm):
             )
         return live
 
-    def confirmation_text(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> str:
+    def confirmation_text(self, context: WorkloadContext, given: QueryDict, **about: Any) -> str:
         """Ask for a confirmation where many pods are deleted or created."""
         try:
-            return _render_confirmation(*_count_wanted_pods(scene, _parse_numbers(given), _parse_live_scale(given)))
+            return _render_confirmation(*_count_wanted_pods(context, _parse_numbers(given), _parse_live_scale(given)))
         except CommandRefused:
             return ""  # the form has errors
 
-    def find_field(self, scene: WorkloadContext, finding: Finding) -> str:
+    def find_field(self, context: WorkloadContext, finding: Finding) -> str:
         """Return the field of a finding, by its path in the manifest."""
         if finding.field.startswith((_TEMPLATE_PREFIX, _LIVE_PREFIX)):
             return finding.field
@@ -116,7 +116,7 @@ class ScaleForm(EditForm):
         if finding.field == "spec.replicas":
             return _TEMPLATE_PREFIX
         if found := _COMPONENT_PATH.match(finding.field):
-            return _field_of_component(scene, found[1], int(found[2]))
+            return _field_of_component(context, found[1], int(found[2]))
         return ""
 
     def success_message(self, changed: EditResult) -> str:
@@ -128,18 +128,18 @@ class ScaleForm(EditForm):
 # ---- the fields
 
 
-def _field_of_component(scene: WorkloadContext, kind: str, index: int) -> str:
+def _field_of_component(context: WorkloadContext, kind: str, index: int) -> str:
     """Return the field of a clique or scaling group by its index in the manifest; empty: it has none."""
-    entries = scene.snapshot.mirrored.manifest["spec"]["template"].get(kind) or []
+    entries = context.snapshot.mirrored.manifest["spec"]["template"].get(kind) or []
     name = entries[index].get("name") if index < len(entries) else None
-    levels = [level for level in scene.strategy.levels if level.component == name]
+    levels = [level for level in context.strategy.levels if level.component == name]
     wanted = LevelKind.CLIQUE if kind == "cliques" else LevelKind.GROUP
     has_field = any(level.kind is wanted and not is_shadowed(level, levels) for level in levels)
     return f"{_TEMPLATE_PREFIX}{name}" if has_field else ""
 
 
-def _make_number_field(scene: WorkloadContext, level: StrategyLevel, given: QueryDict | None) -> NumberField:
-    shadowed = SHADOWED_SENTENCE if is_shadowed(level, scene.strategy.levels) else ""
+def _make_number_field(context: WorkloadContext, level: StrategyLevel, given: QueryDict | None) -> NumberField:
+    shadowed = SHADOWED_SENTENCE if is_shadowed(level, context.strategy.levels) else ""
     name, now = f"{_SHADOWED_PREFIX if shadowed else _TEMPLATE_PREFIX}{level.component}", str(level.replicas)
     was, value = (
         (now, now) if given is None else (given.get(f"{_FORMER_PREFIX}{name}", now), given.get(name, now).strip())
@@ -148,14 +148,14 @@ def _make_number_field(scene: WorkloadContext, level: StrategyLevel, given: Quer
         was = value = now  # without a change it shows the present number
     return NumberField(
         component=level.component,
-        kind=_render_kind(scene.snapshot.workload, level),
+        kind=_render_kind(context.snapshot.workload, level),
         unit=_UNIT_NAMES[level.kind],
         name=name,
         current=level.replicas,
         former=was,
         value=value,
-        running_text=_render_running(scene.tree, level),
-        scaled_replicas=tuple(_list_scaled(scene.tree, level)),
+        running_text=_render_running(context.tree, level),
+        scaled_replicas=tuple(_list_scaled(context.tree, level)),
         shadowed_reason=shadowed,
     )
 
@@ -234,10 +234,10 @@ def _is_number(text: str) -> bool:
 # ---- the confirmation
 
 
-def _count_wanted_pods(scene: WorkloadContext, numbers: Mapping[str, int], live: ScaleLive | None) -> tuple[int, int]:
+def _count_wanted_pods(context: WorkloadContext, numbers: Mapping[str, int], live: ScaleLive | None) -> tuple[int, int]:
     """Return how many pods are wanted before and after the change."""
-    workload, observed = scene.snapshot.workload, scene.snapshot.mirrored.observed
-    tried = workloads.scale_template(numbers).function(scene.snapshot.mirrored.manifest)
+    workload, observed = context.snapshot.workload, context.snapshot.mirrored.observed
+    tried = workloads.scale_template(numbers).function(context.snapshot.mirrored.manifest)
     after = tried if isinstance(tried, InvalidEdit) else parse_workload(tried)
     if workload is None or isinstance(after, InvalidEdit | ParseFailure):
         return 0, 0

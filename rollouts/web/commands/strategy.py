@@ -74,12 +74,12 @@ class StrategyForm(EditForm):
     name, title, command = "strategy", "Strategy and surge", Command.EDIT_STRATEGY
     oob_template = "commands/_budget_meanings.html"
 
-    def field_context(self, scene: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, context: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show every level, with what its budget means."""
-        form = _parse_form(scene, given)
+        form = _parse_form(context, given)
         if form is None:
-            return {"unreadable": scene.snapshot.findings, "rows": [], "types": [], "fields": []}
-        tried = form.preview_strategy(scene)
+            return {"unreadable": context.snapshot.findings, "rows": [], "types": [], "fields": []}
+        tried = form.preview_strategy(context)
         return {
             "types": [
                 (str(kind), words, str(kind) == form.entered[_TYPE_PART]) for kind, words in STRATEGY_TYPE_TEXTS.items()
@@ -92,19 +92,19 @@ class StrategyForm(EditForm):
             "fields": [STRATEGY_TYPE],
         }
 
-    def parse_change(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> WorkloadChange:
+    def parse_change(self, context: WorkloadContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the edit of the changed fields."""
-        form = _parse_form(scene, given)
+        form = _parse_form(context, given)
         if form is None:
-            raise invalid_command(scene.snapshot.findings)
-        return workloads.edit_strategy(form.list_changes(scene), rehearse=True)
+            raise invalid_command(context.snapshot.findings)
+        return workloads.edit_strategy(form.list_changes(context), rehearse=True)
 
-    def find_field(self, scene: WorkloadContext, finding: Finding) -> str:
+    def find_field(self, context: WorkloadContext, finding: Finding) -> str:
         """Return the field, or the row, of a finding, by its path in the manifest."""
         if found := _SET_PATH.fullmatch(finding.field):
             return found[1] or "set"
         if found := _COMPONENT_PATH.fullmatch(finding.field):
-            entries = scene.snapshot.mirrored.manifest["spec"]["template"].get(found[1]) or []
+            entries = context.snapshot.mirrored.manifest["spec"]["template"].get(found[1]) or []
             index = int(found[2])
             name = entries[index].get("name") if index < len(entries) else None
             return ".".join(filter(None, ("components", name, found[3]))) if name else ""
@@ -124,11 +124,11 @@ class _StrategyEntries:
     from_manifest: Mapping[StrategyField, str]
     entered: Mapping[StrategyField, str]
 
-    def list_changes(self, scene: WorkloadContext) -> dict[str, Any]:
+    def list_changes(self, context: WorkloadContext) -> dict[str, Any]:
         """Return the changed fields, as `edits.edit_strategy` takes them."""
         # A type that is left out follows from the other fields, so it is written only where it differs from that.
         chosen = self.entered[_TYPE_PART]
-        return {**self._list_budgets(), **({} if chosen == self._resulting_type(scene) else {STRATEGY_TYPE: chosen})}
+        return {**self._list_budgets(), **({} if chosen == self._resulting_type(context) else {STRATEGY_TYPE: chosen})}
 
     def _list_budgets(self, *, only_readable: bool = False) -> dict[str, Any]:
         changes: dict[str, Any] = {}
@@ -144,30 +144,30 @@ class _StrategyEntries:
             owner[name] = value
         return changes
 
-    def _resulting_type(self, scene: WorkloadContext) -> str:
+    def _resulting_type(self, context: WorkloadContext) -> str:
         """Return the type that follows from the other fields."""
-        edited = edits.edit_strategy(scene.snapshot.mirrored.manifest, self._list_budgets(only_readable=True))
+        edited = edits.edit_strategy(context.snapshot.mirrored.manifest, self._list_budgets(only_readable=True))
         workload = edited if isinstance(edited, InvalidEdit) else parse_workload(edited)
         return str((self.workload if isinstance(workload, InvalidEdit | ParseFailure) else workload).strategy)
 
-    def preview_strategy(self, scene: WorkloadContext) -> StrategyDetail:
+    def preview_strategy(self, context: WorkloadContext) -> StrategyDetail:
         """Return the effective strategy with the entries of the form that are valid."""
-        look = scene.snapshot
+        snapshot = context.snapshot
         changes = {**self._list_budgets(only_readable=True), STRATEGY_TYPE: self.entered[_TYPE_PART]}
-        edited = edits.edit_strategy(look.mirrored.manifest, changes)
+        edited = edits.edit_strategy(snapshot.mirrored.manifest, changes)
         if isinstance(edited, InvalidEdit):
-            return scene.strategy
-        effective = compute_effective_strategy(edited, look.overrides, look.now, cluster=look.cluster.name)
+            return context.strategy
+        effective = compute_effective_strategy(edited, snapshot.overrides, snapshot.now, cluster=snapshot.cluster.name)
         workload = parse_workload(effective.manifest)
         if isinstance(workload, ParseFailure):
-            return scene.strategy
-        return snapshot_strategy(scene.ref, replace(look, effective=effective, workload=workload))
+            return context.strategy
+        return snapshot_strategy(context.ref, replace(snapshot, effective=effective, workload=workload))
 
 
-def _parse_form(scene: WorkloadContext, given: QueryDict | None) -> _StrategyEntries | None:
+def _parse_form(context: WorkloadContext, given: QueryDict | None) -> _StrategyEntries | None:
     """Return the entries; None for a manifest that cannot be parsed."""
-    workload = parse_workload(scene.snapshot.mirrored.manifest)
-    if isinstance(workload, ParseFailure) or scene.snapshot.workload is None:
+    workload = parse_workload(context.snapshot.mirrored.manifest)
+    if isinstance(workload, ParseFailure) or context.snapshot.workload is None:
         return None
     written = dict(_list_written(workload))
     typed = written if given is None else {part: _parse_entry(given, part, text) for part, text in written.items()}
