@@ -2,7 +2,10 @@
    way while the last one stands. */
 
 function isInvalid(field) {
-  const said = field.getAttribute("aria-describedby").split(/\s+/).map((id) => document.getElementById(id));
+  const said = field
+    .getAttribute("aria-describedby")
+    .split(/\s+/)
+    .map((id) => document.getElementById(id));
   return said.some((one) => one?.matches(".field-error") && one.textContent.trim());
 }
 

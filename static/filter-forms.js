@@ -6,6 +6,7 @@ for (const form of document.querySelectorAll("form[data-submit-on-change]")) {
     if (event.target.matches("select, [type=checkbox], [type=radio]")) form.requestSubmit();
   });
   form.addEventListener("formdata", ({ formData }) => {
+    // oxlint-disable-next-line no-useless-spread -- deleting from a FormData changes what a loop over it sees
     for (const [name, value] of [...formData]) if (value === "") formData.delete(name);
   });
 }

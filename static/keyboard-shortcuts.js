@@ -9,7 +9,8 @@ import { changeTheme } from "./theme.js";
 const CHORD_MS = 1_500; // between g and the letter of a page
 let goUntil = 0;
 
-const isTyping = (target) => target.closest?.("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]");
+const isTyping = (target) =>
+  target.closest?.("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]");
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
@@ -27,16 +28,23 @@ function handleKey(event) {
     return goToPage(event.key);
   }
   switch (event.key) {
-    case "/": return focusSearch();
-    case "?": return showKeyboardHelp();
-    case "t": return announce(`Theme: ${changeTheme()}`);
-    case "j": return moveToRow(event.target, 1);
-    case "k": return moveToRow(event.target, -1);
+    case "/":
+      return focusSearch();
+    case "?":
+      return showKeyboardHelp();
+    case "t":
+      return announce(`Theme: ${changeTheme()}`);
+    case "j":
+      return moveToRow(event.target, 1);
+    case "k":
+      return moveToRow(event.target, -1);
     case "g":
       goUntil = event.timeStamp + CHORD_MS;
       return true;
-    case "Escape": return closeMenus();
-    default: return false;
+    case "Escape":
+      return closeMenus();
+    default:
+      return false;
   }
 }
 
@@ -54,7 +62,9 @@ function focusSearch() {
 }
 
 function moveToRow(from, step) {
-  const rows = [...document.querySelectorAll("[data-keyboard-rows] > *")].filter((row) => row.querySelector("a[href], button"));
+  const rows = [...document.querySelectorAll("[data-keyboard-rows] > *")].filter((row) =>
+    row.querySelector("a[href], button"),
+  );
   if (!rows.length) return false;
   const at = rows.findIndex((row) => row.contains(from));
   const next = rows[Math.min(rows.length - 1, Math.max(0, at < 0 ? (step > 0 ? 0 : rows.length - 1) : at + step))];
@@ -86,5 +96,6 @@ function announce(text) {
 }
 
 document.addEventListener("click", (event) => {
-  for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+  for (const menu of document.querySelectorAll("details.menu[open]"))
+    if (!menu.contains(event.target)) menu.open = false;
 });

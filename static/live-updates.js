@@ -41,7 +41,17 @@ const liveElements = () => [...document.querySelectorAll("[data-live][data-live-
 /* ---- bringing an element up to date */
 
 function stateOf(id) {
-  const fresh = { src: "", etag: "", coming: null, endedAt: 0, gap: 0, failures: 0, isBusy: false, isWanted: false, timer: 0 };
+  const fresh = {
+    src: "",
+    etag: "",
+    coming: null,
+    endedAt: 0,
+    gap: 0,
+    failures: 0,
+    isBusy: false,
+    isWanted: false,
+    timer: 0,
+  };
   if (!elementStates.has(id)) elementStates.set(id, fresh);
   return elementStates.get(id);
 }
@@ -93,7 +103,9 @@ async function refresh(id, state) {
     state.isWanted = true; // until then this element is old
   }
   state.endedAt = performance.now();
-  state.gap = state.failures ? waitAfter(state.failures) : Math.min(MOST_GAP_MS, Math.max(isFetched ? GAP_MS : 0, 3 * (state.endedAt - began)));
+  state.gap = state.failures
+    ? waitAfter(state.failures)
+    : Math.min(MOST_GAP_MS, Math.max(isFetched ? GAP_MS : 0, 3 * (state.endedAt - began)));
   state.isBusy = false;
   if (state.coming || (state.isWanted && source?.readyState === EventSource.OPEN)) scheduleRefresh(id, state);
 }
@@ -103,7 +115,12 @@ async function fetchInto(element, state) {
   state.isWanted = false;
   const headers = { "X-Live": "1" };
   if (state.etag && state.src === src) headers["If-None-Match"] = state.etag;
-  const response = await fetch(src, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(20_000) });
+  const response = await fetch(src, {
+    headers,
+    cache: "no-store",
+    redirect: "manual",
+    signal: AbortSignal.timeout(20_000),
+  });
   if (response.type === "opaqueredirect" || response.status === 401 || response.status === 403) return signOut();
   if (response.status === 404 || response.status === 410) return markGone(element, state);
   if (response.status === 304 || response.status === 204) return undefined;
@@ -153,7 +170,9 @@ htmx.registerExtension("grove-keep", {
 document.addEventListener("htmx:before:swap", ({ detail }) => {
   for (const { target, fragment } of detail.tasks) {
     if (!detail.ctx.isLive) discardEtag(target);
-    else for (const list of fragment.querySelectorAll("[data-live-order][id]")) keepOrder(document.getElementById(list.id), list);
+    else
+      for (const list of fragment.querySelectorAll("[data-live-order][id]"))
+        keepOrder(document.getElementById(list.id), list);
   }
 });
 
@@ -167,9 +186,12 @@ function keepOrder(shown, coming) {
   const sorted = [...coming.children];
   const places = new Map([...shown.children].map((child, index) => [child.id, index]));
   const fresh = sorted.filter((child) => !places.has(child.id));
-  const known = sorted.filter((child) => places.has(child.id)).sort((one, other) => places.get(one.id) - places.get(other.id));
+  const known = sorted
+    .filter((child) => places.has(child.id))
+    .toSorted((one, other) => places.get(one.id) - places.get(other.id));
   for (const child of fresh) if (places.size) child.classList.add("fresh");
-  for (const child of shown.querySelectorAll(":scope > .fresh")) coming.querySelector(`#${CSS.escape(child.id)}`)?.classList.add("fresh");
+  for (const child of shown.querySelectorAll(":scope > .fresh"))
+    coming.querySelector(`#${CSS.escape(child.id)}`)?.classList.add("fresh");
   const kept = [...known, ...fresh];
   coming.append(...kept);
   const isSorted = kept.every((child, index) => child === sorted[index]);
@@ -199,19 +221,21 @@ function connect() {
   connectedTo = describeShown().join("\n");
   source = new EventSource(address());
   silentSince = Date.now();
-  source.onopen = () => {
+  source.addEventListener("open", () => {
     failures = 0;
     for (const [id, state] of elementStates) if (state.isWanted) scheduleRefresh(id, state); // it failed while nobody answered
     recordHeartbeat();
-  };
-  source.onerror = () => {
+  });
+  source.addEventListener("error", () => {
     isCurrent = false;
     if (source?.readyState === EventSource.CLOSED) retryLater();
     updateIndicator();
-  };
+  });
   listen("fragment", receiveFragment);
   listen("look", ({ src }) => liveElements().forEach(({ id, dataset }) => dataset.liveSrc === src && requestFetch(id)));
-  listen("gone", ({ src }) => liveElements().forEach((element) => element.dataset.liveSrc === src && markGone(element, stateOf(element.id))));
+  listen("gone", ({ src }) =>
+    liveElements().forEach((element) => element.dataset.liveSrc === src && markGone(element, stateOf(element.id))),
+  );
   listen("current", () => markCurrent(source));
   listen("stale", () => (isStale = true)); // until everything is current again
   listen("heartbeat", () => {});
@@ -267,7 +291,10 @@ function retryLater() {
 function signOut() {
   isOver = true;
   disconnect();
-  const link = Object.assign(document.createElement("a"), { href: location.href, textContent: "Signed out: sign in again" });
+  const link = Object.assign(document.createElement("a"), {
+    href: location.href,
+    textContent: "Signed out: sign in again",
+  });
   indicator.dataset.state = "lost";
   indicator.replaceChildren(link);
 }
@@ -290,7 +317,15 @@ document.addEventListener("htmx:after:swap", () => reconnectIfChanged());
 
 /* ---- what is said of it */
 
-const STATE_TEXTS = { live: "Live", gone: "No longer there", stale: "The server hears nothing", old: "Cannot refresh", new: "Connecting…", lost: "Reconnecting…", paused: "Paused" };
+const STATE_TEXTS = {
+  live: "Live",
+  gone: "No longer there",
+  stale: "The server hears nothing",
+  old: "Cannot refresh",
+  new: "Connecting…",
+  lost: "Reconnecting…",
+  paused: "Paused",
+};
 
 function connectionState() {
   if (!isCurrent && document.hidden) return "paused";
@@ -318,7 +353,8 @@ function setText(element, text) {
 }
 
 function showAges() {
-  for (const time of document.querySelectorAll("time[data-age]")) setText(time, age((Date.now() - Date.parse(time.dateTime)) / 1000));
+  for (const time of document.querySelectorAll("time[data-age]"))
+    setText(time, age((Date.now() - Date.parse(time.dateTime)) / 1000));
 }
 
 setInterval(() => {

@@ -48,7 +48,11 @@ async function fetchPod(pod) {
   asking?.abort();
   asking = new AbortController();
   try {
-    const response = await fetch(`${popover.dataset.podUrl}${pod}/`, { headers: { "X-Live": "1" }, signal: asking.signal, redirect: "manual" });
+    const response = await fetch(`${popover.dataset.podUrl}${pod}/`, {
+      headers: { "X-Live": "1" },
+      signal: asking.signal,
+      redirect: "manual",
+    });
     if (!response.ok) return;
     const html = await response.text();
     answers.set(pod, { html, at: performance.now() });
@@ -62,7 +66,8 @@ async function fetchPod(pod) {
 function renderPopover(html) {
   popover.innerHTML = html; // the server's own fragment, escaped there
   popover.dataset.pod = shownPod;
-  for (const time of popover.querySelectorAll("time[data-age]")) time.textContent = age((Date.now() - Date.parse(time.dateTime)) / 1000);
+  for (const time of popover.querySelectorAll("time[data-age]"))
+    time.textContent = age((Date.now() - Date.parse(time.dateTime)) / 1000);
   const cell = document.getElementById(`pod-${shownPod}`);
   if (cell) positionPopover(cell);
 }
@@ -75,7 +80,8 @@ function positionPopover(cell) {
   const below = at.bottom + 8 + size.height < innerHeight || at.top < size.height + 8;
   popover.style.left = `${left + scrollX}px`;
   popover.style.top = `${(below ? at.bottom + 8 : at.top - size.height - 8) + scrollY}px`;
-  for (const other of document.querySelectorAll("a.cell[aria-current]")) if (other !== cell) other.removeAttribute("aria-current");
+  for (const other of document.querySelectorAll("a.cell[aria-current]"))
+    if (other !== cell) other.removeAttribute("aria-current");
   if (pinned) cell.setAttribute("aria-current", "true");
 }
 
@@ -148,4 +154,10 @@ document.addEventListener("live:refreshed", (event) => {
   }
 });
 
-addEventListener("resize", () => shownPod && document.getElementById(`pod-${shownPod}`) && positionPopover(document.getElementById(`pod-${shownPod}`)));
+addEventListener(
+  "resize",
+  () =>
+    shownPod &&
+    document.getElementById(`pod-${shownPod}`) &&
+    positionPopover(document.getElementById(`pod-${shownPod}`)),
+);

@@ -14,13 +14,20 @@ const boxes = (within = section()) => [...(within?.querySelectorAll('input[name=
 const button = form?.querySelector("button.primary");
 const buttonText = button?.textContent ?? "";
 const droppedNotice = document.getElementById("dropped-pods");
-let selected = new Set(boxes().filter((box) => box.checked).map((box) => box.value));
+let selected = new Set(
+  boxes()
+    .filter((box) => box.checked)
+    .map((box) => box.value),
+);
 
 const roving = createRovingFocus(section, 'input[name="pod"]');
 
 function updateCounts() {
   const number = selected.size;
-  if (button) button.textContent = number ? buttonText.replace(/^Delete( the selected pods)?/, `Delete ${number} ${number === 1 ? "pod" : "pods"}`) : buttonText;
+  if (button)
+    button.textContent = number
+      ? buttonText.replace(/^Delete( the selected pods)?/, `Delete ${number} ${number === 1 ? "pod" : "pods"}`)
+      : buttonText;
   for (const link of document.querySelectorAll("#pods [data-select-all]")) {
     const own = boxesOf(link);
     link.toggleAttribute("data-all-selected", own.length > 0 && own.every((box) => box.checked));
@@ -28,7 +35,11 @@ function updateCounts() {
 }
 
 function readSelection() {
-  selected = new Set(boxes().filter((box) => box.checked).map((box) => box.value));
+  selected = new Set(
+    boxes()
+      .filter((box) => box.checked)
+      .map((box) => box.value),
+  );
   updateCounts();
 }
 

@@ -23,7 +23,11 @@ export function createRovingFocus(root, selector) {
   function setTabStop(wanted) {
     const all = cells();
     if (!all.length) return;
-    const stop = wanted ?? all.find((cell) => cell === document.activeElement) ?? all.find((cell) => cell.id === lastId) ?? all[Math.min(place, all.length - 1)];
+    const stop =
+      wanted ??
+      all.find((cell) => cell === document.activeElement) ??
+      all.find((cell) => cell.id === lastId) ??
+      all[Math.min(place, all.length - 1)];
     for (const cell of all) cell.tabIndex = cell === stop ? 0 : -1;
     place = all.indexOf(stop);
     lastId = stop.id;
@@ -41,7 +45,8 @@ export function createRovingFocus(root, selector) {
 
   document.addEventListener("keydown", (event) => {
     const cell = cellOf(event);
-    if (!cell || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !KEYS.has(event.key)) return;
+    if (!cell || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !KEYS.has(event.key))
+      return;
     event.preventDefault();
     const next = findTarget(cells(), cell, event.key);
     if (!next) return;
@@ -69,9 +74,14 @@ function findTarget(all, from, key) {
   const own = all.filter((cell) => unit?.contains(cell));
   if (key === "Home") return own[0];
   if (key === "End") return own.at(-1);
-  if (key === "PageDown") return all.find((cell) => from.compareDocumentPosition(cell) & Node.DOCUMENT_POSITION_FOLLOWING && !unit?.contains(cell));
+  if (key === "PageDown")
+    return all.find(
+      (cell) => from.compareDocumentPosition(cell) & Node.DOCUMENT_POSITION_FOLLOWING && !unit?.contains(cell),
+    );
   if (key === "PageUp") {
-    const before = all.findLast((cell) => from.compareDocumentPosition(cell) & Node.DOCUMENT_POSITION_PRECEDING && !unit?.contains(cell));
+    const before = all.findLast(
+      (cell) => from.compareDocumentPosition(cell) & Node.DOCUMENT_POSITION_PRECEDING && !unit?.contains(cell),
+    );
     return before && all.find((cell) => before.closest(".replica, .tile").contains(cell));
   }
   if (key === "ArrowRight") return all[all.indexOf(from) + 1];

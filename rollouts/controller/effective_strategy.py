@@ -1,4 +1,4 @@
-"""The strategy in force: what a workload says, and what overrides put in its place (DESIGN section 8).
+"""The strategy in force: what a workload says, and what overrides put in its place (`docs/semantics.md` 15).
 
 Before it: a PodCliqueSet as stored, and the overrides of its cluster. After it: the reconciler plans with the manifest
 that comes out; pages and API show where each part of it comes from. The one place where overrides are applied.

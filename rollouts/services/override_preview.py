@@ -25,9 +25,10 @@ from rollouts.controller.effective_strategy import (
     matches,
     parse_override,
 )
+from rollouts.engine.manifest.field_types import FieldError, StringType, is_dns_label
 from rollouts.engine.manifest.findings import Finding, FindingCode, ValidationReport
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
-from rollouts.engine.manifest.schema import BUDGET_FIELDS, FieldError, StringType, is_dns_label
+from rollouts.engine.manifest.schema import BUDGET_FIELDS
 from rollouts.engine.manifest.set_manifest import FieldValue as Written
 from rollouts.engine.manifest.validation import validate_create
 from rollouts.engine.manifest.validation.pods import check_labels

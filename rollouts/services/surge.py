@@ -146,9 +146,7 @@ def _report_gone(units: Iterable[SurgeUnit], chosen: Collection[SurgeUnitRef]) -
 
 def _surge_inside(replica: ReplicaView) -> Iterator[SurgeUnit]:
     for clique in replica.cliques:
-        first = clique.first_surge(is_extra=False)
-        extra = (pod for pod in clique.live if first is not None and pod.index >= first)
-        yield from (SurgeUnit(pod.name, clique.name, (), (pod,)) for pod in extra)
+        yield from (SurgeUnit(pod.name, clique.name, (), (pod,)) for pod in clique.list_surge(is_extra=False))
     for group in replica.groups:
         for part in group.replicas.values():
             if part.index >= group.wanted and not part.is_leaving:

@@ -119,9 +119,9 @@ def share(number: float, whole: float) -> str:
     return f"{min(100, max(0, 100 * number / whole)):.4g}%"
 
 
-def lookup(mapping: Mapping[Any, Any], key: Any) -> Any:
-    """Return what a mapping has under a key that is not known when the template is written."""
-    return mapping.get(key)
+def lookup(mapping: Mapping[Any, Any] | None, key: Any) -> Any:
+    """Return the value of a key that a template has in a variable; None without a mapping."""
+    return mapping.get(key) if mapping else None
 
 
 def plural(number: int, word: str) -> str:

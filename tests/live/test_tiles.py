@@ -15,7 +15,7 @@ from rollouts.live import change_feed
 from rollouts.live.change_feed import Change
 from rollouts.live.tiles import TiledHtml, split_tiles
 from tests.api.read import fleet
-from tests.web.test_stream import Stream, in_thread, watch
+from tests.live.test_stream import Stream, in_thread, watch
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 
@@ -73,7 +73,7 @@ def test_a_picture_is_taken_apart_into_whole_elements_and_put_together_to_the_le
     fleet.store_parts(row, fleet.big_workload(pods=pods), outdated=[1])
     html = viewer.get(address).content.decode()
     apart = split_tiles(html)
-    assert len(apart.tiles) == html.count(" data-tile ") - 1 > 0
+    assert len(apart.tiles) == len(re.findall(r"\sdata-tile\s", html)) - 1 > 0
     assert put_together(apart.frame, apart.tiles) == html
     for text in apart.tiles.values():
         outline = Outline(text)

@@ -189,7 +189,7 @@ def test_an_installation_that_takes_no_commands_deletes_nothing(setting: str, st
     environment = replace(settings.ENVIRONMENT, read_only=setting == "read_only", observe=setting == "observe")
     with (
         override_settings(ENVIRONMENT=environment),
-        pytest.raises(PermissionDenied, match="Nobody may delete a workload now"),
+        pytest.raises(PermissionDenied, match="You may not delete a workload: this installation"),
     ):
         workload_delete(caller, stage.place)
     assert is_there(stage)

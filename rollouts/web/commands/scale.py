@@ -18,9 +18,9 @@ from rollouts.accounts.commands import Command
 from rollouts.accounts.errors import CommandRefused
 from rollouts.controller.pod_counts import count_desired
 from rollouts.engine.manifest.edits import InvalidEdit
+from rollouts.engine.manifest.field_types import MAX_INT32
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
-from rollouts.engine.manifest.schema import MAX_INT32
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.rollout.levels import LevelKind
 from rollouts.selectors.strategy_detail import StrategyLevel

@@ -125,7 +125,7 @@ def test_what_breaks_a_rule_is_told_with_its_line(desk: Desk) -> None:
         ("", "the manifest is empty"),
         ("a: [", "this is not valid YAML"),
         ("a: 1\n---\nb: 2", "several documents"),
-        ("a: 1\na: 2", "written twice"),
+        ("a: 1\na: 2", "appears twice"),
         ("just words", "must be one PodCliqueSet"),
         ("x" * (MAX_BODY_BYTES + 1), "larger than 1024 KiB"),
     ],

@@ -1,4 +1,4 @@
-"""Fragments: rendered once for all who ask, never older than the question, not sent to whoever has them."""
+"""The fragment cache: one rendering for all callers, never older than the question, 304 for a known ETag."""
 
 import asyncio
 import gzip
@@ -12,18 +12,25 @@ import pytest
 from django.http import HttpResponse
 from django.test import RequestFactory
 
-from rollouts.live.fragments import Fragment, FragmentSource, fragment_response, render_since
+from rollouts.live.fragment_cache import FragmentCache
+from rollouts.live.fragments import Fragment, FragmentSource
 
 VIEWERS = 20
 SECONDS = 60  # only reached when something is broken
 
 
 @pytest.fixture
-def ask() -> Callable[..., HttpResponse]:
+def cache() -> FragmentCache:
+    """An empty cache."""
+    return FragmentCache()
+
+
+@pytest.fixture
+def ask(cache: FragmentCache) -> Callable[..., HttpResponse]:
     """Ask for a fragment."""
 
     def ask(key: object, render: Callable[[], str], **headers: str) -> HttpResponse:
-        return fragment_response(RequestFactory().get("/", headers=headers), Fragment(key, render))
+        return cache.response(RequestFactory().get("/", headers=headers), Fragment(key, render))
 
     return ask
 
@@ -90,25 +97,25 @@ def test_what_fails_is_tried_again_by_the_next(ask: Callable[..., HttpResponse])
     assert ask("failing", lambda: "well").content == b"well"
 
 
-def test_pages_that_wait_for_the_same_part_wait_together() -> None:
+def test_pages_that_wait_for_the_same_part_wait_together(cache: FragmentCache) -> None:
     numbers = count(1)
     fragment = Fragment("together", lambda: f"rendering {next(numbers)}")
 
     async def wait() -> set[bytes]:
         asked = time.monotonic()
-        found = await asyncio.gather(*(render_since(fragment, asked) for _ in range(10 * VIEWERS)))
+        found = await asyncio.gather(*(cache.render_since(fragment, asked) for _ in range(10 * VIEWERS)))
         return {one.body for one in found}
 
     assert asyncio.run(wait()) == {b"rendering 1"}
     assert asyncio.run(wait()) == {b"rendering 2"}, "another question, later"
 
 
-def test_a_part_that_is_recent_enough_is_not_rendered_again() -> None:
+def test_a_part_that_is_recent_enough_is_not_rendered_again(cache: FragmentCache) -> None:
     numbers = count(1)
     fragment = Fragment("recent", lambda: f"rendering {next(numbers)}")
 
     async def wait(since: float) -> bytes:
-        return (await render_since(fragment, since)).body
+        return (await cache.render_since(fragment, since)).body
 
     began = time.monotonic()
     assert asyncio.run(wait(began)) == b"rendering 1"
@@ -116,7 +123,7 @@ def test_a_part_that_is_recent_enough_is_not_rendered_again() -> None:
     assert asyncio.run(wait(time.monotonic())) == b"rendering 2"
 
 
-def test_a_page_that_is_left_takes_the_rendering_from_nobody() -> None:
+def test_a_page_that_is_left_takes_the_rendering_from_nobody(cache: FragmentCache) -> None:
     began, is_let = threading.Event(), threading.Event()
 
     def render() -> str:
@@ -126,7 +133,7 @@ def test_a_page_that_is_left_takes_the_rendering_from_nobody() -> None:
 
     async def scene() -> bytes:
         asked = time.monotonic()
-        pages = [asyncio.create_task(render_since(Fragment("left", render), asked)) for _ in range(2)]
+        pages = [asyncio.create_task(cache.render_since(Fragment("left", render), asked)) for _ in range(2)]
         await asyncio.to_thread(began.wait, SECONDS)
         pages[0].cancel()
         is_let.set()
@@ -135,7 +142,7 @@ def test_a_page_that_is_left_takes_the_rendering_from_nobody() -> None:
     assert asyncio.run(scene()) == b"whole"
 
 
-def test_what_cannot_be_rendered_fails_for_all_who_wait_and_is_tried_again_for_the_next() -> None:
+def test_what_cannot_be_rendered_fails_for_all_who_wait_and_is_tried_again_for_the_next(cache: FragmentCache) -> None:
     numbers = count(1)
 
     def render() -> str:
@@ -145,20 +152,20 @@ def test_what_cannot_be_rendered_fails_for_all_who_wait_and_is_tried_again_for_t
 
     async def wait() -> list[object]:
         asked = time.monotonic()
-        pages = (render_since(Fragment("once", render), asked) for _ in range(VIEWERS))
+        pages = (cache.render_since(Fragment("once", render), asked) for _ in range(VIEWERS))
         return list(await asyncio.gather(*pages, return_exceptions=True))
 
     assert {type(one) for one in asyncio.run(wait())} == {LookupError}
     assert {one.body for one in asyncio.run(wait())} == {b"well"}  # type: ignore[attr-defined]
 
 
-def test_parts_that_are_made_of_the_same_look_at_it_once() -> None:
+def test_parts_that_are_made_of_the_same_look_at_it_once(cache: FragmentCache) -> None:
     numbers = count(1)
     source = FragmentSource("a thing", lambda: next(numbers))
     parts = [Fragment(("part", name), lambda look: f"look {look}", source) for name in "abc"]
 
     async def wait(since: float) -> set[bytes]:
-        return {one.body for one in await asyncio.gather(*(render_since(part, since) for part in parts))}
+        return {one.body for one in await asyncio.gather(*(cache.render_since(part, since) for part in parts))}
 
     asked = time.monotonic()
     assert asyncio.run(wait(asked)) == {b"look 1"}
@@ -166,7 +173,7 @@ def test_parts_that_are_made_of_the_same_look_at_it_once() -> None:
     assert asyncio.run(wait(time.monotonic())) == {b"look 2"}, "another question, later"
 
 
-def test_parts_of_a_slow_thing_leave_a_thread_for_the_others() -> None:
+def test_parts_of_a_slow_thing_leave_a_thread_for_the_others(cache: FragmentCache) -> None:
     is_let = threading.Event()
     source = FragmentSource("slow", lambda: None)
 
@@ -177,15 +184,15 @@ def test_parts_of_a_slow_thing_leave_a_thread_for_the_others() -> None:
     async def scene() -> tuple[bytes, set[bytes]]:
         asked = time.monotonic()
         slow = [Fragment(("slow", number), render_slowly, source) for number in range(VIEWERS)]
-        waiting = [asyncio.create_task(render_since(part, asked)) for part in slow]
-        quick = await asyncio.wait_for(render_since(Fragment("quick", lambda: "soon"), asked), SECONDS)
+        waiting = [asyncio.create_task(cache.render_since(part, asked)) for part in slow]
+        quick = await asyncio.wait_for(cache.render_since(Fragment("quick", lambda: "soon"), asked), SECONDS)
         is_let.set()
         return quick.body, {(await one).body for one in waiting}
 
     assert asyncio.run(scene()) == (b"soon", {b"late"})
 
 
-def test_of_parts_that_are_made_of_the_same_the_lowest_in_rank_goes_first() -> None:
+def test_of_parts_that_are_made_of_the_same_the_lowest_in_rank_goes_first(cache: FragmentCache) -> None:
     rendered: list[int] = []
     is_let = threading.Event()
     source = FragmentSource("ranked", lambda: None)
@@ -200,7 +207,7 @@ def test_of_parts_that_are_made_of_the_same_the_lowest_in_rank_goes_first() -> N
 
     async def scene() -> None:
         asked = time.monotonic()
-        waiting = [asyncio.create_task(render_since(part(rank), asked)) for rank in (4, 3, 1, 2)]
+        waiting = [asyncio.create_task(cache.render_since(part(rank), asked)) for rank in (4, 3, 1, 2)]
         for _ in waiting:
             await asyncio.sleep(0.01)
         is_let.set()
@@ -211,13 +218,14 @@ def test_of_parts_that_are_made_of_the_same_the_lowest_in_rank_goes_first() -> N
     assert rendered in ([4, 1, 2, 3], [1, 2, 3, 4])
 
 
-def test_parts_that_are_made_of_the_same_rest_together() -> None:
+def test_parts_that_are_made_of_the_same_rest_together(cache: FragmentCache) -> None:
     numbers = count(1)
     source = FragmentSource("resting", lambda: next(numbers))
     parts = [Fragment(("resting", name), lambda look: f"look {look}", source) for name in "ab"]
 
     async def scene() -> list[bytes]:
-        await render_since(parts[0], time.monotonic())
-        return [one.body for one in await asyncio.gather(*(render_since(part, time.monotonic()) for part in parts))]
+        await cache.render_since(parts[0], time.monotonic())
+        renderings = (cache.render_since(part, time.monotonic()) for part in parts)
+        return [one.body for one in await asyncio.gather(*renderings)]
 
     assert asyncio.run(scene()) == [b"look 2", b"look 2"]

@@ -28,10 +28,11 @@ from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import NotFound
 from rollouts.live import change_feed
 from rollouts.live.change_feed import Change
-from rollouts.live.fragments import Fragment, render_since
+from rollouts.live.fragments import Fragment
+from rollouts.live.registry import LIVE, LiveRegistry
 from rollouts.live.sse import MAX_PARTS_PER_ACCOUNT
 from rollouts.live.stream import PageSubscriber, parse_shown_part
-from rollouts.live.subscriptions import _CHANNELS_OF_LOOP, LivePart
+from rollouts.live.subscriptions import LivePart
 from rollouts.models import AuditEntry, User
 from rollouts.selectors.events import EventList
 from rollouts.selectors.workloads import WorkloadPage, workload_list
@@ -223,16 +224,17 @@ def test_a_part_is_followed_once_for_all_who_have_it_open_and_for_nobody_not_at_
     part = LivePart("/", (), 0.0, Fragment(("followed once", object()), lambda: "one"))
 
     async def scene() -> None:
+        state = LiveRegistry().for_running_loop()
         channels = []
         with contextlib.ExitStack() as pages:
             for _ in range(3):
-                page = PageSubscriber({part: ""})
+                page = PageSubscriber({part: ""}, state)
                 pages.enter_context(page.subscribed())
                 brought, current = await page.wait(SECONDS) or ()
                 assert (b"one" in brought.plain, b"current" in current.plain) == (True, True)
-                channels.append([*_CHANNELS_OF_LOOP[asyncio.get_running_loop()].values()])
+                channels.append([*state.subscriptions.channels.values()])
         assert channels == [channels[0]] * 3, "the same one"
-        assert not _CHANNELS_OF_LOOP[asyncio.get_running_loop()]
+        assert not state.subscriptions.channels
 
     asyncio.run(scene())
 
@@ -386,10 +388,10 @@ def test_what_failed_before_the_question_is_no_answer_to_it() -> None:
     async def ask() -> None:
         nonlocal is_there
         fragment = Fragment(("a test of what failed before", object()), render)
-        first = asyncio.create_task(render_since(fragment, time.monotonic()))
+        first = asyncio.create_task(LIVE.fragments.render_since(fragment, time.monotonic()))
         await asyncio.to_thread(began.wait, SECONDS)
         is_there = True
-        later = asyncio.create_task(render_since(fragment, time.monotonic()))
+        later = asyncio.create_task(LIVE.fragments.render_since(fragment, time.monotonic()))
         await asyncio.sleep(0)
         go_on.set()
         with pytest.raises(NotFound):
