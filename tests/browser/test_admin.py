@@ -92,7 +92,7 @@ def test_saving_without_a_reason_and_an_end_names_both_fields(page: Page) -> Non
     page.get_by_label("Strategy", exact=True).select_option("OnDelete")
     page.get_by_label("Workload", exact=True).fill("chat-single")
     page.get_by_role("button", name="Save").click()
-    expect(page.locator("[data-field=reason]")).to_contain_text("Say why")
+    expect(page.locator("[data-field=reason]")).to_contain_text("Give a reason")
     expect(page.locator("[data-field=expires_at]")).to_contain_text("Say until when")
     expect(page.get_by_label("Workload", exact=True)).to_have_value("chat-single")
     expect(page.locator("#override-check")).to_contain_text("sandbox/default/chat-single")

@@ -201,7 +201,7 @@ def test_a_wait_is_told_with_its_reason_and_outdated_pods_are_named(viewer: Clie
     page = get(viewer)
     assert "Waiting for you" in page
     assert "9 of 18 pods are outdated" in page
-    assert "Outdated pods wait for you" in page
+    assert "Outdated pods wait until you delete them" in page
 
 
 def test_surge_is_told_apart_from_what_is_updated(viewer: Client, row: models.Cluster) -> None:

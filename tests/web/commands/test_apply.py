@@ -122,8 +122,8 @@ def test_what_breaks_a_rule_is_told_with_its_line(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no manifest here yet"),
-        ("a: [", "this cannot be read"),
+        ("", "the manifest is empty"),
+        ("a: [", "this is not valid YAML"),
         ("a: 1\n---\nb: 2", "several documents"),
         ("a: 1\na: 2", "appears twice"),
         ("just words", "must be one PodCliqueSet"),

@@ -110,7 +110,7 @@ def test_a_whole_surge_replica_goes_with_all_that_holds_it(operator: Client, dep
 def test_what_is_within_the_wanted_number_is_no_surge(operator: Client, deployed: Stage) -> None:
     assert surge_of(deployed) == []
     page = operator.get(address(deployed, "delete-surge"))
-    assert "There is no surge" in say(page)
+    assert "The workload has no surge" in say(page)
     first = deployed.loop.pods()[0]["metadata"]
     sent = form(deployed, f"{first['name']}/{first['uid']}")
     assert operator.post(address(deployed, "delete-surge"), sent).status_code == 422

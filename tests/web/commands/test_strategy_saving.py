@@ -25,7 +25,7 @@ def test_only_what_was_touched_is_sent_and_put_on_record(operator: Client, stage
     assert (entry.actor, entry.via, entry.command) == ("olga", "page", "edit_strategy")
     # Sent twice, it is carried out once.
     again = operator.post(address(stage, "strategy"), sent, follow=True)
-    assert "It was so already" in say(again)
+    assert "Nothing to change" in say(again)
 
 
 def test_a_refused_form_changes_nothing_and_keeps_what_was_typed(operator: Client, stage: Stage) -> None:
