@@ -251,7 +251,10 @@ def test_who_finds_it_held_is_told_so(
     stage: Stage, caller: Caller, place: WorkloadRef, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apply, "_LOCK_WAIT_SECONDS", 0.1)
-    with redis.lock(f"grove:apply:{place.key}", timeout=60), pytest.raises(InvalidState, match="just now"):
+    with (
+        redis.lock(f"grove:apply:{place.key}", timeout=60),
+        pytest.raises(InvalidState, match="Another manifest is being applied"),
+    ):
         workload_apply(caller, place, manifest({"metadata.name": "fresh"}))
 
 
@@ -264,7 +267,7 @@ def test_it_must_be_new_when_the_caller_says_so(stage: Stage, caller: Caller, pl
 
 
 def test_what_is_gone_is_not_made_anew_for_who_saw_it(stage: Stage, caller: Caller, place: WorkloadRef) -> None:
-    with pytest.raises(VersionConflict, match="not there"):
+    with pytest.raises(VersionConflict, match="no longer exists"):
         workload_apply(caller, place, manifest({"metadata.name": "fresh"}), expected='"some.1"')
     with pytest.raises(ClusterNotFound):
         stored(stage)

@@ -142,7 +142,7 @@ def test_what_has_taken_its_name_meanwhile_stays(stage: Stage, caller: Caller, m
         stage.cluster.create(PODCLIQUESETS, manifest)
 
     interrupt(monkeypatch, replace_it)
-    with pytest.raises(VersionConflict, match="created anew"):
+    with pytest.raises(VersionConflict, match="created again"):
         workload_delete(caller, stage.place)
     assert stage.stored()["metadata"]["uid"] != former
 
