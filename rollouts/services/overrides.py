@@ -156,7 +156,7 @@ def _publish_change(row: StrategyOverride, keys: Iterable[str]) -> None:
     if concerned and not dispatch.enqueue(concerned):
         logger.warning("Override %d takes effect at the next resync: Redis is down", row.pk)
     changes = [change_feed.Change(row.cluster, "override", str(row.pk))]
-    changes += [change_feed.Change(key.split("/")[0], "workload", key, ("strategy",)) for key in concerned]
+    changes += [change_feed.Change(WorkloadRef.parse(key).cluster, "workload", key, ("strategy",)) for key in concerned]
     change_feed.publish(redis_client(), changes)
 
 

@@ -64,4 +64,4 @@ def test_an_export_is_for_those_who_may(sign_in: SignIn) -> None:
 
 def test_a_command_that_only_began_says_that_its_outcome_is_unknown(ada: Client) -> None:
     AuditEntry.objects.create(actor="ada", command="set_images", result="Begun")
-    assert "Begun, outcome unknown" in ada.get("/admin/rollouts/auditentry/").content.decode()
+    assert "Begun, result unknown" in ada.get("/admin/rollouts/auditentry/").content.decode()

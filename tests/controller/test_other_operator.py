@@ -253,7 +253,7 @@ def test_a_lease_that_moves_on_is_held_although_our_clock_is_days_ahead(admin: C
 def test_who_may_not_look_writes_nothing(server: ApiServer, admin: ClusterClient) -> None:
     restricted = ClusterClient(kubeconfig(server.kubeconfig, "restricted"))
     row = mirror.ensure_cluster("real").pk
-    assert "Our account may not get customresourcedefinitions" in OperatorCheck(restricted, row).check_now()
+    assert "Grove UI's account may not get customresourcedefinitions" in OperatorCheck(restricted, row).check_now()
 
 
 def test_one_check_sees_a_mark_come_and_go(
@@ -624,7 +624,7 @@ def test_a_command_looks_at_the_set_itself_where_the_mirror_has_none(
     before = list_all(admin)
     kind, sentence = refusal_of(COMMANDS[name], caller)
     assert (kind, list_all(admin)) == (InvalidState, before)
-    assert "Grove's own operator keeps this set" in sentence
+    assert "Grove's own operator manages this set" in sentence
 
 
 def test_a_command_looks_at_who_wrote_the_set_last_where_the_mirror_has_an_older_one(
