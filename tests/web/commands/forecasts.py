@@ -191,9 +191,9 @@ class Case:
         dice = self._dice
         self._strategy = dice.choice([Strategy.ROLLING_RECREATE, Strategy.ROLLING_UPDATE, Strategy.REPLICA_RECREATE])
         self._replicas = dice.randint(1, 3)
-        # Half of one replica, rounded down, is none: what could never replace anything is refused.
+        # The cluster refuses these for one replica: half of it, rounded down, is none, and two are more than there are.
         is_one = self._strategy is Strategy.REPLICA_RECREATE and self._replicas == 1
-        self._budget = dice.choice([one for one in BUDGETS if not (is_one and one == ("50%", 0))])
+        self._budget = dice.choice([one for one in BUDGETS if not (is_one and one in (("50%", 0), (2, 0)))])
         budget = {"maxUnavailable": self._budget[0], "maxSurge": self._budget[1]}
         spec: Obj = {"replicas": self._replicas, "updateStrategy": {"type": str(self._strategy)}}
         if self._strategy is Strategy.REPLICA_RECREATE:
