@@ -126,15 +126,6 @@ def _find_free_deletions(live: Sequence[Unit]) -> list[Removal]:
     return [Removal(unit, Reason.OUTDATED_UNAVAILABLE) for unit in live if unit.outdated and not unit.available]
 
 
-def is_complete(live: int, available: int, outdated: int, wanted: int, highest: int = -1) -> bool:
-    """Whether just the wanted units are there, all of them available and none outdated.
-
-    `highest` is their highest index where they end with 0 ... R-1: replicas do always, and pods while they roll. Pods
-    that do not roll may keep a gap since they were scaled in, and nothing closes it.
-    """
-    return live == available == wanted and not outdated and highest < wanted
-
-
 def _choose_deletions(live: Sequence[Unit], wanted: int, budget: Budget) -> list[Removal]:
     """Free, then spend the budget: on surge nobody wants, then on the outdated in their order."""
     freed = _find_free_deletions(live)

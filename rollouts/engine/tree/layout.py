@@ -15,15 +15,15 @@ from rollouts.engine.manifest.references import MAX_PODS
 from rollouts.engine.model import names
 from rollouts.engine.model.hashing import compute_generation_hash, compute_template_hash
 from rollouts.engine.model.observed import TERMINAL_PHASES, Clique, Gang, Group, Pod, Service
+from rollouts.engine.model.template_keys import compute_group_keys, compute_scaling_keys
 from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, Strategy, Workload
-from rollouts.engine.plan.desired import compute_group_keys, compute_scaling_keys
-from rollouts.engine.rollout.roller import is_complete
 from rollouts.engine.tree.views import (
     CliqueView,
     GroupReplicaView,
     GroupView,
     ReplicaView,
     compute_min_available,
+    is_complete,
     make_group_replica_view,
     make_group_view,
     make_replica_view,

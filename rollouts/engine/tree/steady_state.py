@@ -9,7 +9,7 @@ A status is not computed again to see that it is right. It was written from the 
 has observed; where these are still the same, so is the rest of it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -27,15 +27,13 @@ from rollouts.engine.model.conditions import (
 )
 from rollouts.engine.model.names import scaled_gang_name
 from rollouts.engine.model.observed import TERMINAL_PHASES, Clique, Gang, Pod
+from rollouts.engine.model.template_keys import find_scaling_keys
 from rollouts.engine.model.workload import CliqueTemplate
-from rollouts.engine.plan.desired import find_scaling_keys
-from rollouts.engine.rollout.update import Update
 from rollouts.engine.tree.layout import Layout, ObjectIndex
 from rollouts.engine.tree.views import (
     CliqueView,
     GroupView,
     ReplicaView,
-    Tree,
     compute_min_available,
     is_min_available_stale,
 )
@@ -57,16 +55,6 @@ _SELECTION = frozenset({"readyPodsSelectedToUpdate", "readyReplicaIndicesSelecte
 _RUNNING_MESSAGE = f"{ALL_CREATED_MESSAGE} {render_phase_message('Running')}"
 _SCHEDULER_MESSAGE = f"{ALL_CREATED_MESSAGE} {SCHEDULER_PHASE_MESSAGE}"
 _pod_state = attrgetter("template_hash", "ready", "leaving", "gated")
-
-
-def find_replicas_to_plan(tree: Tree, update: Update) -> Set[int]:
-    """Return the replicas of the set that need a closer look: all about which anything is to be done or said.
-
-    One that is outdated and quiet waits for its turn; without an update under way it would have something to say.
-    """
-    unfinished = tree.unfinished if update.is_under_way else tree.incomplete
-    selected = () if update.selected is None else (update.selected,)
-    return tree.unsteady.union(unfinished, update.former.updating, selected)
 
 
 def is_steady(layout: Layout, replica: ReplicaView) -> bool:

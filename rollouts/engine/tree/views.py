@@ -11,21 +11,15 @@ settled workload of a thousand pods costs little more than looking at each pod.
                     the PodCliques of its groups, and by PodCliques in no group while anything is in it
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
-from functools import cached_property
-from itertools import chain, takewhile
+from itertools import takewhile
 from typing import Final
 
 from rollouts.engine.manifest.references import MAX_PODS
 from rollouts.engine.model.observed import Clique, Gang, Group, Pod, Service
 from rollouts.engine.model.values import value
 from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate
-from rollouts.engine.rollout.order import replica_update_order
-from rollouts.engine.rollout.roller import is_complete
-
-ComponentNames = tuple[list[str], list[str]]
-"""Of a replica of the set: PodCliques in no scaling group, and PodCliqueScalingGroups."""
+from rollouts.engine.tree.complete_components import CompleteComponents, ComponentNames
 
 _NO_INDICES: Final[frozenset[int]] = frozenset()
 
@@ -49,6 +43,15 @@ def resolve_min_available(template: CliqueTemplate, made_with: int) -> int:
 def is_min_available_stale(template: CliqueTemplate, clique: Clique) -> bool:
     """Whether a PodClique says another minimum than the one that is written; one that has none says nothing."""
     return template.has_explicit_min_available and clique.min_available not in (0, template.min_available)
+
+
+def is_complete(live: int, available: int, outdated: int, wanted: int, highest: int = -1) -> bool:
+    """Whether just the wanted units are there, all of them available and none outdated.
+
+    `highest` is their highest index where they end with 0 ... R-1: replicas do always, and pods while they roll. Pods
+    that do not roll may keep a gap since they were scaled in, and nothing closes it.
+    """
+    return live == available == wanted and not outdated and highest < wanted
 
 
 @value
@@ -261,7 +264,6 @@ class ReplicaView:
     is_anything_scheduled: bool  # any of its pods has a node
     is_updating: bool  # the update of a component has begun and not ended
     has_live_owners: bool  # anything that holds its contents is there to stay: service, groups, cliques in no group
-    update_order: tuple[bool, bool, int]  # its turn among those to be updated
 
     @property
     def is_up(self) -> bool:
@@ -372,11 +374,10 @@ def make_replica_view(  # noqa: PLR0917 - called for each of thousands, and by n
     if not outdated and not is_complete:
         # What a PodClique still promises to nobody counts for nothing.
         outdated = any(view.is_label_outdated for view in cliques) and _has_live_contents(cliques, groups)
-    update_order = replica_update_order(index, scheduled=scheduled, breached=scheduled and not available)
     # fmt: off
     return ReplicaView(
         name, index, service, cliques, groups, base_gang, scaled_gangs, available, outdated,
-        (complete_cliques, complete_groups), is_complete, scheduled, updating, has_owners, update_order,
+        (complete_cliques, complete_groups), is_complete, scheduled, updating, has_owners,
     )
     # fmt: on
 
@@ -421,56 +422,6 @@ class LazyReplicas(Mapping[int, ReplicaView]):
     def keys(self) -> KeysView[int]:
         """Return the indices, as a set that need not be gone through to be compared."""
         return self._built.keys()
-
-
-class LazyNames:
-    """Names in the order of the replicas of the set that they are of; listed when somebody asks, and only once."""
-
-    def __init__(self, tell: Callable[[], Mapping[int, Sequence[str]]]) -> None:
-        """Take what tells the names of each replica, in order."""
-        self._compute_names = tell
-
-    @cached_property
-    def names(self) -> list[str]:
-        """All of them."""
-        return [*chain.from_iterable(self._compute_names().values())]
-
-    @cached_property
-    def _replica_indices(self) -> list[int]:
-        """The replica of each of the names."""
-        return [index for index, names in self._compute_names().items() for _ in names]
-
-    def with_changes(self, changed: Mapping[int, Sequence[str]]) -> "LazyNames":
-        """Return the listing when some replicas have other names, which are put in the place of the former."""
-        other = LazyNames(self._compute_names)
-        other.names, other._replica_indices = [*self.names], [*self._replica_indices]
-        for index, names in changed.items():
-            former = slice(bisect_left(other._replica_indices, index), bisect_right(other._replica_indices, index))
-            other.names[former], other._replica_indices[former] = names, [index] * len(names)
-        return other
-
-    def __eq__(self, other: object) -> bool:
-        """Whether they are the same names."""
-        return isinstance(other, LazyNames) and self.names == other.names
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-@value
-class CompleteComponents:
-    """The complete components of the wanted replicas."""
-
-    cliques: LazyNames  # PodCliques in no scaling group
-    groups: LazyNames  # PodCliqueScalingGroups
-
-    def with_changes(self, changed: Mapping[int, ComponentNames]) -> "CompleteComponents":
-        """Return what is complete when it is other components in some of the replicas."""
-        if not changed:
-            return self
-        return CompleteComponents(
-            self.cliques.with_changes({index: cliques for index, (cliques, _) in changed.items()}),
-            self.groups.with_changes({index: groups for index, (_, groups) in changed.items()}),
-        )
 
 
 @value
