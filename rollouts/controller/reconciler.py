@@ -59,7 +59,7 @@ from rollouts.engine.model.conditions import (
 )
 from rollouts.engine.model.times import parse_time, render_time
 from rollouts.engine.model.workload import Workload
-from rollouts.engine.plan.diagnosis import wait_sort_key
+from rollouts.engine.plan.wait_codes import wait_sort_key
 from rollouts.engine.rollout.ready_times import choose_recorded
 from rollouts.engine.rollout.update import read_progress
 from rollouts.engine.tree.layout import make_layout

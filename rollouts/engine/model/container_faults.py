@@ -1,11 +1,10 @@
-"""What a container can fail with so that waiting does not help: Kubernetes' own words, and a sentence for each.
+"""What a container can fail with so that waiting does not help, in Kubernetes' own words.
 
 The mirror reads the fault of a pod off its container statuses (`rollouts.mirror.rows`); `diagnosis` calls it a problem
 at once. A fault stays the same while a container ends, waits and is started again, so that nothing that is told about
 it changes with every restart.
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -22,15 +21,6 @@ class ContainerFault(StrEnum):
     CONFIG = "CreateContainerConfigError"
     MEMORY = "OOMKilled"
     CRASH = "CrashLoopBackOff"
-
-
-FAULT_SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
-    ContainerFault.IMAGE: ("cannot pull its image", "cannot pull their image"),
-    ContainerFault.CONFIG: ("cannot create its container", "cannot create their containers"),
-    ContainerFault.MEMORY: ("runs out of memory and is killed", "run out of memory and are killed"),
-    ContainerFault.CRASH: ("crashes again and again", "crash again and again"),
-}
-"""What is the matter with one pod, and with several."""
 
 
 def is_stable(restarts: int, ready_for: float | None) -> bool:
