@@ -185,7 +185,7 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Grove UI",
-    "DESCRIPTION": "The rollout control panel for Grove workloads: everything that can be seen or commanded, by HTTP.",
+    "DESCRIPTION": "The REST API of Grove UI, the rollout control panel for Grove workloads on Kubernetes.",
     "VERSION": VERSION,
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1/",

@@ -13,6 +13,7 @@ import threading
 import time
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 from typing import Final
 
 from redis import RedisError
@@ -24,18 +25,7 @@ logger = logging.getLogger(__name__)
 
 _IPV6: Final = 6
 _PREFIX: Final = "grove:rate:"
-# A key holds the time at which its bucket will be full again. Each request moves that time by period / count. If it
-# would then lie more than a period ahead, the bucket is empty: the script returns how many milliseconds to wait.
-_SCRIPT: Final = """
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local period, count, taken = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local full = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now) + taken * period / count
-if full - period > now then return math.ceil(full - period - now) end
-if full > now then redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil(full - now))
-else redis.call('DEL', KEYS[1]) end
-return 0
-"""
+_SCRIPT: Final = Path(__file__).with_suffix(".lua").read_text()
 
 # Set while Redis is down, so that the warning is logged once and not with every request.
 _redis_is_down = threading.Event()

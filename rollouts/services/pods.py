@@ -240,5 +240,5 @@ def _is_outdated(shape: Layout, pod: Pod, position: PodCliquePosition) -> bool:
 def _require_known_component(shape: Layout, selection: Selection) -> None:
     name = selection.component
     if name and name not in shape.cliques and name not in shape.groups and shape.find_position(name) is None:
-        sentence = "the set has no clique and no scaling group of that name; correct the name"
+        sentence = "the set has no clique and no scaling group with this name"
         raise invalid_command([Finding("selection.clique", FindingCode.UNKNOWN_COMPONENT, sentence)])

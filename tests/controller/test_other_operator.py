@@ -253,7 +253,7 @@ def test_a_lease_that_moves_on_is_held_although_our_clock_is_days_ahead(admin: C
 def test_who_may_not_look_writes_nothing(server: ApiServer, admin: ClusterClient) -> None:
     restricted = ClusterClient(kubeconfig(server.kubeconfig, "restricted"))
     row = mirror.ensure_cluster("real").pk
-    assert "Our account may not get customresourcedefinitions" in OperatorCheck(restricted, row).check_now()
+    assert "Grove UI's account may not get customresourcedefinitions" in OperatorCheck(restricted, row).check_now()
 
 
 def test_one_check_sees_a_mark_come_and_go(
@@ -291,7 +291,7 @@ def test_while_grove_writes_to_one_workload_no_other_is_written_to_nor_taken_ove
     with watching("real", partial(ClusterClient, kubeconfig(server.kubeconfig)), redis):
         wait_until(lambda: is_complete("real"), SECONDS)
         assert reconcile() == WAITS
-        with pytest.raises(InvalidState, match=r"wrote PodCliqueSet other \d+ s ago, so it seems to run"):
+        with pytest.raises(InvalidState, match=r"wrote PodCliqueSet other \d+ s ago, so it still runs"):
             workload_take_over(caller, PLACE)
         with pytest.raises(InvalidState, match="wrote PodCliqueSet other"):
             workload_client.open_writable_client(PLACE)
@@ -497,7 +497,7 @@ def test_the_running_controller_writes_where_nobody_else_is(
     [
         (partial(mark_definition, value=None), "is not Grove UI's"),
         (partial(renew_lease, ago=0), "renews the lease"),
-        (lambda _: None, "so it seems to run. Stop it"),
+        (lambda _: None, "so it still runs. Stop it"),
     ],
     ids=["definition", "lease", "managed fields"],
 )
@@ -610,7 +610,7 @@ def test_while_the_cluster_is_being_listed_nobody_commands_anything(
     before = list_all(admin)
     kind, sentence = refusal_of(COMMANDS[name], caller)
     assert (kind, list_all(admin)) == (ClusterUnavailable, before)
-    assert "real is not known yet: the cluster is being listed" in sentence
+    assert "objects of real are still being listed" in sentence
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -624,7 +624,7 @@ def test_a_command_looks_at_the_set_itself_where_the_mirror_has_none(
     before = list_all(admin)
     kind, sentence = refusal_of(COMMANDS[name], caller)
     assert (kind, list_all(admin)) == (InvalidState, before)
-    assert "Grove's own operator keeps this set" in sentence
+    assert "Grove's own operator manages this set" in sentence
 
 
 def test_a_command_looks_at_who_wrote_the_set_last_where_the_mirror_has_an_older_one(

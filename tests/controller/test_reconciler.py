@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -20,9 +21,10 @@ from rollouts.cluster.resources import (
     PODS,
     SERVICES,
 )
-from rollouts.controller import rounds
+from rollouts.controller import reconciler, rounds
+from rollouts.controller.executor import WriteRecord
 from rollouts.controller.reconciler import reconcile
-from rollouts.controller.rounds import Rounds
+from rollouts.controller.rounds import Round, RoundsEnd, plan_rounds
 from rollouts.engine.manifest.validation import find_unsupported
 from rollouts.engine.model import names
 from rollouts.engine.model.observed import Observed
@@ -389,19 +391,23 @@ def test_a_set_that_is_held_while_it_leaves_gets_nothing_new(loop: Loop) -> None
 def test_what_a_pass_goes_on_with_is_what_the_mirror_then_has(
     cluster: ClusterClient, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, courses = Rounds.run, list[Rounds]()
+    ends = list[RoundsEnd]()
 
-    def note(one: Rounds) -> None:
-        run(one)
-        courses.append(one)
+    def keep_end(*arguments: Any) -> Generator[Round | RoundsEnd, Sequence[WriteRecord], None]:
+        steps = plan_rounds(*arguments)
+        step = next(steps)
+        while isinstance(step, Round):
+            step = steps.send((yield step))
+        ends.append(step)
+        yield step
 
-    monkeypatch.setattr(Rounds, "run", note)
+    monkeypatch.setattr(reconciler, "plan_rounds", keep_end)
     loop = make(cluster, namespace)
 
     def compare() -> None:
-        # A pass that got no answer goes on with nothing; the one after it has no course, and finds out instead.
-        ended = [] if isinstance(loop.outcomes[-1], Retry) else [*courses]
-        courses.clear()
+        # After a pass without an answer the next one has no rounds: it fetches what was written.
+        ended = [] if isinstance(loop.outcomes[-1], Retry) else [*ends]
+        ends.clear()
         for one in ended:
             seen = mirror.fetch_workload(loop.row, namespace, "chat")
             assert seen is not None
@@ -568,7 +574,7 @@ def test_a_name_that_somebody_has_taken_is_told_on_the_set_until_it_is_free(
     loop.run(lambda: len(loop.pods()) == PODS_OF_ONE and is_held(loop))
     denied = loop.condition("WriteDenied")
     assert (denied["status"], denied["reason"]) == ("True", "AlreadyExists")
-    assert "belongs to somebody else" in denied["message"]
+    assert "the existing object has another owner" in denied["message"]
     assert told(loop).count("WriteDenied") == 1
     cluster.delete(SERVICES, "chat-0", namespace=namespace)
     loop.run(lambda: not loop.condition("WriteDenied") and loop.is_complete())

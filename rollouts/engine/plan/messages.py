@@ -1,8 +1,8 @@
 """Every sentence that a pass can say: waits, conditions and timeline events, as templates with named fields.
 
-`diagnosis`, `status_conditions`, `plan_builder` and `planner` fill the fields. A field that names things, or counts them, is a
-`Subject`: `{pods:is|are}` chooses the verb that fits it. So `{pods} {pods:is|are} not Ready` becomes `a is not Ready`
-or `a and b are not Ready`.
+`diagnosis`, `status_conditions`, `plan_builder` and `planner` fill the fields. A field that names or counts things is a
+`Subject`: `{pods:is|are}` chooses the verb that fits it, so `{pods} {pods:is|are} not Ready` becomes `a is not Ready`
+or `a and b are not Ready`. The titles and buttons of pages stand at the end.
 
 The invariant: a sentence holds nothing that changes while the wait lasts, such as its age, because a status that
 changes is written with every pass.

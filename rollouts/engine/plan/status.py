@@ -184,8 +184,8 @@ def _group_progress(
     selected = _select_indices(
         former_ones, step.units, [unit.index for unit in _list_replaced_units(step.step)], view.wanted
     )
-    told = _without_selection(progress)
-    return {**told, "readyReplicaIndicesSelectedToUpdate": selected} if selected else told
+    told_progress = _without_selection(progress)
+    return {**told_progress, "readyReplicaIndicesSelectedToUpdate": selected} if selected else told_progress
 
 
 def is_member_updated(view: CliqueView) -> bool:

@@ -46,10 +46,10 @@ def is_min_available_stale(template: CliqueTemplate, clique: Clique) -> bool:
 
 
 def is_complete(live: int, available: int, outdated: int, wanted: int, highest: int = -1) -> bool:
-    """Whether just the wanted units are there, all of them available and none outdated.
+    """Whether exactly the wanted units exist, all of them available and none outdated.
 
-    `highest` is their highest index where they end with 0 ... R-1: replicas do always, and pods while they roll. Pods
-    that do not roll may keep a gap since they were scaled in, and nothing closes it.
+    `highest` is the highest index where the indices must be 0 ... R-1: for replicas, and for pods in an update. Pods
+    outside an update may have a gap from a scale-in, which nothing closes.
     """
     return live == available == wanted and not outdated and highest < wanted
 

@@ -100,7 +100,7 @@ def test_a_whole_surge_replica_goes_with_all_that_holds_it(operator: Client, dep
     deployed.observe()
     (value,) = boxes_of(operator.get(address(deployed, "delete-surge")), "chosen")
     answer = operator.post(address(deployed, "delete-surge"), form(deployed, value), follow=True)
-    assert "With all of chat-1." in say(answer)
+    assert "Deleted with chat-1." in say(answer)
     found = deployed.cluster.list(PODCLIQUES, namespace=deployed.namespace).items
     assert {one["metadata"]["name"] for one in found} == {
         *("chat-0-frontend", "chat-0-decode-0-leader", "chat-0-decode-0-worker")
