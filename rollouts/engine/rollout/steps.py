@@ -120,9 +120,9 @@ def choose_steps(layout: Layout, tree: Tree, update: Update, unsteady: Set[int] 
 
 
 def find_replicas_to_plan(tree: Tree, update: Update) -> Set[int]:
-    """Return the replicas of the set that need a closer look: all about which anything is to be done or said.
+    """Return the replicas of the set that need a step: all that the pass may change or report on.
 
-    One that is outdated and quiet waits for its turn; without an update under way it would have something to say.
+    A replica that is outdated and steady waits for its turn, unless no update is under way.
     """
     unfinished = tree.unfinished if update.is_under_way else tree.incomplete
     selected = () if update.selected is None else (update.selected,)
