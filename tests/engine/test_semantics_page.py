@@ -9,7 +9,7 @@ import pytest
 
 from rollouts.engine.model.budget import parse_budget, resolve_budget
 from rollouts.engine.model.workload import BudgetSpec, IntOrPercent, Strategy
-from rollouts.engine.plan.diagnosis import WaitCode
+from rollouts.engine.plan.wait_codes import WaitCode
 from rollouts.engine.rollout.levels import LevelKind, list_levels
 from tests.engine.simulated import Cluster, clique, group, settled, workload
 from tests.engine.test_sequences import (

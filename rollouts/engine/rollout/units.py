@@ -9,7 +9,12 @@ from collections.abc import Iterable, Sequence
 
 from rollouts.engine.model.budget import Budget
 from rollouts.engine.model.observed import TERMINAL_PHASES
-from rollouts.engine.rollout.order import group_replica_update_order, pod_scale_in_order, pod_update_order
+from rollouts.engine.rollout.order import (
+    group_replica_update_order,
+    pod_scale_in_order,
+    pod_update_order,
+    set_replica_update_order,
+)
 from rollouts.engine.rollout.roller import (
     POD_INDEX_POLICY,
     REPLICA_INDEX_POLICY,
@@ -76,7 +81,7 @@ def _set_unit(replica: ReplicaView, *, whole: bool, is_surge: bool) -> Unit:
         outdated=replica.is_outdated or (emptied and is_surge),
         available=replica.is_up,
         leaving=not replica.has_live_owners or (emptied and not is_surge),
-        update_order=replica.update_order,
+        update_order=set_replica_update_order(replica),
         scale_in_order=(),
     )
 

@@ -22,8 +22,8 @@ from rollouts.engine.rollout.roller import (
     RollerStep,
     Unit,
     choose_step,
-    is_complete,
 )
+from rollouts.engine.tree.views import is_complete
 from tests.thoroughness import examples
 
 STEPS_AT_MOST = 400

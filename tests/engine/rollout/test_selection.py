@@ -69,7 +69,7 @@ def test_nothing_is_taken_from_a_replica_that_serves_while_another_is_down() -> 
 def test_an_update_that_waits_for_a_replica_without_room_says_so_and_what_would_help() -> None:
     wait = held(scaled_out())
     assert wait.units == ("w-0",)
-    assert wait.text.startswith("w-0 waits until w-1 is available: no second replica is taken down meanwhile; ")
+    assert wait.text.startswith("w-0 waits until w-1 is available: an update takes down only one replica at a time; ")
     assert "have no node: 0/1 nodes are available: 1 Too many pods." in wait.text
     assert wait.remedies == ("AddCapacity", "ScaleIn")
     assert wait.is_problem

@@ -23,8 +23,8 @@ from rollouts.cluster.resources import NAMESPACES, NODES, PODCLIQUESETS, PODS
 from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.engine.model.actions import Wait
 from rollouts.engine.model.workload import Strategy
-from rollouts.engine.plan.diagnosis import find_common_code
 from rollouts.engine.plan.remedies import Remedy
+from rollouts.engine.plan.wait_codes import find_common_code
 from rollouts.engine.rollout.roller import Reason
 from rollouts.engine.rollout.units import set_units
 from rollouts.engine.simulation.remedy_trials import TRIABLE
