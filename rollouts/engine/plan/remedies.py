@@ -9,8 +9,9 @@ outdated).
 from enum import StrEnum
 from typing import Final
 
-from rollouts.engine.model.budget import Budget
+from rollouts.engine.model.budget import Budget, resolve_max_surge, resolve_max_unavailable
 from rollouts.engine.model.values import value
+from rollouts.engine.model.workload import BudgetSpec
 
 
 class Remedy(StrEnum):
@@ -75,3 +76,17 @@ def _choose_for_surge(surge: SurgeState) -> Remedies:
     if surge.is_recreated:
         return (Remedy.SET_MAX_SURGE_TO_ZERO,)
     return (Remedy.SET_MAX_SURGE_TO_ZERO, Remedy.DELETE_SURGE)
+
+
+def without_surge(budget: BudgetSpec, replicas: int) -> BudgetSpec:
+    """Return what SET_MAX_SURGE_TO_ZERO writes; maxUnavailable becomes 1 where it is 0, since both cannot be 0."""
+    if not resolve_max_surge(budget.max_surge, replicas):
+        return budget
+    can_move = resolve_max_unavailable(budget.max_unavailable, replicas) > 0
+    return BudgetSpec(budget.max_unavailable if can_move else 1, 0)
+
+
+def with_one_more_unavailable(budget: BudgetSpec, replicas: int) -> BudgetSpec:
+    """Return what RAISE_MAX_UNAVAILABLE writes; the budget itself once all may be unavailable."""
+    now = resolve_max_unavailable(budget.max_unavailable, replicas)
+    return budget if now >= replicas else BudgetSpec(now + 1, budget.max_surge)
