@@ -1,6 +1,8 @@
 """Ages as `kubectl get` shows them: two units while young, one when old."""
 
-from datetime import UTC, datetime
+from datetime import datetime
+
+from rollouts.sandbox.times import parse_time
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
 # Up to this age (seconds): the unit shown, and the smaller unit shown beside it when it is not zero.
@@ -25,14 +27,6 @@ def render_age(timestamp: str | None, now: datetime) -> str:
     if seconds < -1:
         return "<invalid>"
     return render_duration(max(seconds, 0))
-
-
-def parse_time(timestamp: str | None) -> datetime | None:
-    """A timestamp as written in objects, None for what is none."""
-    try:
-        return datetime.fromisoformat(timestamp).astimezone(UTC) if timestamp else None
-    except ValueError:
-        return None
 
 
 def render_duration(seconds: int) -> str:

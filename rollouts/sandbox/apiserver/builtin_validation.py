@@ -10,12 +10,13 @@ from typing import Any
 
 from rollouts.sandbox.apiserver.errors import StatusCause
 from rollouts.sandbox.apiserver.formats import render_json
+from rollouts.sandbox.apiserver.objectmeta import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 
 Obj = dict[str, Any]
 Validator = Callable[[Obj, Obj | None], Iterator[StatusCause]]
 
 _MAX_PORT = 65_535
-_STANDARD_FINALIZERS = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
+_STANDARD_FINALIZERS = frozenset(("kubernetes", ORPHAN_FINALIZER, FOREGROUND_FINALIZER))
 _KEY = r"[-._a-zA-Z0-9]+"
 _KEY_MESSAGE = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "

@@ -7,11 +7,12 @@ deletionTimestamp; whoever clears the last of them makes it go. A second request
 from typing import Any
 
 from rollouts.sandbox.apiserver.errors import ApiError, conflict
+from rollouts.sandbox.apiserver.objectmeta import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 from rollouts.sandbox.apiserver.registry import Kind
 
 Obj = dict[str, Any]
 
-_POLICY_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+_POLICY_FINALIZERS = {"Foreground": FOREGROUND_FINALIZER, "Orphan": ORPHAN_FINALIZER}
 
 
 def check_preconditions(kind: Kind, obj: Obj, uid: str | None, resource_version: str | None) -> None:

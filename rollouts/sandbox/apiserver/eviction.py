@@ -7,8 +7,10 @@ spends one of `disruptionsAllowed` at once, so that two evictions in a row canno
 from collections.abc import Iterable
 from typing import Any
 
+from rollouts.engine.model.observed import TERMINAL_PHASES
 from rollouts.sandbox.apiserver.errors import ApiError, StatusCause, too_many_requests
 from rollouts.sandbox.apiserver.selectors import match_labels
+from rollouts.sandbox.conditions import is_true, make_disruption_target, merge_conditions
 
 Obj = dict[str, Any]
 
@@ -28,7 +30,7 @@ def find_budget(pod: Obj, budgets: Iterable[Obj]) -> Obj | None:
 def can_ignore_budget(pod: Obj) -> bool:
     """Pods that serve nobody are evicted whatever the budgets say."""
     phase = pod.get("status", {}).get("phase")
-    return "deletionTimestamp" in pod["metadata"] or phase in {"Pending", "Succeeded", "Failed"}
+    return "deletionTimestamp" in pod["metadata"] or phase in {"Pending", *TERMINAL_PHASES}
 
 
 def compute_status_after_eviction(pod: Obj, budget: Obj, now: str) -> Obj | None:
@@ -40,7 +42,7 @@ def compute_status_after_eviction(pod: Obj, budget: Obj, now: str) -> Obj | None
         )
         raise too_many_requests(_EVICTION_REFUSED, (cause,), 10)
     healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
-    if not _is_ready(pod) and _allows_unhealthy_eviction(budget, healthy, desired):
+    if not is_true(pod, "Ready") and _allows_unhealthy_eviction(budget, healthy, desired):
         return None
     if status.get("disruptionsAllowed", 0) < 1:
         sentence = f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
@@ -52,21 +54,9 @@ def compute_status_after_eviction(pod: Obj, budget: Obj, now: str) -> Obj | None
 def with_disruption_target(pod: Obj, now: str) -> Obj:
     """The pod with the condition that tells why it leaves."""
     status = pod.get("status") or {}
-    kept = [one for one in status.get("conditions") or () if one["type"] != "DisruptionTarget"]
-    target = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": now,
-        "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting",
-    }
-    return {**pod, "metadata": {**pod["metadata"]}, "status": {**status, "conditions": [*kept, target]}}
-
-
-def _is_ready(pod: Obj) -> bool:
-    conditions = pod.get("status", {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    target = {**make_disruption_target("EvictionByEvictionAPI", "Eviction API: evicting"), "lastProbeTime": None}
+    conditions = merge_conditions(status.get("conditions"), [target], now)
+    return {**pod, "metadata": {**pod["metadata"]}, "status": {**status, "conditions": conditions}}
 
 
 def _allows_unhealthy_eviction(budget: Obj, healthy: int, desired: int) -> bool:

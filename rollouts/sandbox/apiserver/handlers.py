@@ -24,7 +24,6 @@ from rollouts.sandbox.apiserver.errors import (
     resource_expired,
     resource_not_served,
     too_large_resource_version,
-    unsupported_media_type,
 )
 from rollouts.sandbox.apiserver.formats import render_json
 from rollouts.sandbox.apiserver.paging import Page, Paging
@@ -45,6 +44,7 @@ from rollouts.sandbox.apiserver.requests import (
 from rollouts.sandbox.apiserver.response_encoding import ResponseEncoder, negotiate_form, stored_bytes
 from rollouts.sandbox.apiserver.selectors import parse_selectors
 from rollouts.sandbox.apiserver.storage import Storage, StoredObject
+from rollouts.sandbox.apiserver.updates import unknown_patch_type
 from rollouts.sandbox.apiserver.verbs import Verbs
 from rollouts.sandbox.apiserver.watch import WatchRequest, parse_resource_version
 
@@ -403,10 +403,7 @@ def _patch_type(kind: Kind, request: Request) -> PatchType:
     if patch_type is None and kind.builtin:
         raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", QualifiedResource("", ""))
     if patch_type is None or (patch_type is PatchType.STRATEGIC and not kind.builtin):
-        listed = ", ".join((PatchType.JSON, PatchType.MERGE, PatchType.APPLY))
-        raise unsupported_media_type(
-            f"the body of the request was in an unknown format - accepted media types include: {listed}"
-        )
+        raise unknown_patch_type()
     return patch_type
 
 

@@ -12,6 +12,9 @@ from typing import Any, Final
 from rollouts.sandbox.apiserver.errors import StatusCause
 from rollouts.sandbox.apiserver.formats import render_json
 
+FOREGROUND_FINALIZER: Final = "foregroundDeletion"
+ORPHAN_FINALIZER: Final = "orphan"
+
 _STRING: Final = {"type": "string"}
 _STRINGS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 _TIME: Final = {"type": "string", "format": "date-time", "nullable": True}

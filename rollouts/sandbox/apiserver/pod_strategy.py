@@ -6,10 +6,13 @@ Pure functions on pods, called by `strategies` and `verbs`.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rollouts.engine.model.observed import TERMINAL_PHASES
+from rollouts.engine.scheduling.constraints import NOT_READY_KEY, UNREACHABLE_KEY
 from rollouts.engine.scheduling.resources import quantity_to_decimal
 from rollouts.sandbox.apiserver import objectmeta
 from rollouts.sandbox.apiserver.errors import StatusCause
 from rollouts.sandbox.apiserver.formats import render_json
+from rollouts.sandbox.conditions import make_condition, merge_conditions
 
 Obj = dict[str, Any]
 
@@ -63,16 +66,8 @@ def prepare_for_create(pod: Obj, now: str) -> None:
         return
     status: Obj = {"phase": "Pending", "qosClass": compute_qos_class(spec)}
     if spec.get("schedulingGates"):
-        status["conditions"] = [
-            {
-                "type": "PodScheduled",
-                "status": "False",
-                "lastProbeTime": None,
-                "lastTransitionTime": now,
-                "reason": "SchedulingGated",
-                "message": _GATED_MESSAGE,
-            }
-        ]
+        gated = make_condition("PodScheduled", holds=False, reason="SchedulingGated", message=_GATED_MESSAGE)
+        status["conditions"] = merge_conditions((), [{**gated, "lastProbeTime": None}], now)
     pod["status"] = status
 
 
@@ -106,7 +101,7 @@ def add_default_tolerations(pod: Obj) -> None:
     if not isinstance(spec, dict):
         return
     tolerations = [one for one in spec.get("tolerations") or () if isinstance(one, dict)]
-    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+    for key in (NOT_READY_KEY, UNREACHABLE_KEY):
         if not any(_tolerates(one, key) for one in tolerations):
             tolerations.append(
                 {
@@ -152,7 +147,7 @@ def compute_grace_period(pod: Obj, asked: int | None) -> int:
     if asked is None:
         asked = spec.get("terminationGracePeriodSeconds", 30)
     phase = pod.get("status", {}).get("phase")
-    if not spec.get("nodeName") or phase in {"Failed", "Succeeded"}:
+    if not spec.get("nodeName") or phase in TERMINAL_PHASES:
         return 0
     return 1 if asked < 0 else int(asked)
 
@@ -172,13 +167,13 @@ def find_bind_conflict(pod: Obj) -> str | None:
 def with_node(pod: Obj, node: str, now: str) -> Obj:
     """The pod on that node, with its PodScheduled condition."""
     status = pod.get("status") or {}
-    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-    conditions = [one for one in status.get("conditions") or () if one["type"] != "PodScheduled"]
+    scheduled = {**make_condition("PodScheduled", holds=True), "lastProbeTime": None}
+    conditions = merge_conditions(status.get("conditions"), [scheduled], now)
     return {
         **pod,
         "metadata": {**pod["metadata"]},
         "spec": {**pod["spec"], "nodeName": node},
-        "status": {**status, "conditions": [*conditions, scheduled]},
+        "status": {**status, "conditions": conditions},
     }
 
 

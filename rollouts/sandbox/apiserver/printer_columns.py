@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rollouts.sandbox.apiserver.ages import parse_time, render_age, render_duration
+from rollouts.sandbox.apiserver.ages import render_age, render_duration
+from rollouts.sandbox.times import parse_time
 
 Obj = dict[str, Any]
 CellReader = Callable[[Obj, datetime], Any]

@@ -8,9 +8,9 @@ skipped, as protobuf demands.
 
 import base64
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import Any, Final
 
+from rollouts.engine.model.times import render_time
 from rollouts.sandbox.apiserver.errors import bad_request
 
 Obj = dict[str, Any]
@@ -170,7 +170,7 @@ def _parse_value(value: Any, kind: Any) -> Any:
 
 def _parse_timestamp(value: bytes) -> str | None:
     seconds = _parse_message(value, {1: ("seconds", NUMBER)}).get("seconds")
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else None
+    return render_time(seconds) if seconds else None
 
 
 def _parse_int_or_string(value: bytes) -> int | str:

@@ -93,14 +93,19 @@ def _desired_state(obj: Obj) -> Obj:
     return {key: value for key, value in obj.items() if key not in {"metadata", "status"}}
 
 
+def unknown_patch_type() -> ApiError:
+    """Return the refusal of a patch in a form that custom kinds do not take."""
+    return unsupported_media_type(
+        f"the body of the request was in an unknown format - accepted media types include: {_PATCH_TYPES}"
+    )
+
+
 def compute_patched(kind: Kind, current: Obj, patch_type: PatchType, body: Any) -> Obj:
     """The stored object with a patch applied, before any check."""
     if patch_type is PatchType.JSON:
         return json_patch(current, body)
     if patch_type is PatchType.STRATEGIC and not kind.builtin:
-        raise unsupported_media_type(
-            f"the body of the request was in an unknown format - accepted media types include: {_PATCH_TYPES}"
-        )
+        raise unknown_patch_type()
     if not isinstance(body, dict):
         shape = "array" if isinstance(body, list) else "string" if isinstance(body, str) else "number"
         raise bad_request(

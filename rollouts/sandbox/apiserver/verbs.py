@@ -9,7 +9,7 @@ keeps the resourceVersion.
 
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
@@ -55,6 +55,7 @@ from rollouts.sandbox.apiserver.updates import (
     parse_applied_configuration,
     prepare_for_update,
 )
+from rollouts.sandbox.times import render_time
 
 Obj = dict[str, Any]
 Objects = list[Obj]
@@ -92,8 +93,7 @@ class Verbs:
 
     def now(self, after_seconds: int = 0) -> str:
         """The clock as objects write it."""
-        moment = self._clock().astimezone(UTC) + timedelta(seconds=after_seconds)
-        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return render_time(self._clock() + timedelta(seconds=after_seconds))
 
     # --- reading ---------------------------------------------------------------------------------------------------
 

@@ -9,20 +9,18 @@ it is told of.
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
+from rollouts.engine.model import names
+from rollouts.engine.model.observed import TERMINAL_PHASES
 from rollouts.sandbox.apiserver.registry import Kind, Registry
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
-from rollouts.sandbox.cluster.conditions import is_true
 from rollouts.sandbox.cluster.node_info import NodeInfo, parse_node_info
+from rollouts.sandbox.conditions import is_true
 
 Obj = dict[str, Any]
 NamespacedName = tuple[str, str]
 """Namespace and name."""
-
-GANG_LABEL: Final = "grove.io/podgang"
-CLIQUE_LABEL: Final = "grove.io/podclique"
-_FINISHED: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +117,7 @@ class ClusterCache:
         groups = self.gangs.get(self.gang_by_pod.get(key, ("", "")), ())
         if any(key in group.members for group in groups):
             return
-        label = (pod["metadata"].get("labels") or {}).get(GANG_LABEL) if pod is not None else None
+        label = (pod["metadata"].get("labels") or {}).get(names.GANG) if pod is not None else None
         self._assign_gang(key, (key[0], label) if label else None)
 
     def _assign_gang(self, pod: NamespacedName, gang: NamespacedName | None) -> None:
@@ -159,7 +157,7 @@ def key_of(obj: Obj) -> NamespacedName:
 
 def clique_key(pod: Obj) -> NamespacedName:
     """Give the namespace and the clique a pod says it belongs to."""
-    return pod["metadata"]["namespace"], (pod["metadata"].get("labels") or {}).get(CLIQUE_LABEL, "")
+    return pod["metadata"]["namespace"], (pod["metadata"].get("labels") or {}).get(names.CLIQUE, "")
 
 
 def node_name(pod: Obj | None) -> str | None:
@@ -169,7 +167,7 @@ def node_name(pod: Obj | None) -> str | None:
 
 def is_finished(pod: Obj) -> bool:
     """Say whether the pod's containers have ended for good."""
-    return (pod.get("status") or {}).get("phase") in _FINISHED
+    return (pod.get("status") or {}).get("phase") in TERMINAL_PHASES
 
 
 def is_terminating(obj: Obj) -> bool:

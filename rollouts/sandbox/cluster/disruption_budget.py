@@ -10,10 +10,9 @@ be there — and round up, as on a real cluster: with 7 expected pods minAvailab
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from rollouts.sandbox.cluster.conditions import make_condition, merge_conditions
+from rollouts.sandbox.conditions import make_condition, merge_conditions
 
 Obj = dict[str, Any]
 
@@ -26,7 +25,7 @@ class CoveredPods:
     healthy: int  # Ready pods that are not leaving and not being evicted
 
 
-def compute_status(budget: Obj, covered: CoveredPods, disrupted: Obj, now: datetime) -> Obj:
+def compute_status(budget: Obj, covered: CoveredPods, disrupted: Obj, now: str) -> Obj:
     """Say what the budget allows; `disrupted` are evictions that were granted and not seen yet."""
     desired = compute_desired_healthy(budget.get("spec") or {}, covered.expected)
     allowed = max(0, covered.healthy - desired) if covered.expected else 0

@@ -10,12 +10,11 @@ the graph and carries the verdicts out.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any
+
+from rollouts.sandbox.apiserver.objectmeta import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 
 Obj = dict[str, Any]
-
-FOREGROUND_FINALIZER: Final = "foregroundDeletion"
-ORPHAN_FINALIZER: Final = "orphan"
 
 
 class OwnerState(Enum):

@@ -11,15 +11,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from rollouts.sandbox.cluster.conditions import find_condition, merge_conditions, render_time
+from rollouts.engine.scheduling.constraints import NOT_READY_KEY, UNREACHABLE_KEY, UNSCHEDULABLE_KEY
 from rollouts.sandbox.cluster.node_info import choose_capacity
+from rollouts.sandbox.conditions import find_condition, merge_conditions
+from rollouts.sandbox.times import render_time
 
 Obj = dict[str, Any]
 
 DOWN_ANNOTATION: Final = "sandbox.grove.io/down"
-NOT_READY: Final = "node.kubernetes.io/not-ready"
-UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 DOWN_REASON: Final = "NodeStatusUnknown"
 
 _HEALTHY: Final = (
@@ -64,16 +63,16 @@ def _with_time_added(taint: Obj, now: datetime) -> Obj:
 def _compute_condition_taints(node: Obj) -> list[tuple[str, str]]:
     wanted: list[tuple[str, str]] = []
     if (node.get("spec") or {}).get("unschedulable"):
-        wanted.append((UNSCHEDULABLE, "NoSchedule"))
-    ready = (find_condition(node, "Ready") or {}).get("status", "True")
+        wanted.append((UNSCHEDULABLE_KEY, "NoSchedule"))
+    ready = find_condition(node, "Ready").get("status", "True")
     if ready != "True":
-        key = UNREACHABLE if ready == "Unknown" else NOT_READY
+        key = UNREACHABLE_KEY if ready == "Unknown" else NOT_READY_KEY
         wanted += [(key, "NoSchedule"), (key, "NoExecute")]
     return wanted
 
 
 def _is_condition_taint(taint: Obj) -> bool:
-    return taint["key"] in (NOT_READY, UNREACHABLE, UNSCHEDULABLE)
+    return taint["key"] in (NOT_READY_KEY, UNREACHABLE_KEY, UNSCHEDULABLE_KEY)
 
 
 def _compute_conditions(node: Obj, now: datetime) -> list[Obj]:
@@ -81,9 +80,9 @@ def _compute_conditions(node: Obj, now: datetime) -> list[Obj]:
     if (node["metadata"].get("annotations") or {}).get(DOWN_ANNOTATION) == "true":
         message = f"Kubelet stopped posting node status: annotation {DOWN_ANNOTATION}"
         down = {"type": "Ready", "status": "Unknown", "reason": DOWN_REASON, "message": message}
-        return merge_conditions(present, [down], now)
+        return merge_conditions(present, [down], render_time(now))
     ready = find_condition(node, "Ready")
-    if ready is not None and ready.get("reason") != DOWN_REASON:
+    if ready and ready.get("reason") != DOWN_REASON:
         return list(present)
     # Nothing beats on: a heartbeat every few seconds would be the only thing that ever happens in a cluster at rest.
     heard = {"lastHeartbeatTime": render_time(now)}
@@ -92,7 +91,7 @@ def _compute_conditions(node: Obj, now: datetime) -> list[Obj]:
         for kind, status, reason, message in _HEALTHY
     ]
     known = {condition["type"] for condition in present} - {"Ready"}
-    return merge_conditions(present, [entry for entry in healthy if entry["type"] not in known], now)
+    return merge_conditions(present, [entry for entry in healthy if entry["type"] not in known], render_time(now))
 
 
 def _compute_initial_status(metadata: Mapping[str, Any], capacity: Obj | None, address: str, version: str) -> Obj:

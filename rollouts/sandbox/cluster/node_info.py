@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from rollouts.engine.scheduling.constraints import Taint
 from rollouts.engine.scheduling.resources import PODS, ResourceList, has_devices, parse_resource_list
+from rollouts.sandbox.conditions import is_true
 
 Obj = dict[str, Any]
 
@@ -49,7 +50,7 @@ def parse_node_info(manifest: Obj) -> NodeInfo:
         taints=tuple(Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()),
         cordoned=bool(spec.get("unschedulable")),
         allocatable=parse_resource_list(status.get("allocatable") or status.get("capacity")),
-        ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ()),
+        ready=is_true(manifest, "Ready"),
         address=addresses.get("InternalIP", ""),
     )
 

@@ -31,13 +31,8 @@ from hashlib import sha256
 from itertools import chain
 from typing import Any, Final
 
-from rollouts.sandbox.cluster.conditions import (
-    find_condition,
-    make_condition,
-    merge_conditions,
-    parse_time,
-    render_time,
-)
+from rollouts.sandbox.conditions import find_condition, is_true, make_condition, merge_conditions
+from rollouts.sandbox.times import parse_stored_time, render_time
 
 Obj = dict[str, Any]
 
@@ -163,20 +158,20 @@ def compute_status(pod: Obj, context: PodContext, timings: KubeletTimings) -> Co
 
 def find_bound_at(pod: Obj) -> datetime:
     """Read from a stored pod when it was bound, to the second."""
-    scheduled = find_condition(pod, "PodScheduled") or {}
-    return parse_time(scheduled.get("lastTransitionTime") or pod["metadata"]["creationTimestamp"])
+    scheduled = find_condition(pod, "PodScheduled")
+    return parse_stored_time(scheduled.get("lastTransitionTime") or pod["metadata"]["creationTimestamp"])
 
 
 def find_initialized_at(pod: Obj) -> datetime | None:
     """Read from a stored pod since when its init containers are done, to the second."""
-    initialized = find_condition(pod, "Initialized") or {}
+    initialized = find_condition(pod, "Initialized")
     since = initialized.get("lastTransitionTime")
-    return parse_time(since) if since and initialized.get("status") == "True" else None
+    return parse_stored_time(since) if since and initialized.get("status") == "True" else None
 
 
 def find_deleted_at(pod: Obj) -> datetime:
     """Read from a stored pod when its deletion was asked for, to the second."""
-    return parse_time(pod["metadata"]["deletionTimestamp"]) - timedelta(seconds=_grace_seconds(pod))
+    return parse_stored_time(pod["metadata"]["deletionTimestamp"]) - timedelta(seconds=_grace_seconds(pod))
 
 
 def compute_stopped_at(pod: Obj, deleted_at: datetime, timings: KubeletTimings) -> datetime:
@@ -197,7 +192,7 @@ def compute_final_status(pod: Obj, now: datetime) -> Obj:
         **status,
         "phase": "Succeeded",
         "containerStatuses": stopped,
-        "conditions": merge_conditions(status.get("conditions"), conditions, now),
+        "conditions": merge_conditions(status.get("conditions"), conditions, render_time(now)),
     }
 
 
@@ -391,7 +386,7 @@ def _compute_conditions(pod: Obj, line: _Timeline, runs: dict[str, _ContainerRun
         make_condition("ContainersReady", holds=not unready, **(why if unready else {})),
         make_condition("PodScheduled", holds=True),
     ]
-    merged = merge_conditions((pod.get("status") or {}).get("conditions"), computed, now)
+    merged = merge_conditions((pod.get("status") or {}).get("conditions"), computed, render_time(now))
     known = {kind: place for place, kind in enumerate(POD_CONDITIONS)}
     return sorted(merged, key=lambda condition: known.get(condition["type"], -1))
 
@@ -400,7 +395,7 @@ def _compute_ready_condition(pod: Obj, why_containers: dict[str, str]) -> Obj:
     if why_containers:
         return make_condition("Ready", holds=False, **why_containers)
     gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates") or ()]
-    closed = [gate for gate in gates if (find_condition(pod, gate) or {}).get("status") != "True"]
+    closed = [gate for gate in gates if not is_true(pod, gate)]
     if closed:
         message = f'the status of pod readiness gate "{closed[0]}" is not "True"'
         return make_condition("Ready", holds=False, reason="ReadinessGatesNotReady", message=message)
@@ -411,7 +406,7 @@ def _compute_node_lost_status(pod: Obj, now: datetime) -> Obj:
     """Keep the last known status but for Ready: nobody hears from this pod."""
     status = pod.get("status") or {}
     lost = make_condition("Ready", holds=False, reason="NodeNotReady", message="the node of this pod is not ready")
-    return {**status, "conditions": merge_conditions(status.get("conditions"), [lost], now)}
+    return {**status, "conditions": merge_conditions(status.get("conditions"), [lost], render_time(now))}
 
 
 def _render_init_statuses(pod: Obj, line: _Timeline, now: datetime) -> Iterator[Obj]:

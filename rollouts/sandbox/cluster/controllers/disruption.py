@@ -14,10 +14,10 @@ from rollouts.sandbox.apiserver.selectors import match_labels
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.cache import ClusterCache, NamespacedName, is_finished, is_ready, is_terminating, key_of
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.conditions import parse_time
 from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
 from rollouts.sandbox.cluster.disruption_budget import CoveredPods, compute_expected_pods, compute_status
 from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.times import parse_stored_time, render_time
 
 Obj = dict[str, Any]
 
@@ -78,10 +78,10 @@ class DisruptionController:
         healthy = sum(is_ready(pod) and pod["metadata"]["name"] not in disrupted for pod in pods)
         covered = CoveredPods(compute_expected_pods(pods, self._fetch_scales(pods)), healthy)
         self._client.update_status(
-            self._cache.kinds.disruption_budgets, budget, compute_status(budget, covered, disrupted, now)
+            self._cache.kinds.disruption_budgets, budget, compute_status(budget, covered, disrupted, render_time(now))
         )
         if disrupted:
-            self._queue.schedule_no_later(key, min(map(parse_time, disrupted.values())) + DISRUPTION_TIMEOUT)
+            self._queue.schedule_no_later(key, min(map(parse_stored_time, disrupted.values())) + DISRUPTION_TIMEOUT)
 
     def _pending_disruptions(self, budget: Obj, pods: list[Obj], now: datetime) -> Obj:
         staying = {pod["metadata"]["name"] for pod in pods if not is_terminating(pod)}
@@ -89,7 +89,7 @@ class DisruptionController:
         return {
             name: since
             for name, since in granted.items()
-            if name in staying and parse_time(since) + DISRUPTION_TIMEOUT > now
+            if name in staying and parse_stored_time(since) + DISRUPTION_TIMEOUT > now
         }
 
     def _fetch_scales(self, pods: list[Obj]) -> dict[str, int | None]:

@@ -14,9 +14,9 @@ from rollouts.sandbox.apiserver.registry import Kind
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.cache import Kinds, NamespacedName, key_of
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.conditions import parse_time, render_time
 from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
 from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.times import parse_stored_time, render_time
 
 Obj = dict[str, Any]
 EventKey = tuple[str, str, str]
@@ -71,7 +71,7 @@ class EventRecorder:
         else:
             self._keys[event_key] = key
             last = change.obj.get("lastTimestamp") or change.obj["metadata"]["creationTimestamp"]
-            self._expirations.schedule(key, parse_time(last) + EVENT_TTL)
+            self._expirations.schedule(key, parse_stored_time(last) + EVENT_TTL)
 
     def work(self, now: datetime) -> None:
         """Drop the events whose hour is over."""

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from rollouts.sandbox.apiserver.objectmeta import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 from rollouts.sandbox.apiserver.registry import Kind
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.cache import is_terminating
 from rollouts.sandbox.cluster.client import ControllerClient
 from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
 from rollouts.sandbox.cluster.garbage_collection import (
-    FOREGROUND_FINALIZER,
-    ORPHAN_FINALIZER,
     Delete,
     Keep,
     OwnerState,

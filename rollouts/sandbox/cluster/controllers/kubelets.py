@@ -28,10 +28,10 @@ from rollouts.sandbox.cluster.cache import (
     node_name,
 )
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.conditions import is_true
 from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
 from rollouts.sandbox.cluster.controllers.event_recorder import EventRecorder
 from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.conditions import is_true
 
 Obj = dict[str, Any]
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.cache import ClusterCache
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.conditions import find_condition, is_true
 from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
 from rollouts.sandbox.cluster.controllers.event_recorder import EventRecorder
 from rollouts.sandbox.cluster.node import compute_node_status, compute_node_taints
 from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.conditions import find_condition, is_true
 
 Obj = dict[str, Any]
 log: Final = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class NodeLifecycleController:
         if is_true({"status": status}, "Ready") != was_ready:
             reason = "NodeNotReady" if was_ready else "NodeReady"
             incident = ("Normal", reason, f"Node {name} status is now: {reason}")
-            if was_ready or find_condition(node, "Ready") is not None:
+            if was_ready or find_condition(node, "Ready"):
                 log.info("node %s is %s", name, "down" if was_ready else "back")
             self._recorder.record(self._cache.kinds.nodes, node, incident, "node-controller")
 

@@ -14,9 +14,10 @@ from rollouts.engine.scheduling.constraints import Taint, compute_toleration_sec
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.cache import ClusterCache, NamespacedName, is_finished, is_terminating, key_of, node_name
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.conditions import make_condition, merge_conditions, parse_time
 from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
 from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.conditions import make_disruption_target, merge_conditions
+from rollouts.sandbox.times import parse_stored_time, render_time
 
 Obj = dict[str, Any]
 log: Final = logging.getLogger(__name__)
@@ -83,8 +84,8 @@ class PodEvictionController:
 
     def _set_disruption_target(self, pod: Obj, reason: str, message: str, now: datetime, **more: str) -> None:
         status = pod.get("status") or {}
-        target = make_condition("DisruptionTarget", holds=True, reason=reason, message=message)
-        conditions = merge_conditions(status.get("conditions"), [target], now)
+        target = make_disruption_target(reason, message)
+        conditions = merge_conditions(status.get("conditions"), [target], render_time(now))
         self._client.update_status(self._cache.kinds.pods, pod, {**status, **more, "conditions": conditions})
 
 
@@ -99,7 +100,7 @@ def compute_eviction_time(pod: Obj, node: Obj) -> datetime | None:
         taint = Taint(entry["key"], entry.get("value") or "", entry["effect"])
         stay = compute_toleration_seconds(tolerations, taint)
         if stay is not None and entry.get("timeAdded"):
-            deadlines.append(parse_time(entry["timeAdded"]) + timedelta(seconds=stay))
+            deadlines.append(parse_stored_time(entry["timeAdded"]) + timedelta(seconds=stay))
     return min(deadlines, default=None)
 
 

@@ -21,9 +21,10 @@ from rollouts.sandbox.cluster.cache import (
     uses_node_resources,
 )
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.conditions import make_condition, merge_conditions
 from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
 from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.conditions import make_condition, merge_conditions
+from rollouts.sandbox.times import render_time
 
 Obj = dict[str, Any]
 
@@ -84,7 +85,11 @@ def compute_status(gang: Obj, groups: Iterable[tuple[PodGroup, int, int]], now: 
         _make_gang_condition("Ready", unready, ("GangReady", "GangNotReady")),
     ]
     status = gang.get("status") or {}
-    return {**status, "phase": phase, "conditions": merge_conditions(status.get("conditions"), conditions, now)}
+    return {
+        **status,
+        "phase": phase,
+        "conditions": merge_conditions(status.get("conditions"), conditions, render_time(now)),
+    }
 
 
 def _make_gang_condition(kind: str, missing: list[str], reasons: tuple[str, str]) -> Obj:

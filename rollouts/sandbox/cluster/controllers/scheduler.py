@@ -31,10 +31,11 @@ from rollouts.sandbox.cluster.cache import (
     uses_node_resources,
 )
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.conditions import find_condition, make_condition, merge_conditions
 from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
 from rollouts.sandbox.cluster.controllers.event_recorder import EventRecorder
 from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.conditions import find_condition, make_condition, merge_conditions
+from rollouts.sandbox.times import render_time
 
 Obj = dict[str, Any]
 
@@ -238,13 +239,15 @@ class Scheduler:
     def _write_condition(self, key: NamespacedName, now: datetime) -> None:
         message = self._pending_messages.pop(key)
         pod = self._cache.get_pod(key)
-        before = find_condition(pod, "PodScheduled") if pod is not None else None
-        if pod is None or (before and (before.get("reason"), before.get("message")) == (UNSCHEDULABLE, message)):
+        if pod is None:
+            return
+        before = find_condition(pod, "PodScheduled")
+        if (before.get("reason"), before.get("message")) == (UNSCHEDULABLE, message):
             return
         self._reported_at[key] = now
         status = pod.get("status") or {}
         condition = make_condition("PodScheduled", holds=False, reason=UNSCHEDULABLE, message=message)
-        conditions = merge_conditions(status.get("conditions"), [condition], now)
+        conditions = merge_conditions(status.get("conditions"), [condition], render_time(now))
         self._client.update_status(self._cache.kinds.pods, pod, {**status, "conditions": conditions})
         event = ("Warning", "FailedScheduling", message)
         self._recorder.record(self._cache.kinds.pods, pod, event, COMPONENT)
