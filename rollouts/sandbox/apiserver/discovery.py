@@ -4,7 +4,7 @@ Derived from the registry; nothing is listed by hand but the verbs and the subre
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from rollouts.sandbox.apiserver.registry import Kind, Registry
 
@@ -14,10 +14,13 @@ _ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "u
 _READ_VERBS = ["get", "list", "watch"]
 _SUBRESOURCE_VERBS = ["get", "patch", "update"]
 
+KUBERNETES_VERSION: Final = "v1.36.3"
+"""The release whose API and nodes the sandbox simulates."""
+
 VERSION: Obj = {
     "major": "1",
     "minor": "36",
-    "gitVersion": "v1.36.3+sandbox",
+    "gitVersion": f"{KUBERNETES_VERSION}+sandbox",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",

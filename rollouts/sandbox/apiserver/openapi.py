@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from rollouts.sandbox.apiserver import objectmeta
-from rollouts.sandbox.apiserver.discovery import group_versions
+from rollouts.sandbox.apiserver.discovery import KUBERNETES_VERSION, group_versions
 from rollouts.sandbox.apiserver.registry import Kind, Registry
 
 Obj = dict[str, Any]
@@ -50,7 +50,7 @@ def document(registry: Registry, group: str, version: str) -> bytes:
     return orjson.dumps(
         {
             "openapi": "3.0.0",
-            "info": {"title": "Kubernetes", "version": "v1.36.3"},
+            "info": {"title": "Kubernetes", "version": KUBERNETES_VERSION},
             "paths": paths,
             "components": {"schemas": schemas},
         }

@@ -14,9 +14,8 @@ from rollouts.sandbox.apiserver.selectors import match_labels
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.cache import ClusterCache, NamespacedName, is_finished, is_ready, is_terminating, key_of
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
+from rollouts.sandbox.cluster.controllers import QueueController
 from rollouts.sandbox.cluster.disruption_budget import CoveredPods, compute_expected_pods, compute_status
-from rollouts.sandbox.cluster.timer_queue import TimerQueue
 from rollouts.sandbox.times import parse_stored_time, render_time
 
 Obj = dict[str, Any]
@@ -28,7 +27,7 @@ DISRUPTION_TIMEOUT: Final = timedelta(minutes=2)
 BATCH_DELAY: Final = timedelta(milliseconds=50)
 
 
-class DisruptionController:
+class DisruptionController(QueueController[NamespacedName]):
     """Looks at the budgets of namespaces whose pods changed."""
 
     def __init__(
@@ -39,10 +38,9 @@ class DisruptionController:
         client: ControllerClient,
         clock: Callable[[], datetime],
     ) -> None:
+        super().__init__(clock)
         self._store, self._registry, self._cache, self._client = store, registry, cache, client
-        self._clock = clock
         self._by_namespace: defaultdict[str, dict[NamespacedName, None]] = defaultdict(dict)
-        self._queue: TimerQueue[NamespacedName] = TimerQueue()
 
     def observe(self, change: StorageChange) -> None:
         """Note the budget that changed, or those of the namespace of a pod that did."""
@@ -58,18 +56,12 @@ class DisruptionController:
                 self._by_namespace[key[0]][key] = None
                 self._queue.schedule_no_later(key, soon)
 
-    def work(self, now: datetime) -> None:
-        """Write the status of the budgets that are due."""
-        for key in self._queue.pop_due(now, ITEMS_PER_TURN):
-            stored = self._store.get(self._cache.kinds.disruption_budgets, *key)
-            if stored is not None:
-                self._sync_budget(key, stored.obj, now)
+    def _sync(self, key: NamespacedName, now: datetime) -> None:
+        stored = self._store.get(self._cache.kinds.disruption_budgets, *key)
+        if stored is not None:
+            self._update_status(key, stored.obj, now)
 
-    def next_due(self) -> datetime | None:
-        """Say when a budget has to be looked at."""
-        return self._queue.next_due()
-
-    def _sync_budget(self, key: NamespacedName, budget: Obj, now: datetime) -> None:
+    def _update_status(self, key: NamespacedName, budget: Obj, now: datetime) -> None:
         selector = (budget.get("spec") or {}).get("selector")
         stored = self._store.list(self._cache.kinds.pods, key[0])
         pods = [s.obj for s in stored if match_labels(selector, s.obj["metadata"].get("labels") or {})]

@@ -17,7 +17,7 @@ from rollouts.sandbox.apiserver.registry import Kind
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.cache import is_terminating
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
+from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN, QueueController
 from rollouts.sandbox.cluster.garbage_collection import (
     Delete,
     Keep,
@@ -28,7 +28,6 @@ from rollouts.sandbox.cluster.garbage_collection import (
     without_finalizer,
     without_owner_references,
 )
-from rollouts.sandbox.cluster.timer_queue import TimerQueue
 
 Obj = dict[str, Any]
 
@@ -44,15 +43,15 @@ class _GraphNode:
     is_deleting_dependents: bool
 
 
-class GarbageCollector:
+class GarbageCollector(QueueController[str]):
     """Looks at objects whose owners changed, and at owners that wait for their dependents."""
 
     def __init__(self, store: Storage, client: ControllerClient, clock: Callable[[], datetime]) -> None:
-        self._store, self._client, self._clock = store, client, clock
+        super().__init__(clock)
+        self._store, self._client = store, client
         self._nodes: dict[str, _GraphNode] = {}
         self._dependents: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self._blocking_dependents: defaultdict[str, int] = defaultdict(int)
-        self._queue: TimerQueue[str] = TimerQueue()
 
     # --- the graph -------------------------------------------------------------------------------------------
 
@@ -97,17 +96,11 @@ class GarbageCollector:
 
     # --- the work --------------------------------------------------------------------------------------------
 
-    def work(self, now: datetime) -> None:
-        """Look at the objects that are due."""
-        for uid in self._queue.pop_due(now, ITEMS_PER_TURN):
-            entry = self._nodes.get(uid)
-            stored = self._store.get(entry.kind, entry.namespace, entry.name) if entry else None
-            if entry is not None and stored is not None and stored.obj["metadata"]["uid"] == uid:
-                self._process(uid, entry, stored.obj)
-
-    def next_due(self) -> datetime | None:
-        """Say when an object has to be looked at."""
-        return self._queue.next_due()
+    def _sync(self, key: str, now: datetime) -> None:
+        entry = self._nodes.get(key)
+        stored = self._store.get(entry.kind, entry.namespace, entry.name) if entry else None
+        if entry is not None and stored is not None and stored.obj["metadata"]["uid"] == key:
+            self._process(key, entry, stored.obj)
 
     def _process(self, uid: str, entry: _GraphNode, obj: Obj) -> None:
         if is_orphaning(obj):

@@ -28,9 +28,8 @@ from rollouts.sandbox.cluster.cache import (
     node_name,
 )
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
+from rollouts.sandbox.cluster.controllers import QueueController
 from rollouts.sandbox.cluster.controllers.event_recorder import EventRecorder
-from rollouts.sandbox.cluster.timer_queue import TimerQueue
 from rollouts.sandbox.conditions import is_true
 
 Obj = dict[str, Any]
@@ -53,7 +52,7 @@ class _PodState:
     dependencies: tuple[pod_lifecycle.Dependency, ...] = ()
 
 
-class Kubelets:
+class Kubelets(QueueController[NamespacedName]):
     """Keeps the status of every bound pod what its age and surroundings make it."""
 
     def __init__(
@@ -64,9 +63,9 @@ class Kubelets:
         clock: Callable[[], datetime],
         timings: pod_lifecycle.KubeletTimings,
     ) -> None:
+        super().__init__(clock)
         self._cache, self._client, self._recorder = cache, client, recorder
-        self._clock, self._timings = clock, timings
-        self._queue: TimerQueue[NamespacedName] = TimerQueue()
+        self._timings = timings
         self._pod_states: dict[NamespacedName, _PodState] = {}
         self._dependents: defaultdict[NamespacedName, dict[NamespacedName, None]] = defaultdict(
             dict
@@ -81,22 +80,16 @@ class Kubelets:
         elif change.kind is self._cache.kinds.nodes:
             self._observe_node(change)
 
-    def work(self, now: datetime) -> None:
-        """Look at the pods that are due."""
-        for key in self._queue.pop_due(now, ITEMS_PER_TURN):
-            pod = self._cache.get_pod(key)
-            state = self._pod_states.get(key)
-            if pod is None or state is None:
-                continue
-            self._own_write = key
-            try:
-                self._sync_pod(key, pod, state, now)
-            finally:
-                self._own_write = None
-
-    def next_due(self) -> datetime | None:
-        """Say when the next pod is due."""
-        return self._queue.next_due()
+    def _sync(self, key: NamespacedName, now: datetime) -> None:
+        pod = self._cache.get_pod(key)
+        state = self._pod_states.get(key)
+        if pod is None or state is None:
+            return
+        self._own_write = key
+        try:
+            self._sync_pod(key, pod, state, now)
+        finally:
+            self._own_write = None
 
     # --- what changed ----------------------------------------------------------------------------------------
 

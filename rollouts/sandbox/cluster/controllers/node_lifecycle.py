@@ -5,23 +5,21 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
+from rollouts.sandbox.apiserver.discovery import KUBERNETES_VERSION
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.cache import ClusterCache
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
+from rollouts.sandbox.cluster.controllers import QueueController
 from rollouts.sandbox.cluster.controllers.event_recorder import EventRecorder
 from rollouts.sandbox.cluster.node import compute_node_status, compute_node_taints
-from rollouts.sandbox.cluster.timer_queue import TimerQueue
 from rollouts.sandbox.conditions import find_condition, is_true
 
 Obj = dict[str, Any]
 log: Final = logging.getLogger(__name__)
 
-KUBELET_VERSION: Final = "v1.36.0"
 
-
-class NodeLifecycleController:
-    """Looks at each node that changed."""
+class NodeLifecycleController(QueueController[str]):
+    """Keeps status and taints of each node current."""
 
     def __init__(
         self,
@@ -31,9 +29,8 @@ class NodeLifecycleController:
         recorder: EventRecorder,
         clock: Callable[[], datetime],
     ) -> None:
+        super().__init__(clock)
         self._store, self._cache, self._client, self._recorder = store, cache, client, recorder
-        self._clock = clock
-        self._queue: TimerQueue[str] = TimerQueue()
 
     def observe(self, change: StorageChange) -> None:
         """Note the node."""
@@ -45,21 +42,15 @@ class NodeLifecycleController:
         else:
             self._queue.schedule_no_later(name, self._clock())
 
-    def work(self, now: datetime) -> None:
-        """Write what the nodes that are due report."""
-        for name in self._queue.pop_due(now, ITEMS_PER_TURN):
-            self._sync_status(name, now)
-            self._sync_taints(name, now)
-
-    def next_due(self) -> datetime | None:
-        """Say when a node has to be looked at."""
-        return self._queue.next_due()
+    def _sync(self, key: str, now: datetime) -> None:
+        self._sync_status(key, now)
+        self._sync_taints(key, now)
 
     def _sync_status(self, name: str, now: datetime) -> None:
         node = self._get_node(name)
         if node is None:
             return
-        status = compute_node_status(node, self._choose_address(), KUBELET_VERSION, now)
+        status = compute_node_status(node, self._choose_address(), KUBERNETES_VERSION, now)
         was_ready = is_true(node, "Ready")
         self._client.update_status(self._cache.kinds.nodes, node, status)
         if is_true({"status": status}, "Ready") != was_ready:

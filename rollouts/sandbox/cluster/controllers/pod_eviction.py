@@ -14,8 +14,7 @@ from rollouts.engine.scheduling.constraints import Taint, compute_toleration_sec
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.cache import ClusterCache, NamespacedName, is_finished, is_terminating, key_of, node_name
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
-from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.cluster.controllers import QueueController
 from rollouts.sandbox.conditions import make_disruption_target, merge_conditions
 from rollouts.sandbox.times import parse_stored_time, render_time
 
@@ -26,14 +25,14 @@ POD_GC_REASON: Final = "DeletionByPodGC"
 TAINT_EVICTION_REASON: Final = "DeletionByTaintManager"
 
 
-class PodEvictionController:
+class PodEvictionController(QueueController[NamespacedName]):
     """Looks at the pods of nodes that were deleted or tainted."""
 
     def __init__(
         self, store: Storage, cache: ClusterCache, client: ControllerClient, clock: Callable[[], datetime]
     ) -> None:
-        self._store, self._cache, self._client, self._clock = store, cache, client, clock
-        self._queue: TimerQueue[NamespacedName] = TimerQueue()
+        super().__init__(clock)
+        self._store, self._cache, self._client = store, cache, client
 
     def observe(self, change: StorageChange) -> None:
         """Note pods that came to a node, and the pods of a node that changed for the worse."""
@@ -51,21 +50,16 @@ class PodEvictionController:
             for key in pods:
                 self._queue.schedule_no_later(key, now)
 
-    def work(self, now: datetime) -> None:
-        """Remove the pods whose time is over."""
-        for key in self._queue.pop_due(now, ITEMS_PER_TURN):
-            pod = self._cache.get_pod(key)
-            if pod is None:
-                continue
-            node = self._store.get(self._cache.kinds.nodes, None, node_name(pod) or "")
-            if node is None:
-                self._delete_orphaned_pod(pod, now)
-            elif not is_terminating(pod):
-                self._evict_for_taints(key, pod, node.obj, now)
-
-    def next_due(self) -> datetime | None:
-        """Say when the next pod has to be looked at."""
-        return self._queue.next_due()
+    def _sync(self, key: NamespacedName, now: datetime) -> None:
+        """Delete a pod whose node is gone, or whose tolerations have run out."""
+        pod = self._cache.get_pod(key)
+        if pod is None:
+            return
+        node = self._store.get(self._cache.kinds.nodes, None, node_name(pod) or "")
+        if node is None:
+            self._delete_orphaned_pod(pod, now)
+        elif not is_terminating(pod):
+            self._evict_for_taints(key, pod, node.obj, now)
 
     def _delete_orphaned_pod(self, pod: Obj, now: datetime) -> None:
         if not is_finished(pod):

@@ -21,8 +21,7 @@ from rollouts.sandbox.cluster.cache import (
     uses_node_resources,
 )
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
-from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.cluster.controllers import QueueController
 from rollouts.sandbox.conditions import make_condition, merge_conditions
 from rollouts.sandbox.times import render_time
 
@@ -31,14 +30,14 @@ Obj = dict[str, Any]
 BATCH_DELAY: Final = timedelta(milliseconds=50)
 
 
-class PodGangController:
+class PodGangController(QueueController[NamespacedName]):
     """Keeps the status of PodGangs."""
 
     def __init__(
         self, store: Storage, cache: ClusterCache, client: ControllerClient, clock: Callable[[], datetime]
     ) -> None:
-        self._store, self._cache, self._client, self._clock = store, cache, client, clock
-        self._queue: TimerQueue[NamespacedName] = TimerQueue()
+        super().__init__(clock)
+        self._store, self._cache, self._client = store, cache, client
 
     def observe(self, change: StorageChange) -> None:
         """Note the gang, or the gang of a pod that got or lost its node or its readiness."""
@@ -52,17 +51,11 @@ class PodGangController:
         if gang is not None:
             self._queue.schedule_no_later(gang, self._clock() + BATCH_DELAY)
 
-    def work(self, now: datetime) -> None:
-        """Write the status of the gangs that are due."""
-        for key in self._queue.pop_due(now, ITEMS_PER_TURN):
-            stored = self._store.get(self._cache.kinds.gangs, *key)
-            if stored is not None:
-                status = compute_status(stored.obj, self._count_pods(key), now)
-                self._client.update_status(self._cache.kinds.gangs, stored.obj, status)
-
-    def next_due(self) -> datetime | None:
-        """Say when a gang has to be looked at."""
-        return self._queue.next_due()
+    def _sync(self, key: NamespacedName, now: datetime) -> None:
+        stored = self._store.get(self._cache.kinds.gangs, *key)
+        if stored is not None:
+            status = compute_status(stored.obj, self._count_pods(key), now)
+            self._client.update_status(self._cache.kinds.gangs, stored.obj, status)
 
     def _count_pods(self, gang: NamespacedName) -> list[tuple[PodGroup, int, int]]:
         """Count, for each group, the pods that have a node and the pods that are Ready."""
