@@ -41,11 +41,9 @@ _HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 class Application:
     """The ASGI application over one sandbox."""
 
-    def __init__(
-        self, verbs: Verbs, store: Storage, registry: Registry, clock: Callable[[], datetime] | None = None
-    ) -> None:
+    def __init__(self, verbs: Verbs, store: Storage, registry: Registry) -> None:
         self._registry = registry
-        self._handlers = ResourceHandlers(verbs, store, clock or (lambda: datetime.now(UTC)))
+        self._handlers = ResourceHandlers(verbs, store, lambda: datetime.now(UTC))
         self._watches = WatchStreams(store)
 
     def close(self) -> None:
@@ -154,13 +152,6 @@ class Application:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             gone.cancel()
-
-
-def create_app(
-    verbs: Verbs, store: Storage, registry: Registry, clock: Callable[[], datetime] | None = None
-) -> Application:
-    """The ASGI application over one sandbox."""
-    return Application(verbs, store, registry, clock)
 
 
 def _parse_request(scope: Scope) -> Request:

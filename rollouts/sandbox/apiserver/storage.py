@@ -100,7 +100,6 @@ class Storage:
         self._subscribers: list[Callable[[StorageChange], None]] = []
         self._undelivered: deque[StorageChange] = deque()  # stored, not yet told to the listeners
         self.revision = 0
-        self.is_new = True  # nothing had ever been stored when this store was opened
         self._load()
 
     @classmethod
@@ -124,7 +123,6 @@ class Storage:
             objects = shelf.by_namespace.setdefault(namespace, {})
             objects[name] = StoredObject(orjson.loads(body), body, revision)
             self.revision = max(self.revision, revision)
-        self.is_new = self.revision == 0
         self._opened_at = self.revision
         for shelf in self._objects_by_kind.values():
             shelf.compacted_revision = self.revision
