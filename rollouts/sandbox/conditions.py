@@ -21,7 +21,7 @@ def find_condition(obj: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def is_true(obj: Mapping[str, Any], kind: str) -> bool:
-    """Whether the condition of that type holds."""
+    """Return whether the condition of that type holds."""
     return find_condition(obj, kind).get("status") == "True"
 
 

@@ -19,7 +19,7 @@ _STEPS: tuple[tuple[int, tuple[int, str], tuple[int, str] | None], ...] = (
 
 
 def render_age(timestamp: str | None, now: datetime) -> str:
-    """How long ago a timestamp was; `<unknown>` without one."""
+    """Return how long ago a timestamp was; `<unknown>` without one."""
     moment = parse_time(timestamp)
     if moment is None:
         return "<unknown>"
@@ -30,7 +30,7 @@ def render_age(timestamp: str | None, now: datetime) -> str:
 
 
 def render_duration(seconds: int) -> str:
-    """A duration in at most two units: 119s, 9m59s, 179m, 7h59m, 47h, 7d23h, 729d, 7y364d."""
+    """Return a duration in at most two units: 119s, 9m59s, 179m, 7h59m, 47h, 7d23h, 729d, 7y364d."""
     for limit, (unit, letter), finer in _STEPS:
         if seconds < limit:
             rest = (seconds % unit) // finer[0] if finer else 0

@@ -1,8 +1,8 @@
-"""The sandbox's front door: an ASGI application that speaks the Kubernetes API.
+"""The ASGI application of the sandbox, which serves the Kubernetes API.
 
-Receives and bounds requests, hands them to `handlers` (or answers discovery and health itself), streams watches, and
-writes every refusal as a Status. It serves loopback only, and refuses what a web page in the operator's browser could
-send: a foreign Host, any Origin, another site's request, and a body that is of a form's type or of none.
+It receives requests and limits their size, hands them to `handlers` (or answers discovery and health itself), streams
+watches, and writes every `ApiError` as a Status. It serves loopback only, and rejects what a web page in the operator's
+browser could send: a foreign Host, any Origin, a request from another site, a body with a form's media type or none.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ class Application:
             await _send_response(send, response)
 
     async def _response(self, request: Request, receive: Receive, send: Send) -> Response | None:
-        """The answer, or None when it was streamed."""
+        """Return the response, or None when it was streamed."""
         plain = self._answer_without_resource(request)
         if plain is not None:
             return plain
@@ -161,7 +161,7 @@ def _parse_request(scope: Scope) -> Request:
 
 
 def _reject_cross_origin(request: Request) -> None:
-    """A browser may be made to send requests here by any page; none of them gets further."""
+    """Reject requests that a web page may have made the browser send."""
     host = request.headers.get("host", "")
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
     if name not in _LOOPBACK_HOSTS:
@@ -173,7 +173,7 @@ def _reject_cross_origin(request: Request) -> None:
 
 
 async def _read_body(receive: Receive, request: Request) -> bytes:
-    """The whole body; refused without reading on once it is too long."""
+    """Return the whole body; stop reading and reject it once it is too long."""
     declared = request.headers.get("content-length", "0")
     parts: list[bytes] = []
     size = 0

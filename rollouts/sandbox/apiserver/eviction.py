@@ -1,7 +1,7 @@
 """Whether a pod may be evicted now, by the disruption budgets that select it.
 
-A pure decision for `verbs.evict`. The budgets' status is kept current by the behaviour half; granting an eviction
-spends one of `disruptionsAllowed` at once, so that two evictions in a row cannot both count on the last one.
+Pure functions for `verbs.evict`. `cluster.controllers.disruption` keeps the status of the budgets current; a granted
+eviction takes one of `disruptionsAllowed` at once, so that two evictions in a row cannot both use the last one.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ _EVICTION_REFUSED = "Cannot evict pod as it would violate the pod's disruption b
 
 
 def find_budget(pod: Obj, budgets: Iterable[Obj]) -> Obj | None:
-    """The budget that has a say over a pod; more than one is refused as the real server refuses it."""
+    """Return the budget that selects a pod; reject more than one, as the real server does."""
     labels = pod["metadata"].get("labels") or {}
     found = [one for one in budgets if match_labels((one.get("spec") or {}).get("selector"), labels)]
     if len(found) > 1:
@@ -28,13 +28,13 @@ def find_budget(pod: Obj, budgets: Iterable[Obj]) -> Obj | None:
 
 
 def can_ignore_budget(pod: Obj) -> bool:
-    """Pods that serve nobody are evicted whatever the budgets say."""
+    """Return whether a pod may be evicted regardless of budgets: it is terminating, pending or has ended."""
     phase = pod.get("status", {}).get("phase")
     return "deletionTimestamp" in pod["metadata"] or phase in {"Pending", *TERMINAL_PHASES}
 
 
 def compute_status_after_eviction(pod: Obj, budget: Obj, now: str) -> Obj | None:
-    """The budget's status after this eviction, None when it costs nothing; raises 429 when it is not allowed."""
+    """Return the budget's status after this eviction, None if the eviction is free; raise 429 if not allowed."""
     status, name = budget.get("status") or {}, budget["metadata"]["name"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 1):
         cause = StatusCause(
@@ -52,7 +52,7 @@ def compute_status_after_eviction(pod: Obj, budget: Obj, now: str) -> Obj | None
 
 
 def with_disruption_target(pod: Obj, now: str) -> Obj:
-    """The pod with the condition that tells why it leaves."""
+    """Return the pod with the condition that gives the reason of its eviction."""
     status = pod.get("status") or {}
     target = {**make_disruption_target("EvictionByEvictionAPI", "Eviction API: evicting"), "lastProbeTime": None}
     conditions = merge_conditions(status.get("conditions"), [target], now)

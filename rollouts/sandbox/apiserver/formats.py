@@ -1,6 +1,6 @@
-"""Small value forms: string formats a schema may name, quantities, and JSON values as error sentences show them.
+"""Formats of single values: string formats that a schema may name, quantities, JSON values in error messages.
 
-Used by `schema` for the `format` keyword and by everything that words a finding.
+`schema` uses it for the `format` keyword, and every module that words a finding for the values in it.
 """
 
 import json
@@ -48,9 +48,9 @@ FORMATS: dict[str, Callable[[Any], bool]] = {
 
 
 def canonical_quantity(value: Any) -> Any:
-    """A quantity in the form the real server stores: a string without fraction, its suffix as large as it goes.
+    """Return a quantity as the real server stores it: a string without fraction, with the largest suffix.
 
-    `0.5` becomes `500m`, `1.5Gi` becomes `1536Mi`, `4000m` becomes `4`; what is no quantity is left as it is.
+    `0.5` becomes `500m`, `1.5Gi` becomes `1536Mi`, `4000m` becomes `4`; what is no quantity stays unchanged.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float) or parse_quantity(value) is None:
         return value
@@ -68,7 +68,7 @@ def _with_suffix(number: Decimal, units: dict[str, Decimal]) -> str:
 
 
 def render_json(value: Any) -> str:
-    """A JSON value as the server's sentences show it: compact, keys sorted, non-ASCII kept."""
+    """Return a JSON value as the server's messages show it: compact, keys sorted, non-ASCII kept."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)

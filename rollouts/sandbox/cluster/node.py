@@ -1,10 +1,9 @@
 """What a simulated machine reports as its Node, and which taints follow from it.
 
-A Node that nobody has reported for — fresh from `kubectl apply` or from `seed` — gets capacity, addresses
-and conditions by its instance type. The annotation `sandbox.grove.io/down: "true"` takes the machine down and
-its removal brings it back; a Ready condition set by hand to anything but True does the same until it is set
-back. As on a real cluster, a node that is not ready or is cordoned carries the taint that says so.
-`controllers/machines.py` writes what is computed here.
+A Node without a status — fresh from `kubectl apply` or from `seed` — gets capacity, addresses and conditions by its
+instance type. The annotation `sandbox.grove.io/down: "true"` takes the machine down and its removal brings it back; a
+Ready condition that a client sets to anything but True does the same until it is set back. As on a real cluster, a node
+that is not ready or is cordoned has the taint for it. `controllers.node_lifecycle` writes what is computed here.
 """
 
 from collections.abc import Mapping
@@ -30,7 +29,7 @@ _HEALTHY: Final = (
 
 
 def compute_node_status(node: Obj, address: str, version: str, now: datetime) -> Obj:
-    """Say what the machine reports now; what somebody else has set is kept."""
+    """Return what the machine reports now; keep what a client has set."""
     status = node.get("status") or {}
     if not status.get("nodeInfo"):
         status = {**_compute_initial_status(node["metadata"], status.get("capacity"), address, version), **status}
@@ -38,9 +37,9 @@ def compute_node_status(node: Obj, address: str, version: str, now: datetime) ->
 
 
 def compute_node_taints(node: Obj, now: datetime) -> list[Obj]:
-    """Give the taints the node must have: the system's by its state, all others as they are.
+    """Return the taints the node must have: the system's by its state, all others unchanged.
 
-    A taint that drives pods off counts from when it was added, so one that does not say gets the time of now.
+    Tolerations of a NoExecute taint count from when it was added, so a taint without that time gets the current one.
     """
     spec = node.get("spec") or {}
     present: list[Obj] = [_with_time_added(taint, now) for taint in spec.get("taints") or ()]
@@ -84,7 +83,7 @@ def _compute_conditions(node: Obj, now: datetime) -> list[Obj]:
     ready = find_condition(node, "Ready")
     if ready and ready.get("reason") != DOWN_REASON:
         return list(present)
-    # Nothing beats on: a heartbeat every few seconds would be the only thing that ever happens in a cluster at rest.
+    # The heartbeat time is never renewed: that would be the only write in an idle cluster, every few seconds.
     heard = {"lastHeartbeatTime": render_time(now)}
     healthy = [
         {"type": kind, "status": status, "reason": reason, "message": message, **heard}

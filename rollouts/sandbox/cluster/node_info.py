@@ -1,7 +1,6 @@
 """Nodes as the scheduler and the kubelets see them, and what a simulated machine offers.
 
-Before this module there are manifests, after it the scheduler sees only numbers, in thousandths
-(`engine.scheduling.resources`).
+It reads Node manifests; the scheduler then sees only numbers, in thousandths (`engine.scheduling.resources`).
 """
 
 from collections.abc import Mapping
@@ -30,13 +29,13 @@ class NodeInfo:
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     cordoned: bool
-    allocatable: ResourceList  # what pods may ask for in all, whether or not it is taken
+    allocatable: ResourceList  # what its pods may request in total
     ready: bool  # the kubelet reports; pods of a node that is not ready are not Ready either
     address: str  # the host IP its pods report
 
     @property
     def has_devices(self) -> bool:
-        """Say whether the node offers extended resources such as GPUs."""
+        """Whether the node offers extended resources such as GPUs."""
         return has_devices(self.allocatable)
 
 
@@ -56,5 +55,5 @@ def parse_node_info(manifest: Obj) -> NodeInfo:
 
 
 def choose_capacity(labels: Mapping[str, str]) -> dict[str, str]:
-    """Give the capacity a simulated machine of this instance type reports."""
+    """Return the capacity that a simulated machine of this instance type reports."""
     return dict(_GPU_CAPACITY if labels.get(INSTANCE_TYPE_LABEL) == GPU_INSTANCE_TYPE else _CAPACITY)

@@ -1,7 +1,7 @@
-"""Keeps the status of PodDisruptionBudgets current (`disruption_budget` decides), so that evictions are honoured.
+"""Keeps the status of PodDisruptionBudgets current, as `disruption_budget` computes it; evictions depend on it.
 
 A change of a pod makes the budgets of its namespace due; without budgets a pod's change costs one lookup. Changes are
-gathered for a moment, so that a crowd of pods that start together is counted a few times and not once for each.
+batched for `BATCH_DELAY`, so that many pods that start together are counted a few times and not once for each.
 """
 
 from collections import defaultdict
@@ -20,15 +20,13 @@ from rollouts.sandbox.times import parse_stored_time, render_time
 
 Obj = dict[str, Any]
 
-# An eviction that was granted but whose pod is still there counts against the budget for so long.
+# How long a granted eviction counts against the budget while its pod still exists.
 DISRUPTION_TIMEOUT: Final = timedelta(minutes=2)
-
-
 BATCH_DELAY: Final = timedelta(milliseconds=50)
 
 
 class DisruptionController(QueueController[NamespacedName]):
-    """Looks at the budgets of namespaces whose pods changed."""
+    """Updates the budgets of namespaces whose pods changed."""
 
     def __init__(
         self,
@@ -43,7 +41,7 @@ class DisruptionController(QueueController[NamespacedName]):
         self._by_namespace: defaultdict[str, dict[NamespacedName, None]] = defaultdict(dict)
 
     def observe(self, change: StorageChange) -> None:
-        """Note the budget that changed, or those of the namespace of a pod that did."""
+        """Queue the budget that changed, or the budgets in the namespace of a pod that changed."""
         key, soon = key_of(change.obj), self._clock() + BATCH_DELAY
         if change.kind is self._cache.kinds.pods:
             for budget in self._by_namespace.get(key[0], ()):

@@ -1,8 +1,8 @@
 """Events: what happened to an object, in words, for `kubectl describe` and the dashboard.
 
-The other controllers record here. The same thing happening again to the same object raises the count of its
-one Event instead of making a second, and an Event is dropped an hour after its last time, as on a real
-cluster; so the number of Events stays bounded however long the sandbox runs.
+The other controllers record them. An incident that happens again to the same object raises the count of its Event, and
+an Event is deleted an hour after its last occurrence, as on a real cluster; so the number of Events stays bounded
+however long the sandbox runs.
 """
 
 import zlib
@@ -22,7 +22,7 @@ EventKey = tuple[str, str, str]
 """Uid of the object, reason, message: what makes two events the same."""
 
 EVENT_TTL: Final = timedelta(hours=1)
-_DEFAULT_NAMESPACE: Final = "default"  # where the events of objects without a namespace go
+_DEFAULT_NAMESPACE: Final = "default"  # of the Events of cluster-scoped objects
 
 
 class EventRecorder(QueueController[NamespacedName]):
@@ -60,7 +60,7 @@ class EventRecorder(QueueController[NamespacedName]):
         self._client.create(self._kinds.events, namespace, body)
 
     def observe(self, change: StorageChange) -> None:
-        """Keep the index of events current, whoever wrote them."""
+        """Index every Event, also those of clients."""
         if change.kind is not self._kinds.events:
             return
         key, event_key = key_of(change.obj), _make_event_key(change.obj)

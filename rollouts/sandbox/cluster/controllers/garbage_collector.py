@@ -1,9 +1,9 @@
 """The garbage collector: keeps the graph of owners and dependents and carries out what `garbage_collection` decides.
 
-The graph is two dictionaries by uid, changed with every write, so that an owner finds its dependents without
-looking at anything else: deleting an owner of n dependents costs n, whatever else is stored. An owner deleted
-in the foreground counts the dependents that block it; it is looked at again when that count reaches zero, not
-each time one of them goes.
+The graph is two dictionaries by uid, updated with every write, so the dependents of an owner are found without a
+search: deleting an owner of n dependents costs n, whatever else is stored. For an owner that is deleted in the
+foreground the graph counts the dependents that block it; the owner is queued again when that count reaches zero, not
+each time one of them is removed.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ Obj = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _GraphNode:
-    """Where an object is, and what of it the graph is made of."""
+    """An object in the graph: its key and its owners."""
 
     kind: Kind
     namespace: str | None
@@ -44,7 +44,7 @@ class _GraphNode:
 
 
 class GarbageCollector(QueueController[str]):
-    """Looks at objects whose owners changed, and at owners that wait for their dependents."""
+    """Processes objects whose owners changed, and owners that wait for their dependents."""
 
     def __init__(self, store: Storage, client: ControllerClient, clock: Callable[[], datetime]) -> None:
         super().__init__(clock)
@@ -56,7 +56,7 @@ class GarbageCollector(QueueController[str]):
     # --- the graph -------------------------------------------------------------------------------------------
 
     def observe(self, change: StorageChange) -> None:
-        """Follow a change in the graph and note who has to be looked at."""
+        """Update the graph with a change, and queue the objects that it concerns."""
         uid = change.obj["metadata"]["uid"]
         before = self._nodes.pop(uid, None)
         after = None if change.type == "DELETED" else _parse_graph_node(change.kind, change.obj)
@@ -111,7 +111,7 @@ class GarbageCollector(QueueController[str]):
             self._attempt_to_delete(uid, entry, obj)
 
     def _orphan_dependents(self, uid: str, entry: _GraphNode, obj: Obj) -> None:
-        """Free a slice of the dependents; the owner may go when none is left."""
+        """Remove the owner from a slice of its dependents; remove its finalizer when none is left."""
         for dependent in [*self._dependents.get(uid, ())][:ITEMS_PER_TURN]:
             other = self._nodes[dependent]
             stored = self._store.get(other.kind, other.namespace, other.name)
@@ -142,10 +142,9 @@ class GarbageCollector(QueueController[str]):
 
 
 def _matches_reference(owner: _GraphNode, dependent: _GraphNode, reference: Obj) -> bool:
-    """Say whether the object with the reference's uid is what the reference names, and within reach.
+    """Return whether the object with the uid of a reference is the one that the reference names.
 
-    An owner is in the dependent's namespace or in none; anything else does not exist as far as the dependent
-    goes.
+    An owner is cluster-scoped or in the dependent's namespace; any other object counts as absent.
     """
     group = reference["apiVersion"].rpartition("/")[0]
     named = (owner.kind.group, owner.kind.kind, owner.name) == (group, reference["kind"], reference["name"])

@@ -1,7 +1,7 @@
-"""Empties namespaces that are being deleted, and lets them go when nothing is left.
+"""Empties terminating namespaces, and removes their finalizers when nothing is left in them.
 
-Objects are deleted as anyone would delete them: pods gracefully, objects with finalizers when those are gone.
-While something is left the namespace is looked at again after every deletion in it.
+It deletes objects as a client would: pods gracefully, and objects with finalizers stay until those are removed. While
+something is left, every deletion in the namespace queues it again.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ Obj = dict[str, Any]
 
 
 class NamespaceController(QueueController[str]):
-    """Empties namespaces that are being deleted."""
+    """Empties terminating namespaces."""
 
     items_per_turn = 1  # a namespace deletes ITEMS_PER_TURN objects a turn
 
@@ -31,7 +31,7 @@ class NamespaceController(QueueController[str]):
         self._terminating: set[str] = set()
 
     def observe(self, change: StorageChange) -> None:
-        """Note namespaces that are leaving, and deletions in them."""
+        """Queue terminating namespaces, and again after each deletion in them."""
         if change.kind is self._kinds.namespaces:
             name = change.obj["metadata"]["name"]
             if change.type == "DELETED":

@@ -1,4 +1,4 @@
-"""Keeps every Node reporting: first capacity, readiness, and the taints that follow (`node` decides)."""
+"""Writes the status of every Node — capacity and conditions — and the taints that follow, as `node` computes them."""
 
 import logging
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class NodeLifecycleController(QueueController[str]):
         self._store, self._cache, self._client, self._recorder = store, cache, client, recorder
 
     def observe(self, change: StorageChange) -> None:
-        """Note the node."""
+        """Queue the node that changed."""
         if change.kind is not self._cache.kinds.nodes:
             return
         name = change.obj["metadata"]["name"]
@@ -74,7 +74,7 @@ class NodeLifecycleController(QueueController[str]):
         return None if stored is None else stored.obj
 
     def _choose_address(self) -> str:
-        """Find an address no node has: 10.0.0.1, 10.0.0.2, …"""
+        """Choose an address that no node has: 10.0.0.1, 10.0.0.2, …"""
         taken = {node.address for node in self._cache.nodes.values()}
         number = 1
         while (address := f"10.0.{number >> 8}.{number & 255}") in taken:

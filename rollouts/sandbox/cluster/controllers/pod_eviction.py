@@ -1,8 +1,9 @@
-"""Takes pods off nodes that are gone or that drive them away.
+"""Deletes pods whose node was deleted, and pods that do not tolerate a taint of their node.
 
-Two real controllers in one small place. Pods of a node that was deleted are marked Failed and removed at
-once, for no kubelet is left to end them. Pods under a NoExecute taint are deleted, gracefully, when their
-tolerations have run out; those that say nothing about a node that is not ready stay `Pace.eviction` seconds.
+It does the work of two real controllers. Pods of a node that was deleted are marked Failed and removed at once, because
+no kubelet is left to stop them. Pods on a node with a NoExecute taint are deleted, gracefully, when their tolerations
+have run out. The API server gives every pod a toleration of 300 seconds for nodes that are not ready or unreachable
+(`apiserver.pod_strategy`), unless the pod has its own.
 """
 
 import logging
@@ -26,7 +27,7 @@ TAINT_EVICTION_REASON: Final = "DeletionByTaintManager"
 
 
 class PodEvictionController(QueueController[NamespacedName]):
-    """Looks at the pods of nodes that were deleted or tainted."""
+    """Deletes the pods of nodes that were deleted or tainted."""
 
     def __init__(
         self, store: Storage, cache: ClusterCache, client: ControllerClient, clock: Callable[[], datetime]
@@ -35,7 +36,7 @@ class PodEvictionController(QueueController[NamespacedName]):
         self._store, self._cache, self._client = store, cache, client
 
     def observe(self, change: StorageChange) -> None:
-        """Note pods that came to a node, and the pods of a node that changed for the worse."""
+        """Queue a pod that was bound, and the pods of a node that was deleted or whose taints changed."""
         now = self._clock()
         if change.kind is self._cache.kinds.pods:
             if change.type == "DELETED":
@@ -46,7 +47,7 @@ class PodEvictionController(QueueController[NamespacedName]):
             name = change.obj["metadata"]["name"]
             pods = self._cache.pods_by_node.get(name, {})
             if change.type == "DELETED":
-                log.info("node %s was deleted, and with it %d pods", name, len(pods))
+                log.info("node %s was deleted; its %d pods will be removed", name, len(pods))
             for key in pods:
                 self._queue.schedule_no_later(key, now)
 
@@ -84,9 +85,9 @@ class PodEvictionController(QueueController[NamespacedName]):
 
 
 def compute_eviction_time(pod: Obj, node: Obj) -> datetime | None:
-    """Say when the pod must leave its node because of a taint; None when it need not.
+    """Return when the pod must leave its node because of a taint; None when it need not.
 
-    A taint without `timeAdded` is not in force yet: `node` is about to date it.
+    A taint without `timeAdded` is not in force yet: the node lifecycle controller is about to add the time.
     """
     tolerations = parse_constraints(pod["spec"]).tolerations
     deadlines: list[datetime] = []
@@ -99,7 +100,7 @@ def compute_eviction_time(pod: Obj, node: Obj) -> datetime | None:
 
 
 def _is_deleted_or_retainted(change: StorageChange) -> bool:
-    """Say whether the node is gone or its taints changed."""
+    """Return whether the node was deleted or its taints changed."""
     if change.type == "DELETED" or change.old is None:
         return True
     return (change.old.get("spec") or {}).get("taints") != (change.obj.get("spec") or {}).get("taints")

@@ -1,9 +1,7 @@
-"""Tells on each PodGang how far it is: phase Pending, Starting (its minimum has nodes), Running (its minimum
-is Ready).
+"""Writes the status of each PodGang: phase Pending, Starting (its minimum has nodes) or Running (its minimum is Ready).
 
-This is what a gang scheduler reports. The conditions `Scheduled` and `Ready` are kept here; `Initialized` and
-whatever else others set is left alone. A gang is looked at once for any number of its pods that changed
-together.
+On a real cluster the gang scheduler writes it. This controller owns the conditions `Scheduled` and `Ready` and leaves
+`Initialized` and all others alone. It handles a gang once for any number of its pods that changed together.
 """
 
 from collections.abc import Callable, Iterable
@@ -40,7 +38,7 @@ class PodGangController(QueueController[NamespacedName]):
         self._store, self._cache, self._client = store, cache, client
 
     def observe(self, change: StorageChange) -> None:
-        """Note the gang, or the gang of a pod that got or lost its node or its readiness."""
+        """Queue the gang, or the gang of a pod that got or lost its node or its readiness."""
         kinds = self._cache.kinds
         if change.kind is kinds.gangs:
             gang: NamespacedName | None = key_of(change.obj)
@@ -68,7 +66,7 @@ class PodGangController(QueueController[NamespacedName]):
 
 
 def compute_status(gang: Obj, groups: Iterable[tuple[PodGroup, int, int]], now: datetime) -> Obj:
-    """Say how far a gang is, given its groups with their scheduled and their Ready pods."""
+    """Return the status of a gang, given its groups with the number of scheduled and of Ready pods."""
     groups = list(groups)
     unscheduled = [_describe_missing(group, have) for group, have, _ in groups if have < group.min_replicas]
     unready = [_describe_missing(group, have) for group, _, have in groups if have < group.min_replicas]
@@ -99,7 +97,7 @@ def _current_object(change: StorageChange) -> Obj | None:
 
 
 def _compute_stage(pod: Obj | None) -> int:
-    """Give 0 for a pod without a node or on its way out, 1 with a node, 2 when it is Ready."""
+    """Return 0 for a pod that has no node or terminates, 1 for one with a node, 2 for a Ready one."""
     if pod is None or is_terminating(pod) or not uses_node_resources(pod):
         return 0
     return 2 if is_ready(pod) else 1
