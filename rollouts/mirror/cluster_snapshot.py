@@ -15,7 +15,7 @@ from rollouts import models
 from rollouts.cluster import Obj
 from rollouts.engine.model.observed import TERMINAL_PHASES
 from rollouts.engine.rollout.ready_times import compute_interquartile_mean, measure_start
-from rollouts.engine.scheduling.constraints import Taint
+from rollouts.engine.scheduling.constraints import NOT_READY_KEY, Taint
 from rollouts.engine.scheduling.resources import (
     MILLI_PER_UNIT,
     PODS,
@@ -29,7 +29,7 @@ from rollouts.engine.simulation.scheduler import SimulatedNode
 
 # The kubelet's default, for a node that does not say how many pods it accepts.
 _DEFAULT_POD_CAPACITY: Final = 110
-_NOT_READY: Final = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
+_NOT_READY: Final = Taint(NOT_READY_KEY, "", "NoSchedule")
 
 
 @dataclass(frozen=True, slots=True)
