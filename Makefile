@@ -53,9 +53,13 @@ check: format lint types contracts migrations deploy-check test ## Everything th
 
 format: $(TOOLS) ## Check the format (make format FIX=1 mends it)
 	@$(BIN)/ruff format $(if $(FIX),,--check) .
+	@$(BIN)/djangofmt $(if $(FIX),,--check) templates
+	@$(BIN)/oxfmt $(if $(FIX),,--check) static
 
 lint: $(TOOLS) ## Lint, and check that the pinned packages fit together
 	@$(BIN)/ruff check $(if $(FIX),--fix) .
+	@$(BIN)/djangofmt check $(if $(FIX),--fix) templates
+	@$(BIN)/oxlint --deny-warnings $(if $(FIX),--fix) static
 	@$(BIN)/pip check
 
 types: $(TOOLS) ## Check the types, strictly

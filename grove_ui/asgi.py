@@ -13,8 +13,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")
 _django = get_asgi_application()
 
 from grove_ui.request_limits import RequestLimits  # noqa: E402 (Django must be set up)
+from grove_ui.static_answers import StaticAnswers  # noqa: E402
+from grove_ui.turns import Turns  # noqa: E402
 
-application = RequestLimits(_django)
+application = RequestLimits(StaticAnswers(Turns(_django)))
 
 # Everything that answers is loaded now, so that nobody's first request waits for it.
 import_module(settings.ROOT_URLCONF)

@@ -15,6 +15,7 @@ The invariant: no connection waits for its client without an end, and what all o
 """
 
 import asyncio
+import socket
 import weakref
 from collections import deque
 from functools import partial
@@ -22,7 +23,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from django.conf import settings
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from grove_ui.request_limits import (
@@ -54,6 +55,11 @@ _MAX_PIPELINED_BYTES: Final = 2 * MAX_HEADER_BYTES
 _PIECE_BYTES: Final = 4096
 # What a header takes beside its letters.
 _HEADER_OVERHEAD_BYTES: Final = 150
+# What a request takes beside its headers.
+_REQUEST_BYTES: Final = 3 * 1024
+# Of an answer, what the kernel takes that it cannot send yet: a page or a file. By its default that grows to megabytes
+# for each client that reads nothing, all of which are made for nothing.
+_UNSENT_BYTES: Final = 512 * 1024
 # Connections beyond the limit, so that probes are answered while every other one has a request under way.
 _PROBE_RESERVE: Final = 32
 # How long a client that is refused may go on sending before it must have read why.
@@ -121,7 +127,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._exceeds_limits = False
         self._head_bytes = 0  # of the address and of the headers that are complete
         self._bytes_without_progress = 0
-        self._request_bytes: deque[int] = deque()  # of each request that is to be answered, the first first
+        self._cycles: deque[RequestResponseCycle] = deque()  # the requests that are to be answered, the first first
+        self._request_bytes: deque[int] = deque()  # of each of them
         self._head_deadline: asyncio.TimerHandle | None = None
         self._send_deadline: asyncio.TimerHandle | None = None
 
@@ -130,6 +137,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a request, and make room for this connection."""
         super().connection_made(transport)
+        _bound_unsent(transport)
         self._start_header_deadline()
         self._update_waiting()
         self._make_room()
@@ -138,12 +146,27 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
+        self._disconnect()
         super().connection_lost(exc)
-        self.app = self._own_app  # without a way back to this connection its memory is free at once
+        self._cut_ways_back()
         self._update_waiting()
         self._update_unfinished()
         self._cancel_head_deadline()
         self._cancel_send_deadline()
+
+    def _cut_ways_back(self) -> None:
+        """Let nothing that this connection has lead back to it, so that its memory is free at once."""
+        self.app = self._own_app
+        for cycle in self._cycles:
+            cycle.on_response = _do_nothing
+        self._cycles.clear()
+        self.pipeline.clear()
+
+    def _disconnect(self) -> None:
+        """Have what is still sent go nowhere; uvicorn tells only the last request that its client has gone."""
+        for cycle in self._cycles:
+            cycle.disconnected = True
+            cycle.message_event.set()
 
     def _make_room(self) -> None:
         """Close those that have waited longest for their clients, as long as there are too many connections."""
@@ -195,6 +218,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.connections.discard(self)  # its room is free at once, though uvicorn hears of the end a moment later
         self._update_waiting()
         self._update_unfinished()
+        self._disconnect()
         self.transport.abort()
 
     def _start_header_deadline(self) -> None:
@@ -254,12 +278,13 @@ class BoundedProtocol(HttpToolsProtocol):
         """Let the request be answered."""
         self._awaits_head, self._bytes_without_progress = False, 0
         self._cancel_head_deadline()
-        self._request_bytes.append(self._head_bytes + _HEADER_OVERHEAD_BYTES * len(self.headers))
+        self._request_bytes.append(_REQUEST_BYTES + self._head_bytes + _HEADER_OVERHEAD_BYTES * len(self.headers))
         self._make_room()
         is_probe = self.url.partition(b"?")[0].decode("latin-1") in PROBES
         is_beyond = len(self.connections) > self._limit and not is_probe
         self.app = partial(self._answer, refuse_overload if is_beyond else self._own_app)
         super().on_headers_complete()
+        self._cycles.append(self.cycle)
         self._check_pipeline()
 
     async def _answer(self, app: Application, scope: Scope, receive: Receive, send: Send) -> None:
@@ -297,6 +322,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Wait for the next request; uvicorn says how long."""
         super().on_response_complete()
         self._request_bytes.popleft()
+        self._cycles.popleft()
         if self.cycle.response_complete:
             self._awaits_request = True
             self._update_waiting()
@@ -363,3 +389,14 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._send_deadline is not None:
             self._send_deadline.cancel()
             self._send_deadline = None
+
+
+def _bound_unsent(transport: asyncio.Transport) -> None:
+    """Have the kernel take little that it cannot send yet, however fast it sends."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
+
+
+def _do_nothing() -> None:
+    """Be told of an answer that nobody waits for."""

@@ -109,6 +109,8 @@ class Restartable:
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
+                # Less garbage collection than by default, for twice the memory: a tenth of its processor time.
+                env={**os.environ, "GOGC": "400"},
                 preexec_fn=die_with_parent,  # noqa: PLW1509 (it takes no lock)
             )
 

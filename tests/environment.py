@@ -8,6 +8,7 @@ away, and only the database that `make test` chose.
 import atexit
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -37,6 +38,9 @@ _OURS = (
 
 for name in _OURS:
     os.environ.pop(name, None)
+# Each of the hundreds of processes that the tests start would compile the whole product by itself.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "grove_ui.settings"
 # The tests wait for the sandbox while other tests use every processor: it must not give way to those.

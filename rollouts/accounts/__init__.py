@@ -1,1 +1,1 @@
-"""Who may sign in, see and command: permissions, API tokens, sessions, rate limits."""
+"""Accounts: permissions and grants, API tokens, sessions, rate limits, and the errors of commands."""

@@ -1,8 +1,8 @@
-"""Who may change whose account: the caller must have all that the account or group has, or would get.
+"""Who may change which account: the actor needs every right that the account or group has, or gains by the change.
 
-Otherwise the permission to change accounts would be the role admin: its holder could set an administrator's password.
-The admin site and `services.passwords` ask here before they change or give anything. What an account has is read
-whether or not it is active, since an account can be activated again.
+Otherwise the permission `change_account` would equal the role admin: its holder could set an administrator's password.
+The admin site and `services.passwords` ask here before they change an account or give rights. An inactive account
+counts with all its rights, because it can be activated again.
 """
 
 from collections.abc import Iterable
@@ -18,12 +18,12 @@ from rollouts.accounts.permissions import COMMAND_ANYWHERE
 from rollouts.accounts.token_scopes import NamespaceKey, is_covered, render_namespace
 from rollouts.models import NamespaceGrant, User
 
-_MAX_SHOWN: Final = 4  # of what is missing
+_MAX_SHOWN: Final = 4  # missing rights that a sentence names
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What an account has, or a group gives."""
+    """The rights of an account, or those that a group gives to its members."""
 
     permissions: frozenset[str] = frozenset()  # as Django writes them: "rollouts.scale_workload"
     grants: frozenset[NamespaceKey] = frozenset()
@@ -37,20 +37,22 @@ class Rights:
         )
 
     def find_missing(self, other: "Rights") -> list[str]:
-        """Return what another one has beyond this, in words."""
+        """Return the names of the rights that the other has and this lacks."""
         if self.is_superuser:
             return []
         missing = ["superuser"] if other.is_superuser else []
         names = [name.rpartition(".")[2] for name in other.permissions - self.permissions]
-        missing += sorted(names, key=lambda name: (name not in COMMANDS, name))  # what one commands by tells most
+        missing += sorted(
+            names, key=lambda name: (name not in COMMANDS, name)
+        )  # commands first: they say most to a reader
         if COMMAND_ANYWHERE not in self.permissions:
-            places = sorted(place for place in other.grants if not is_covered(place, self.grants))
-            missing += [f"a grant for {render_namespace(place)}" for place in places]
+            grants = sorted(grant for grant in other.grants if not is_covered(grant, self.grants))
+            missing += [f"a grant for {render_namespace(grant)}" for grant in grants]
         return missing
 
 
 def rights_of(user: User) -> Rights:
-    """Return what an account has."""
+    """Return the rights of an account."""
     return Rights(
         _fetch_permissions(Q(user=user) | Q(group__user=user)),
         _fetch_grants(Q(user=user) | Q(group__user=user)),
@@ -59,13 +61,13 @@ def rights_of(user: User) -> Rights:
 
 
 def rights_of_groups(groups: Iterable[Group]) -> Rights:
-    """Return what groups give to their members."""
+    """Return the rights that groups give to their members."""
     keys = [group.pk for group in groups]
     return Rights(_fetch_permissions(Q(group__in=keys)), _fetch_grants(Q(group__in=keys)))
 
 
 def rights_affected_by(group: Group) -> Rights:
-    """Return what a group gives, and what its members have: a change of the group changes them."""
+    """Return the rights of a group and of its members: a change of the group affects them."""
     members = list(User.objects.filter(groups=group))
     whole = Rights(is_superuser=any(member.is_superuser for member in members))
     keys = [member.pk for member in members]
@@ -75,14 +77,14 @@ def rights_affected_by(group: Group) -> Rights:
 
 
 def find_missing(actor: User, *needed: Rights) -> str:
-    """Return the sentence that refuses a change for which the actor lacks rights; empty: the actor has them all."""
+    """Return the sentence that refuses a change because the actor lacks rights; empty if the actor lacks none."""
     missing = rights_of(actor).find_missing(reduce(Rights.__or__, needed, Rights()))
     if not missing:
         return ""
     more = f" and {len(missing) - _MAX_SHOWN} more" if len(missing) > _MAX_SHOWN else ""
     return (
-        "You may not change this: it has, or would give, more than your own account has. "
-        f"You lack {', '.join(missing[:_MAX_SHOWN])}{more}. Ask an administrator who has it."
+        "You may not change this: it has, or would give, rights that your own account lacks: "
+        f"{', '.join(missing[:_MAX_SHOWN])}{more}. Ask an administrator who has them."
     )
 
 

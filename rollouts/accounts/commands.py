@@ -1,21 +1,24 @@
-"""The one list of what people can command, and the name of what they command it to.
+"""The list of all commands, and the reference to the workload that a command is given to.
 
-The word of a command is the same everywhere: it is the codename of its permission, what the audit calls it, and what
-documentation and pages say. `permissions` decides who may give it; `services` carry it out.
+A command has one name everywhere: it is the codename of its permission and the name in the audit, the documentation
+and on pages. `permissions` decides who may give a command; `services` execute it.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from rollouts.manifests.workload_ref import WorkloadRef
+
+__all__ = ["COMMANDS", "Command", "WorkloadRef"]
+
 
 class Command(StrEnum):
-    """Something that changes a cluster, an override or an account, with what it does in words."""
+    """A command that changes a cluster, an override or an account, with a label that completes "You may not …"."""
 
     label: str
 
     def __new__(cls, value: str, label: str) -> "Command":
-        """Make a command from its word and from what fits into "You may not …"."""
+        """Make a command from its name and its label."""
         command = str.__new__(cls, value)
         command._value_ = value
         command.label = label
@@ -47,20 +50,3 @@ class Command(StrEnum):
 
 
 COMMANDS: Final = {command.value: command for command in Command}
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadRef:
-    """A workload by name. With an empty name a namespace is meant, with an empty namespace a cluster."""
-
-    cluster: str = ""
-    namespace: str = ""
-    name: str = ""
-
-    @property
-    def key(self) -> str:
-        """The workload as queue, feed and logs call it."""
-        return f"{self.cluster}/{self.namespace}/{self.name}"
-
-    def __str__(self) -> str:
-        return "/".join(part for part in (self.cluster, self.namespace, self.name) if part)

@@ -1,13 +1,13 @@
-"""Who may see, and who may command what and where.
+"""Who may see, and who may give which command in which namespace.
 
-Seeing is installation-wide: whoever may see workloads sees those of all namespaces. A command needs its permission
-(`rollouts.<command>`), for most of them a grant that covers the place, and an installation that is not read-only; the
-role admin and superusers need no grant (docs/adr/0016). The scope of a token narrows that further.
-`audit.audited_command` asks here before anything is done, pages ask before they show a button: one answer at both
-places.
+Viewing has no namespaces: an account that may see workloads sees those of all namespaces. A command needs its
+permission (`rollouts.<command>`), for most commands a grant that covers the namespace, and an installation that is not
+read-only; the role admin and superusers need no grant (docs/adr/0016). The scope of a token narrows that further.
+`audit.audited_command` asks here before it executes a command, and pages ask before they show a button, so both give
+the same answer.
 
-However many places are asked about, an account costs two queries: one for its permissions, one for its grants. Both are
-remembered on the user object, which lives as long as a request.
+However many namespaces are asked about, an account costs two queries: one for its permissions, one for its grants. Both
+are cached on the user object, which lives as long as a request.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ from rollouts.models import (
 
 AnyUser = AbstractBaseUser | AnonymousUser
 
-# What people command to workloads: needs a grant for the place.
+# Commands to workloads: they need a grant for the namespace.
 WORKLOAD_COMMANDS: Final = frozenset(
     {
         Command.APPLY_WORKLOAD,
@@ -66,19 +66,19 @@ WORKLOAD_COMMANDS: Final = frozenset(
     }
 )
 OVERRIDE_COMMANDS: Final = frozenset({Command.CREATE_OVERRIDE, Command.CHANGE_OVERRIDE, Command.END_OVERRIDE})
-# Whoever may sign in may do these, to themselves; they have no permission of their own.
+# Every account may give these to itself; they have no permission of their own.
 SELF_COMMANDS: Final = frozenset(
     {Command.SIGN_IN, Command.SIGN_OUT, Command.REVOKE_TOKEN, Command.CHANGE_PASSWORD, Command.END_SESSIONS}
 )
-# Are about the caller's own tokens, wherever those may be of use: the namespaces of a token's scope do not matter.
+# These concern the caller's own tokens, so the namespaces in the scope of a token do not matter.
 _COMMANDS_WITHOUT_NAMESPACE: Final = frozenset({Command.CREATE_TOKEN, Command.REVOKE_TOKEN})
-# Change nothing, so neither a read-only token nor a read-only installation is in their way.
+# These change nothing, so a read-only token and a read-only installation allow them.
 READ_ONLY_COMMANDS: Final = frozenset({Command.TEST_CLUSTER, Command.EXPORT_AUDIT})
 
 VIEW_PERMISSION: Final = "rollouts.view_workload"
-# Lets somebody command everywhere without a grant.
+# Allows commands in all namespaces without a grant.
 COMMAND_ANYWHERE: Final = "rollouts.command_anywhere"
-# Lets somebody change templates to what the Pod Security level of a namespace does not allow.
+# Allows templates that the Pod Security level of a namespace forbids.
 APPLY_PRIVILEGED: Final = "rollouts.apply_privileged"
 
 UNLIMITED_SCOPE: Final = Scope()
@@ -90,7 +90,7 @@ _VIEWABLE_MODELS: Final[tuple[type[models.Model], ...]] = (
 
 
 class RefusalReason(StrEnum):
-    """Why somebody may not."""
+    """Why a command is refused."""
 
     NOT_SIGNED_IN = "NotSignedIn"
     READ_ONLY_INSTALLATION = "ReadOnlyInstallation"
@@ -104,40 +104,40 @@ class RefusalReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a command is refused, and whom to ask."""
+    """Why a command is refused, with a sentence that says whom to ask."""
 
     reason: RefusalReason
     sentence: str
 
 
 def may_view(user: AnyUser) -> bool:
-    """Whether somebody may read what there is."""
+    """Whether an account may see workloads and all that belongs to them."""
     return user.is_active and _has_permission(user, VIEW_PERMISSION)
 
 
 def may_administer(user: AnyUser) -> bool:
-    """Whether somebody may use the admin site: staff, and whoever may change accounts."""
+    """Whether an account may use the admin site: staff, and accounts that may change accounts."""
     return user.is_active and (
         getattr(user, "is_staff", False) or _has_permission(user, permission_of(Command.CHANGE_ACCOUNT))
     )
 
 
 def may_apply_privileged(user: AnyUser | None) -> bool:
-    """Whether somebody may put pods into a cluster that ask more of their node than its Pod Security level allows."""
+    """Whether an account may apply templates that the Pod Security level of the namespace forbids."""
     return user is not None and user.is_active and _has_permission(user, APPLY_PRIVILEGED)
 
 
 def permission_of(command: Command) -> str:
-    """The permission that a command needs, as Django writes it."""
+    """Return the name of the permission that a command needs, as Django writes it."""
     return f"rollouts.{command.value}"
 
 
 def find_refusal(
     user: AnyUser | None, command: Command, cluster: str = "", namespace: str = "", *, scope: Scope = UNLIMITED_SCOPE
 ) -> Refusal | None:
-    """Return why somebody may not command this there; None: they may. No cluster or namespace means all of them.
+    """Return why an account may not give a command in a namespace; None: it may. An empty name means all.
 
-    `scope` is that of the token that the caller shows.
+    `scope` is the scope of the token with which the caller authenticates.
     """
     if user is None or not user.is_authenticated or not user.is_active:
         return Refusal(RefusalReason.NOT_SIGNED_IN, f"You may not {command.label}: sign in first.")
@@ -146,12 +146,12 @@ def find_refusal(
     if settings.ENVIRONMENT.read_only and command in WORKLOAD_COMMANDS | OVERRIDE_COMMANDS:
         return Refusal(
             RefusalReason.READ_ONLY_INSTALLATION,
-            f"Nobody may {command.label} now: this installation is read-only (READ_ONLY is set).",
+            f"You may not {command.label}: this installation is read-only (READ_ONLY is set).",
         )
     if settings.ENVIRONMENT.observe and command in WORKLOAD_COMMANDS | OVERRIDE_COMMANDS:
         return Refusal(
             RefusalReason.OBSERVING_INSTALLATION,
-            f"Nobody may {command.label} now: this installation only observes (OBSERVE is set).",
+            f"You may not {command.label}: this installation only observes (OBSERVE is set).",
         )
     if command not in SELF_COMMANDS and not _has_permission(user, permission_of(command)):
         return Refusal(
@@ -163,9 +163,10 @@ def find_refusal(
 
 
 def may_view_pod_commands(user: AnyUser | None, cluster: str, namespace: str, scope: Scope = UNLIMITED_SCOPE) -> bool:
-    """Whether somebody is shown the commands, arguments and variables of templates there: who may apply them.
+    """Whether an account sees the commands, arguments and variables of templates in a namespace.
 
-    Neither a read-only token nor a read-only installation is in the way of reading; the rest of a token's scope is.
+    Only accounts that may apply templates there see them. A read-only token and a read-only installation do not hide
+    them; the commands and namespaces in the scope of a token do.
     """
     if user is None or not user.is_authenticated or not user.is_active:
         return False
@@ -176,12 +177,12 @@ def may_view_pod_commands(user: AnyUser | None, cluster: str, namespace: str, sc
 
 
 def grants_of(user: AnyUser) -> frozenset[tuple[str, str]]:
-    """Where somebody may command, as pairs of cluster and namespace; an empty one means any."""
+    """Return the grants of an account, as pairs of cluster and namespace; an empty name means any."""
     known: frozenset[tuple[str, str]] | None = getattr(user, "_grants", None)
     if known is None:
         rows = NamespaceGrant.objects.filter(Q(user=user.pk) | Q(group__user=user.pk)).order_by()
         known = frozenset(rows.values_list("cluster", "namespace"))
-        user._grants = known  # type: ignore[union-attr]  # noqa: SLF001 (remembered there, as Django does)
+        user._grants = known  # type: ignore[union-attr]  # noqa: SLF001 (cached there, as Django does)
     return known
 
 
@@ -198,11 +199,11 @@ def _find_missing_grant(user: AnyUser, command: Command, cluster: str, namespace
 
 
 def _find_token_limit(scope: Scope, command: Command, cluster: str, namespace: str) -> Refusal | None:
-    """Return why the token that is shown does not include a command, whatever its owner may."""
+    """Return why the scope of a token excludes a command; None: it allows the command."""
     if scope.read_only and command not in READ_ONLY_COMMANDS:
         return Refusal(
             RefusalReason.READ_ONLY_TOKEN,
-            f"You may not {command.label} with a read-only token; create one that is not.",
+            f"You may not {command.label} with a read-only token. Use a token that is not read-only.",
         )
     if not scope.allows_command(command):
         return Refusal(
@@ -225,15 +226,15 @@ def _describe_target(cluster: str, namespace: str) -> str:
 
 
 def _has_permission(user: AnyUser, permission: str) -> bool:
-    # Both kinds of users have it; Django's common base class does not.
+    # Both user classes have has_perm; their common base class does not declare it.
     return bool(user.has_perm(permission))  # type: ignore[union-attr]
 
 
 class AccountBackend(ModelBackend):
-    """Django's own accounts, with the permissions of a person and of all their groups in one query."""
+    """Django's model backend, which reads the permissions of a user and of all groups in one query."""
 
     def get_all_permissions(self, user_obj: Any, obj: Any = None) -> set[str]:
-        """Return the names of all permissions, remembered on the user object."""
+        """Return the names of all permissions, and cache them on the user object."""
         if not user_obj.is_active or user_obj.is_anonymous or obj is not None:
             return set()
         if not hasattr(user_obj, "_perm_cache"):
@@ -251,7 +252,7 @@ def _fetch_permissions(user: User) -> set[str]:
 
 # --- Roles ------------------------------------------------------------------------------------------------------------
 
-# On which kind of thing a command's permission hangs, for those who compose groups of their own in the admin site.
+# The model under which the admin site lists the permission of a command.
 _PERMISSION_MODELS: Final[Mapping[Command, type[models.Model]]] = {
     **dict.fromkeys(WORKLOAD_COMMANDS, Workload),
     **dict.fromkeys(OVERRIDE_COMMANDS, StrategyOverride),
@@ -266,12 +267,12 @@ _VIEWER: Final = frozenset({f"rollouts.view_{model._meta.model_name}" for model 
     permission_of(Command.CREATE_TOKEN)
 }
 _OPERATOR: Final = _VIEWER | {permission_of(command) for command in WORKLOAD_COMMANDS}
-# Roles by name; None: every permission there is.
+# Permissions by role; None: all permissions.
 ROLES: Final[Mapping[str, frozenset[str] | None]] = {"viewer": _VIEWER, "operator": _OPERATOR, "admin": None}
 
 
 def ensure_roles() -> None:
-    """Bring the permissions and the groups of the three roles to what this version says; other groups stay."""
+    """Create the permissions of this version and reset the groups of the three roles; other groups stay."""
     for label in ("rollouts", "auth"):
         create_permissions(apps.get_app_config(label), verbosity=0)
     _ensure_command_permissions()
@@ -286,7 +287,7 @@ def ensure_roles() -> None:
 
 
 def connect_roles(app: AppConfig) -> None:
-    """Have the roles put right whenever the database has been migrated."""
+    """Reset the roles after every migration of the database."""
     post_migrate.connect(_on_migrated, sender=app, dispatch_uid="rollouts.accounts.permissions.roles")
 
 

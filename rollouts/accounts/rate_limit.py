@@ -1,11 +1,11 @@
-"""How often somebody may ask: buckets that fill again, counted in Redis for all web processes together.
+"""Rate limits as token buckets in Redis, shared by all web processes.
 
-The API asks before it answers (`apiserver.throttling`), the sign-in page before it looks at a password (`web.sign_in`).
-A bucket holds as many as the rate says and fills evenly, so nobody can use a full measure on either side of a turn of
-the clock. Each question is one script on Redis's own clock.
+The API asks before it answers (`api.throttling`), the sign-in page before it checks a password
+(`web.password_attempts`). A bucket holds as many requests as the rate allows and refills evenly, so a client cannot use
+two full buckets around a turn of the clock. Each request runs one script on the clock of Redis.
 
-Without Redis each process counts for itself: nobody is kept from working, and passwords cannot be guessed without an
-end. The log says so once.
+While Redis is down each process counts for itself, and logs that once: people can work on, and passwords still cannot
+be guessed without limit.
 """
 
 import logging
@@ -13,6 +13,7 @@ import threading
 import time
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 from typing import Final
 
 from redis import RedisError
@@ -24,34 +25,23 @@ logger = logging.getLogger(__name__)
 
 _IPV6: Final = 6
 _PREFIX: Final = "grove:rate:"
-# One key holds when the bucket will be full again. Taking one out moves that by period / count; if it would then lie
-# further ahead than a whole period, the bucket is empty until it does not.
-_SCRIPT: Final = """
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local period, count, taken = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local full = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now) + taken * period / count
-if full - period > now then return math.ceil(full - period - now) end
-if full > now then redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil(full - now))
-else redis.call('DEL', KEYS[1]) end
-return 0
-"""
+_SCRIPT: Final = Path(__file__).with_suffix(".lua").read_text()
 
-# Set while Redis is away, so that it is said once and not with every request.
+# Set while Redis is down, so that the warning is logged once and not with every request.
 _redis_is_down = threading.Event()
-# So many a process remembers itself; then it forgets those that were asked longest ago.
+# With more buckets a process drops those that were used longest ago.
 _MAX_LOCAL_BUCKETS: Final = 10_000
 
 
 class LocalBuckets:
-    """The buckets of this process, for as long as Redis is away."""
+    """The buckets of this process, used while Redis is down."""
 
     def __init__(self) -> None:
-        self._full: dict[str, float] = {}  # when each will be full again, by the monotonic clock
+        self._full: dict[str, float] = {}  # when each bucket will be full again, monotonic clock
         self._lock = threading.Lock()
 
     def update(self, bucket: str, rate: Rate, taken: int) -> float:
-        """Do what the script does."""
+        """Take from a bucket like the script; return the seconds to wait."""
         with self._lock:
             now = time.monotonic()
             full = max(self._full.pop(bucket, 0.0), now) + taken * rate.seconds / rate.count
@@ -69,22 +59,22 @@ _local_buckets = LocalBuckets()
 
 
 def acquire(bucket: str, rate: Rate | None) -> float:
-    """Take one out; return for how many seconds to wait instead, 0 when it was there."""
+    """Take one request from a bucket; return 0, or the seconds to wait if the bucket is empty."""
     return _update_bucket(bucket, rate, taken=1)
 
 
 def release(bucket: str, rate: Rate | None) -> None:
-    """Put one back that was taken for something that does not count after all."""
+    """Put a request back that does not count after all."""
     _update_bucket(bucket, rate, taken=-1)
 
 
 def bucket_name(kind: str, identity: str) -> str:
-    """Name a bucket. Who it belongs to is not to be read from it: people type passwords where names belong."""
+    """Return the key of a bucket, with a digest of the identity: people type passwords into the name field."""
     return f"{kind}:{sha256(identity.encode(errors='surrogateescape')).hexdigest()[:32]}"
 
 
 def bucket_name_of_address(kind: str, address: str | None) -> str:
-    """Name the bucket of an address. Of IPv6 whoever has one address has the 2⁶⁴ around it, so they count as one."""
+    """Return the key for an address. A client of IPv6 usually has a whole /64 network, which counts as one."""
     if address is None:
         return bucket_name(kind, "nowhere")
     parsed = ip_address(address)
@@ -100,9 +90,7 @@ def _update_bucket(bucket: str, rate: Rate | None, *, taken: int) -> float:
         )
     except RedisError as error:
         if not _redis_is_down.is_set():
-            logger.warning(
-                "Each web process counts requests for itself: Redis does not answer (%s)", type(error).__name__
-            )
+            logger.warning("Redis is down; each web process counts requests for itself (%s)", type(error).__name__)
         _redis_is_down.set()
         return _local_buckets.update(bucket, rate, taken)
     _redis_is_down.clear()

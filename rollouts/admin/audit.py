@@ -14,9 +14,8 @@ from rollouts.accounts.commands import Command
 from rollouts.accounts.errors import PermissionDenied
 from rollouts.admin.filters import ValueFilter
 from rollouts.admin.model_admin import ReadOnlyAdmin
-from rollouts.admin.rendering import show_document, show_mono, show_pill, show_time
+from rollouts.admin.rendering import show_document, show_mono, show_pill, show_place, show_result, show_time
 from rollouts.admin.site import site
-from rollouts.admin.tags import place, show_result
 from rollouts.models import AuditEntry
 from rollouts.selectors.audit import audit_csv, mask_recorded
 from rollouts.services.audit import Source, audited_command, caller_of
@@ -95,7 +94,7 @@ class AuditEntryAdmin(ReadOnlyAdmin):
     @admin.display(description="Target", ordering="namespace")
     def where(self, row: AuditEntry) -> str:
         """Return the workload, namespace or cluster."""
-        return place(row)
+        return show_place(row)
 
     @admin.display(description="Result", ordering="result")
     def came_out(self, row: AuditEntry) -> Shown:

@@ -14,9 +14,8 @@ from rollouts.accounts.commands import Command
 from rollouts.accounts.errors import CommandRefused
 from rollouts.admin.filters import ValueFilter
 from rollouts.admin.model_admin import ReadOnlyAdmin
-from rollouts.admin.rendering import show_mono, show_time
+from rollouts.admin.rendering import show_cluster_state, show_mono, show_time
 from rollouts.admin.site import site
-from rollouts.admin.tags import show_cluster_state
 from rollouts.models import Cluster
 from rollouts.services.audit import Source, caller_of
 from rollouts.services.connection_test import cluster_test

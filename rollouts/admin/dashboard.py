@@ -5,7 +5,7 @@ It needs three queries.
 
 from typing import Any
 
-from django.db.models import F, Q
+from django.db.models import F
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -22,7 +22,7 @@ def dashboard_callback(request: HttpRequest, context: dict[str, Any]) -> dict[st
     if not permissions.may_view(request.user):
         return context
     now = timezone.now()
-    in_force = StrategyOverride.objects.filter(Q(expires_at=None) | Q(expires_at__gt=now)).select_related("author")
+    in_force = StrategyOverride.objects.in_force(now).select_related("author")
     soonest = in_force.order_by(F("expires_at").asc(nulls_last=True))
     return {
         **context,

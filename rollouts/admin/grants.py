@@ -18,24 +18,15 @@ from rollouts.admin.audited_admin import AuditedAdmin
 from rollouts.admin.filters import RelatedFilter, ValueFilter
 from rollouts.admin.rendering import show_time
 from rollouts.admin.site import site
-from rollouts.cluster import Misconfigured
 from rollouts.models import NamespaceGrant, User
-from rollouts.runtime.connections import cluster_names
+from rollouts.runtime.connections import configured_cluster_names
 
 Shown = str | SafeString
 
 
-def list_clusters() -> tuple[str, ...]:
-    """Return the names of the configured clusters; none if the settings are invalid."""
-    try:
-        return cluster_names()
-    except Misconfigured:
-        return ()
-
-
 def make_cluster_field() -> forms.ChoiceField:
     """Return a choice field with the configured clusters and "any"."""
-    choices = [("", "any cluster"), *((name, name) for name in list_clusters())]
+    choices = [("", "any cluster"), *((name, name) for name in configured_cluster_names())]
     return forms.ChoiceField(choices=choices, required=False, widget=UnfoldAdminSelectWidget())
 
 

@@ -14,12 +14,12 @@ from django.core.exceptions import ValidationError
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
-from rollouts.admin.grants import list_clusters
 from rollouts.engine.manifest.findings import Finding
 from rollouts.engine.model.budget import parse_budget
 from rollouts.engine.model.workload import IntOrPercent, Strategy
 from rollouts.models import StrategyOverride
 from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH
+from rollouts.runtime.connections import configured_cluster_names
 from rollouts.services.override_preview import (
     MAX_COMPONENTS,
     MAX_DAYS,
@@ -176,7 +176,7 @@ class OverrideForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         self.check_result = None
         row: StrategyOverride = self.instance
-        names = dict.fromkeys([*list_clusters(), *filter(None, [row.cluster])])
+        names = dict.fromkeys([*configured_cluster_names(), *filter(None, [row.cluster])])
         self.fields["cluster"].choices = [("", "any"), *((name, name) for name in names)]  # type: ignore[attr-defined]
         if row.pk is not None:
             self.initial = {**_initial_of(row), **self.initial}

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
@@ -41,9 +41,9 @@ class _StateFilter(DropdownFilter):
         return [(_IN_FORCE, "in force"), (_ENDED, "ended")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[StrategyOverride]) -> QuerySet[StrategyOverride]:
-        counts = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
-        chosen = {_IN_FORCE: counts, _ENDED: ~counts}.get(self.value() or "")
-        return queryset if chosen is None else queryset.filter(chosen)
+        rows = StrategyOverride.objects
+        chosen = {_IN_FORCE: rows.in_force, _ENDED: rows.ended}.get(self.value() or "")
+        return queryset if chosen is None else queryset & chosen(timezone.now())
 
 
 @admin.register(StrategyOverride, site=site)

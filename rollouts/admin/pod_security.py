@@ -12,10 +12,10 @@ from unfold.widgets import UnfoldAdminSelectWidget
 from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.admin.audited_admin import AuditedAdmin
 from rollouts.admin.filters import ValueFilter
-from rollouts.admin.grants import list_clusters
 from rollouts.admin.rendering import show_time
 from rollouts.admin.site import site
 from rollouts.models import NamespacePodSecurity
+from rollouts.runtime.connections import configured_cluster_names
 
 Shown = str | SafeString
 
@@ -48,7 +48,7 @@ class NamespacePodSecurityAdmin(AuditedAdmin):
     def formfield_for_dbfield(self, db_field: "Field[Any, Any]", request: HttpRequest, **kwargs: Any) -> Any:
         """Offer the configured clusters, and explain an empty namespace."""
         if db_field.name == "cluster":
-            choices = [(name, name) for name in list_clusters()]
+            choices = [(name, name) for name in configured_cluster_names()]
             return forms.ChoiceField(choices=choices, widget=UnfoldAdminSelectWidget())
         if db_field.name == "namespace":
             kwargs["help_text"] = "Empty: all namespaces of the cluster without a level of their own."

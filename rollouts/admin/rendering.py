@@ -14,6 +14,8 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
+from rollouts.models import AuditEntry, Cluster
+
 NOTHING = "–"
 
 
@@ -50,6 +52,24 @@ def _render_distance(seconds: float) -> str:
 def show_pill(text: str, kind: str = "plain") -> str | SafeString:
     """Show a state: `good`, `warn`, `info` or `plain`."""
     return format_html('<span class="grove-badge {}">{}</span>', kind, text) if text else NOTHING
+
+
+def show_cluster_state(row: Cluster) -> str | SafeString:
+    """Show the state of the mirror of a cluster."""
+    if row.trouble_code:
+        return show_pill(row.trouble_code, "warn")
+    return show_pill("mirrored", "good") if row.complete else show_pill("being listed", "info")
+
+
+def show_result(row: AuditEntry) -> str | SafeString:
+    """Show the result of a command."""
+    kinds = {AuditEntry.Result.DONE: "good", AuditEntry.Result.BEGUN: "info"}
+    return show_pill(row.result, kinds.get(AuditEntry.Result(row.result), "warn"))
+
+
+def show_place(row: Any) -> str:
+    """Name the workload, namespace or cluster that a row is about."""
+    return "/".join(part for part in (row.cluster, row.namespace, row.name) if part) or NOTHING
 
 
 def show_mono(text: object) -> str | SafeString:

@@ -46,7 +46,7 @@ class GroveAdminSite(UnfoldAdminSite):
         """Redirect anonymous visitors to the sign-in page; tell other accounts why they have no access."""
         if not request.user.is_authenticated:
             return redirect_to_login(request.GET.get("next") or request.path)
-        return render(request, "admin/refused.html", {"sentence": _REFUSAL}, status=403)
+        return render(request, "admin/forbidden.html", {"sentence": _REFUSAL}, status=403)
 
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """Redirect to the page where accounts change their own password."""

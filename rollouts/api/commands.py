@@ -20,6 +20,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.api.changes import make_change
 from rollouts.api.etags import read_expected, read_must_be_new, render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.parsers import (
@@ -31,7 +32,7 @@ from rollouts.api.parsers import (
 )
 from rollouts.api.paths import CLUSTER, WORKLOAD
 from rollouts.api.problems import BadParameter, RequestFinding
-from rollouts.api.rendering import CONTENT_TYPE, render_json
+from rollouts.api.rendering import json_response
 from rollouts.api.serializers import (
     ChangedAnswer,
     ClusterTakenOverAnswer,
@@ -42,11 +43,9 @@ from rollouts.api.serializers import (
     StrictSerializer,
     TakeOverBody,
 )
-from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.engine.manifest.findings import Finding
-from rollouts.services import workloads
-from rollouts.services.apply import workload_apply
 from rollouts.services.audit import Caller, Source, caller_of, require_one_of
+from rollouts.services.changes import Apply, execute
 from rollouts.services.edit import EditResult
 from rollouts.services.takeover import cluster_take_over, workload_take_over
 
@@ -135,12 +134,14 @@ class CommandView(APIView):
             raise BadParameter(RequestFinding(name, "WrongType", f"{name} must be true or false."))
         return _FLAGS[text]
 
-    def run_command(self, carry_out: Callable[[Caller, dict[str, Any]], EditResult]) -> HttpResponse:
-        """Run a command once, and render the result."""
-        return self.run_timed_command(lambda _, caller, terms: carry_out(caller, terms))
+    def run_change(self, kind: str, place: WorkloadRef, body: dict[str, Any]) -> HttpResponse:
+        """Make the change that a body asks for, once, and answer."""
+        return self.run_command(
+            lambda at, caller, terms: execute(caller, place, make_change(kind, place, body, at), **terms)
+        )
 
-    def run_timed_command(self, carry_out: Callable[[datetime, Caller, dict[str, Any]], EditResult]) -> HttpResponse:
-        """Run a command once that depends on the time of its first request."""
+    def run_command(self, carry_out: Callable[[datetime, Caller, dict[str, Any]], EditResult]) -> HttpResponse:
+        """Execute a command once, given when it was first sent, and answer."""
         request, (caller, terms) = self.request, self.read_preconditions()
         return answer_once(request, lambda since: edit_response(request, carry_out(since, caller, terms)))
 
@@ -158,11 +159,7 @@ class ImagesView(CommandView):
     @describe_command(ImagesBody, ChangedAnswer, operation_id="workload_set_images", summary="Change images")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Change the images of containers. This changes the template and starts an update."""
-        place = WorkloadRef(cluster, namespace, name)
-        images = [
-            ImageEdit(one["clique"], one["image"], one["container"]) for one in self.read_body(ImagesBody)["images"]
-        ]
-        return self.run_command(lambda caller, terms: workloads.workload_set_images(caller, place, images, **terms))
+        return self.run_change("images", WorkloadRef(cluster, namespace, name), self.read_body(ImagesBody))
 
 
 class ApplyView(CommandView):
@@ -197,10 +194,8 @@ class ApplyView(CommandView):
         send back a manifest that you read here: Grove UI restores its hidden values.
         """
         place, manifest = WorkloadRef(cluster, namespace, name), request.data
-        force, must_be_new = self.flag("force"), read_must_be_new(request)
-        return self.run_command(
-            lambda caller, terms: workload_apply(caller, place, manifest, force=force, must_be_new=must_be_new, **terms)
-        )
+        change = Apply(manifest, force=self.flag("force"), must_be_new=read_must_be_new(request))
+        return self.run_command(lambda _, caller, terms: execute(caller, place, change, **terms))
 
 
 class ScaleView(CommandView):
@@ -211,8 +206,7 @@ class ScaleView(CommandView):
     @describe_command(ScaleBody, ChangedAnswer, operation_id="workload_scale", summary="Scale")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Set the replicas of the set; with `component`, in the template; with `replica` too, of a live component."""
-        place, body = WorkloadRef(cluster, namespace, name), self.read_body(ScaleBody)
-        return self.run_command(lambda caller, terms: workloads.workload_scale(caller, place, **body, **terms))
+        return self.run_change("scale", WorkloadRef(cluster, namespace, name), self.read_body(ScaleBody))
 
 
 class RestartView(CommandView):
@@ -223,12 +217,7 @@ class RestartView(CommandView):
     @describe_command(RestartBody, ChangedAnswer, operation_id="workload_restart", summary="Restart")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Replace all pods, or the pods of some components, by the update strategy."""
-        place, body = WorkloadRef(cluster, namespace, name), self.read_body(RestartBody)
-        return self.run_timed_command(
-            lambda since, caller, terms: workloads.workload_restart(
-                caller, place, body["components"], at=since.timestamp(), **terms
-            )
-        )
+        return self.run_change("restart", WorkloadRef(cluster, namespace, name), self.read_body(RestartBody))
 
 
 class RollBackView(CommandView):
@@ -239,8 +228,7 @@ class RollBackView(CommandView):
     @describe_command(RollBackBody, ChangedAnswer, operation_id="workload_roll_back", summary="Roll back")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
         """Restore the pod templates of a revision. Replicas and strategies stay unchanged."""
-        place, body = WorkloadRef(cluster, namespace, name), self.read_body(RollBackBody)
-        return self.run_command(lambda caller, terms: workloads.workload_roll_back(caller, place, **body, **terms))
+        return self.run_change("rollback", WorkloadRef(cluster, namespace, name), self.read_body(RollBackBody))
 
 
 class TakeOverView(CommandView):
@@ -257,7 +245,7 @@ class TakeOverView(CommandView):
         """
         place = WorkloadRef(cluster, namespace, name)
         self.read_body(TakeOverBody)
-        return self.run_command(lambda caller, terms: workload_take_over(caller, place, **terms).changed)
+        return self.run_command(lambda _, caller, terms: workload_take_over(caller, place, **terms).changed)
 
 
 class TakeOverClusterView(CommandView):
@@ -321,11 +309,6 @@ def edit_response(request: Request, changed: EditResult) -> HttpResponse:
         response.status_code = HTTPStatus.CREATED
     response["ETag"] = render_etag(changed.version)
     return response
-
-
-def json_response(body: Any) -> HttpResponse:
-    """Render an answer to a command."""
-    return HttpResponse(render_json(body), content_type=CONTENT_TYPE, headers={"Cache-Control": "no-store"})
 
 
 def render_place(place: WorkloadRef) -> dict[str, str]:

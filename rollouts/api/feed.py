@@ -23,9 +23,9 @@ from rollouts.api.rendering import render_json
 from rollouts.api.schema import query_parameter
 from rollouts.live.change_feed import Change
 from rollouts.live.hub import FeedBatch, FeedSubscriber
+from rollouts.live.registry import LIVE
 from rollouts.live.sse import (
     CONTENT_TYPE,
-    RETRY_AFTER_SECONDS,
     RETRY_MS,
     StreamViewer,
     TooManyStreams,
@@ -33,6 +33,7 @@ from rollouts.live.sse import (
     sse_response,
     subscribed_to_feed,
 )
+from rollouts.manifests.workload_ref import namespace_of
 from rollouts.models import ApiToken
 
 
@@ -66,7 +67,7 @@ class FeedFilter:
             return not self.workloads or any(key.startswith(f"{change.key}/") for key in self.workloads)
         if change.kind != "workload" or (self.workloads and change.key not in self.workloads):
             return False
-        return not self.namespaces or change.key.split("/")[1] in self.namespaces
+        return not self.namespaces or namespace_of(change.key) in self.namespaces
 
 
 class FeedView(APIView):
@@ -119,29 +120,30 @@ class FeedView(APIView):
         after_id = request.headers.get("Last-Event-ID", "").strip()
         guest = _stream_viewer_of(request)
         try:
-            return sse_response(_stream(interest, guest, after_id), guest)
+            slot = LIVE.streams.open(guest.account)
         except TooManyStreams as refusal:
             return problem_response(request, _too_many(refusal))
+        return sse_response(_stream(interest, guest, after_id), slot)
 
 
 urlpatterns = [path("feed/", FeedView.as_view(), name="api-feed")]
 
 
 def _too_many(refusal: TooManyStreams) -> Problem:
-    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-    return Problem("throttled", HTTPStatus.TOO_MANY_REQUESTS, "Too many requests", refusal.sentence, headers=headers)
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    return Problem("throttled", status, "Too many requests", refusal.sentence, headers=refusal.headers)
 
 
 def _stream_viewer_of(request: Request) -> StreamViewer:
     if isinstance(request.auth, ApiToken):
         return StreamViewer(request.headers["Authorization"].partition(" ")[2].strip(), "", request.user.pk or 0)
-    return StreamViewer("", request.session.session_key or "", request.user.pk or 0)
+    return StreamViewer.by_session(request)
 
 
 async def _stream(interest: FeedFilter, guest: StreamViewer, after_id: str) -> AsyncGenerator[bytes, None]:
     """Write events until the client disconnects, is disconnected, or loses its permission."""
     viewer = FeedSubscriber(interest.matches)
-    async with subscribed_to_feed(viewer, after_id):
+    async with subscribed_to_feed(LIVE.for_running_loop().hub, viewer, after_id):
         yield _render_start(viewer.last_id)
         async for batch in iterate_messages(viewer, guest):
             yield _render_heartbeat(viewer.last_id) if batch is None else _render(batch)

@@ -18,7 +18,7 @@ from rollouts.api.etags import read_expected, render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
 from rollouts.api.query_params import QueryParams, reject_parameters, render_page
-from rollouts.api.rendering import CACHE_HEADERS, CONTENT_TYPE, cacheable_response, render_json, versioned_response
+from rollouts.api.rendering import CACHE_HEADERS, cacheable_response, json_response, versioned_response
 from rollouts.api.response_serializers import page_serializer, response_serializer
 from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED, PAGING, query_parameter
 from rollouts.api.serializers import (
@@ -281,7 +281,7 @@ class OverrideView(CommandView):
 
         def carry_out(_: datetime) -> HttpResponse:
             row = overrides.override_end(caller_of(request, Source.API), id, expected)
-            return _json_response(make_item(row), headers={"ETag": render_etag(row.version)})
+            return json_response(make_item(row), headers={"ETag": render_etag(row.version)}, cache=CACHE_HEADERS)
 
         return answer_once(request, carry_out)
 
@@ -356,15 +356,7 @@ def _override_response(
     headers = {"ETag": render_etag(row.version)}
     if status is HTTPStatus.CREATED:
         headers["Location"] = reverse("override", args=[row.pk])
-    return _json_response(body, status, headers)
-
-
-def _json_response(
-    body: Any, status: HTTPStatus = HTTPStatus.OK, headers: dict[str, str] | None = None
-) -> HttpResponse:
-    return HttpResponse(
-        render_json(body), status=status, content_type=CONTENT_TYPE, headers={**CACHE_HEADERS, **(headers or {})}
-    )
+    return json_response(body, status=status, headers=headers, cache=CACHE_HEADERS)
 
 
 def _render_check(found: OverrideCheck) -> CheckedOverride:

@@ -13,10 +13,11 @@ from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.request import Request
 
 from rollouts.accounts.commands import Command, WorkloadRef
-from rollouts.api.commands import CommandView, describe_command, json_response, render_place
+from rollouts.api.commands import CommandView, describe_command, render_place
 from rollouts.api.etags import render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
+from rollouts.api.rendering import json_response
 from rollouts.api.serializers import (
     PlaceAnswer,
     StrictBooleanField,
@@ -25,15 +26,8 @@ from rollouts.api.serializers import (
     replica_index_field,
 )
 from rollouts.services.audit import Caller
-from rollouts.services.pods import (
-    MAX_PODS,
-    DeletionResult,
-    PodRef,
-    PodsDeleted,
-    Selection,
-    pods_delete,
-    pods_delete_stuck,
-)
+from rollouts.services.deletion import DeletionResult, PodRef, PodsDeleted
+from rollouts.services.pods import MAX_PODS, Selection, pods_delete, pods_delete_stuck
 
 
 class PodBody(StrictSerializer):

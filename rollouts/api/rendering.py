@@ -6,6 +6,7 @@ dictionaries first. An object that can be edited has an ETag, and a conditional 
 
 from collections.abc import Mapping
 from hashlib import blake2b
+from http import HTTPStatus
 from typing import Any, Final
 
 import orjson
@@ -16,6 +17,7 @@ from rest_framework.request import Request
 CONTENT_TYPE: Final = "application/json"
 # The client may store the answer but must revalidate it; proxies must not store it.
 CACHE_HEADERS: Final = {"Cache-Control": "private, no-cache"}
+NO_STORE_HEADERS: Final = {"Cache-Control": "no-store"}
 
 _OPTIONS: Final = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC
 
@@ -39,9 +41,21 @@ def render_json(value: Any) -> bytes:
     return orjson.dumps(value, default=str, option=_OPTIONS)
 
 
+def json_response(
+    value: Any,
+    *,
+    status: HTTPStatus = HTTPStatus.OK,
+    headers: Mapping[str, str] | None = None,
+    cache: Mapping[str, str] = NO_STORE_HEADERS,
+) -> HttpResponse:
+    """Answer with a value; an answer to a command is not stored, unless `cache` says otherwise."""
+    all_headers = {**cache, **(headers or {})}
+    return HttpResponse(render_json(value), status=status, content_type=CONTENT_TYPE, headers=all_headers)
+
+
 def cacheable_response(value: Any) -> HttpResponse:
     """Return an answer that the client may store and must revalidate."""
-    return HttpResponse(render_json(value), content_type=CONTENT_TYPE, headers=CACHE_HEADERS)
+    return json_response(value, cache=CACHE_HEADERS)
 
 
 def versioned_response(request: Request, value: Any, version: str) -> HttpResponse:

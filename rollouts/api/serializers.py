@@ -12,7 +12,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail, ValidationError
 
-from rollouts.engine.manifest.schema import MAX_INT32
+from rollouts.engine.manifest.field_types import MAX_INT32
 from rollouts.engine.model.workload import Strategy
 
 MAX_ENTRIES: Final = 1000

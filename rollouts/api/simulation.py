@@ -1,7 +1,6 @@
 """Simulation of a change by HTTP: the body of the command, and assumptions about the cluster."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, Final
 
 from django.http import HttpResponse
@@ -14,9 +13,11 @@ from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.request import Request
 
 from rollouts.accounts.commands import Command, WorkloadRef
-from rollouts.api.commands import IF_MATCH, CommandView, json_response
+from rollouts.api.changes import Values, make_change
+from rollouts.api.commands import IF_MATCH, CommandView
 from rollouts.api.etags import read_expected
 from rollouts.api.paths import WORKLOAD
+from rollouts.api.rendering import json_response
 from rollouts.api.response_serializers import response_serializer
 from rollouts.api.serializers import (
     ImagesBody,
@@ -29,17 +30,10 @@ from rollouts.api.serializers import (
     StrictFloatField,
     StrictSerializer,
 )
-from rollouts.engine.manifest import edits
-from rollouts.engine.manifest.edits import ImageEdit
-from rollouts.engine.model.times import render_time
 from rollouts.selectors.forecast import Assumptions
 from rollouts.services.audit import Source, caller_of
-from rollouts.services.scaling import LiveScale, scale_observed
-from rollouts.services.simulation import Proposal, workload_simulate
+from rollouts.services.simulation import workload_simulate
 from rollouts.services.simulation_report import Simulated
-from rollouts.services.workloads import roll_back_to
-
-Values = Mapping[str, Any]
 
 
 class ImagesChange(ImagesBody):
@@ -191,57 +185,11 @@ class SimulationView(CommandView):
         workload stops after two seconds: `end` is Unfinished then, and the steps up to there are valid.
         """
         place, body = WorkloadRef(cluster, namespace, name), self.read_body(SimulationBody)
-        proposal = make_proposal(place, body["change"])
+        values = {**body["change"]}
+        change = make_change(values.pop("kind"), place, values, timezone.now())
         assumptions = _read_assumptions(body.get("behaviour") or {})
         caller = caller_of(request, Source.API)
-        return json_response(workload_simulate(caller, place, proposal, assumptions, expected=read_expected(request)))
-
-
-def make_proposal(place: WorkloadRef, change: Values) -> Proposal:
-    """Return the proposal for the change in a body."""
-    values = {name: value for name, value in change.items() if name != "kind"}
-    return _PROPOSALS[change["kind"]](place, values)
-
-
-def _images(_: WorkloadRef, values: Values) -> Proposal:
-    images = [ImageEdit(one["clique"], one["image"], one["container"]) for one in values["images"]]
-    return Proposal(Command.SET_IMAGES, partial(edits.set_images, images=images))
-
-
-def _scale(_: WorkloadRef, values: Values) -> Proposal:
-    if values["replica"] is None:
-        edit = partial(edits.scale, replicas=values["replicas"], component=values["component"])
-        return Proposal(Command.SCALE_WORKLOAD, edit)
-    wanted = LiveScale(values["component"], values["replica"], values["replicas"])
-    observe = partial(scale_observed, wanted=wanted)
-    return Proposal(Command.SCALE_WORKLOAD, edits.keep_manifest, change_observed=observe)
-
-
-def _strategy(_: WorkloadRef, values: Values) -> Proposal:
-    return Proposal(Command.EDIT_STRATEGY, partial(edits.edit_strategy, changes=values))
-
-
-def _restart(_: WorkloadRef, values: Values) -> Proposal:
-    at = render_time(timezone.now().timestamp())
-    return Proposal(Command.RESTART_WORKLOAD, partial(edits.restart, at=at, components=values["components"]))
-
-
-def _roll_back(place: WorkloadRef, values: Values) -> Proposal:
-    return Proposal(Command.ROLL_BACK_WORKLOAD, partial(roll_back_to, place=place, revision=values["revision"]))
-
-
-def _apply(_: WorkloadRef, values: Values) -> Proposal:
-    return Proposal(Command.APPLY_WORKLOAD, manifest=values["manifest"])
-
-
-_PROPOSALS: Final[Mapping[str, Callable[[WorkloadRef, Values], Proposal]]] = {
-    "apply": _apply,
-    "images": _images,
-    "scale": _scale,
-    "strategy": _strategy,
-    "restart": _restart,
-    "rollback": _roll_back,
-}
+        return json_response(workload_simulate(caller, place, change, assumptions, expected=read_expected(request)))
 
 
 def _read_assumptions(behaviour: Values) -> Assumptions:

@@ -14,7 +14,6 @@ from rollouts.api.response_serializers import response_serializer
 from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED
 from rollouts.api.serializers import ChangedAnswer, StrategyBody
 from rollouts.selectors.strategy_detail import StrategyDetail, strategy_detail
-from rollouts.services.workloads import workload_edit_strategy
 
 
 class StrategyView(CommandView):
@@ -41,8 +40,7 @@ class StrategyView(CommandView):
 
         A part that is missing stays unchanged; null removes it. An override may still replace the part: see GET.
         """
-        place, changes = WorkloadRef(cluster, namespace, name), self.read_body(StrategyBody)
-        return self.run_command(lambda caller, terms: workload_edit_strategy(caller, place, changes, **terms))
+        return self.run_change("strategy", WorkloadRef(cluster, namespace, name), self.read_body(StrategyBody))
 
 
 urlpatterns = [path(f"{WORKLOAD}strategy/", StrategyView.as_view(), name="workload-strategy")]

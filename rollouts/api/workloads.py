@@ -7,11 +7,11 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from rollouts.accounts.commands import Command, WorkloadRef
-from rollouts.api.commands import CommandView, describe_command, json_response, render_place
+from rollouts.api.commands import CommandView, describe_command, render_place
 from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
 from rollouts.api.query_params import QueryParams, reject_parameters, render_page
-from rollouts.api.rendering import cacheable_response, versioned_response
+from rollouts.api.rendering import cacheable_response, json_response, versioned_response
 from rollouts.api.response_serializers import (
     ManifestSerializer,
     counts_by_state_field,

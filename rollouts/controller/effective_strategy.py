@@ -1,4 +1,4 @@
-"""The strategy in force: what a workload says, and what overrides put in its place (DESIGN section 8).
+"""The strategy in force: what a workload says, and what overrides put in its place (`docs/semantics.md` 15).
 
 Before it: a PodCliqueSet as stored, and the overrides of its cluster. After it: the reconciler plans with the manifest
 that comes out; pages and API show where each part of it comes from. The one place where overrides are applied.
@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 from django.db import connection
 from django.utils import timezone
 
+from rollouts.engine.manifest.strategy_parts import MAX_SURGE, MAX_UNAVAILABLE, STRATEGY_TYPE, put_strategy_parts
 from rollouts.engine.manifest.validation import Finding, validate_create, validate_update
 from rollouts.engine.model.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE, parse_budget
 from rollouts.engine.model.workload import IntOrPercent
@@ -25,9 +26,6 @@ Obj = Mapping[str, Any]
 StrategySource = Literal["workload", "default"] | int
 """Where a part comes from: the manifest, nobody, or the override with this id."""
 
-STRATEGY_TYPE: Final = "type"
-MAX_UNAVAILABLE: Final = "maxUnavailable"
-MAX_SURGE: Final = "maxSurge"
 _BUDGET_DEFAULTS: Final = {MAX_UNAVAILABLE: DEFAULT_MAX_UNAVAILABLE, MAX_SURGE: DEFAULT_MAX_SURGE}
 _COMPONENT_LISTS: Final = ("cliques", "podCliqueScalingGroups")
 
@@ -153,47 +151,10 @@ def _set_parts(manifest: Obj, parts: Mapping[StrategyField, Any]) -> Obj:
     for (component, name), value in parts.items():
         by_component.setdefault(component, {})[name] = value
     of_set = by_component.pop("", {})
-    changed = {**spec}
-    if of_set:
-        changed["updateStrategy"] = _set_strategy(spec.get("updateStrategy"), of_set)
-    if by_component:
-        changed["template"] = _set_components(spec["template"], by_component)
-    return {**manifest, "spec": changed}
-
-
-def _set_strategy(former: Any, fields: Mapping[str, Any]) -> Any:
+    former = spec.get("updateStrategy")
     if former is not None and not isinstance(former, dict):
-        return former  # the rules say what is wrong with it
-    strategy = {**(former or {})}
-    budget = {name: value for name, value in fields.items() if name != STRATEGY_TYPE}
-    if STRATEGY_TYPE in fields:
-        strategy[STRATEGY_TYPE] = fields[STRATEGY_TYPE]
-    if budget:
-        strategy["rollingUpdate"] = _set_budget(strategy.get("rollingUpdate"), budget)
-    return strategy
-
-
-def _set_components(template: Obj, by_component: Mapping[str, Mapping[str, Any]]) -> Obj:
-    changed = {**template}
-    for kind in _COMPONENT_LISTS:
-        if isinstance(template.get(kind), list):
-            changed[kind] = [_set_component(entry, by_component) for entry in template[kind]]
-    return changed
-
-
-def _set_component(entry: Any, by_component: Mapping[str, Mapping[str, Any]]) -> Any:
-    if not isinstance(entry, dict) or entry.get("name") not in by_component:
-        return entry
-    fields = by_component[entry["name"]]
-    strategy = _set_budget(entry.get("updateStrategy"), fields)
-    rest = {name: value for name, value in entry.items() if name != "updateStrategy"}
-    # Nothing written is not the same as nothing in it: the latter makes RollingUpdate of a type left out.
-    return {**rest, "updateStrategy": strategy} if strategy else rest
-
-
-def _set_budget(former: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
-    budget = {**(former if isinstance(former, dict) else {}), **fields}
-    return {name: value for name, value in budget.items() if value is not None}
+        of_set = {}  # it stays as it is, so that the rules say what is wrong with it
+    return put_strategy_parts(manifest, of_set, by_component, both_kinds=True)
 
 
 # ---- where each part comes from

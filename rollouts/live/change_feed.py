@@ -1,10 +1,10 @@
-"""The change feed: what changed, in order, for whoever shows it live.
+"""The change feed: a Redis stream of what changed, in order, for live pages and API clients.
 
-A Redis stream that the watcher and the reconciler write and the web processes read. An entry says what to look at
-again, never what it looks like now: readers fetch that themselves, so an entry told twice or late does no harm. The
-stream is short; a reader that was away for longer than it reaches back is told that it missed something.
+The watcher, the reconciler and the services publish; the web processes read. An entry names the object that changed,
+never its new state: readers fetch that themselves, so a repeated or late entry does no harm. The stream is short; a
+reader that was away for longer than the stream reaches back learns that it missed entries.
 
-Writing never fails: without Redis nobody is shown anything live, and that is no reason to stop a rollout.
+Publishing never fails: without Redis no page is updated live, but rollouts go on.
 """
 
 import json
@@ -34,38 +34,38 @@ _ID_PATTERN: Final = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that is not as it was."""
+    """An object that changed."""
 
     cluster: str
     kind: ChangeKind
-    # Of a workload its key in the queue, of an entry of the audit its number, else its name.
+    # The queue key of a workload, the number of an audit entry, otherwise the name of the object.
     key: str
-    # Which of its parts changed, for example pods, status, timeline; none named: all of them.
+    # The parts that changed, for example pods, status, timeline; empty means all of them.
     parts: tuple[str, ...] = ()
     deleted: bool = False
 
     @property
     def subject(self) -> tuple[str, str, str]:
-        """What it is about."""
+        """The object that changed: changes of equal subjects are merged."""
         return self.cluster, self.kind, self.key
 
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """What was read from the feed."""
+    """The entries that one read returned."""
 
-    # Each with its id, oldest first.
+    # Pairs of id and change, oldest first.
     entries: tuple[tuple[str, Change], ...]
-    # Whether entries after the given id may have been dropped before they were read: look at everything again.
+    # Whether entries after the given id may have been dropped unread. The reader must then fetch everything again.
     has_gap: bool
 
 
-# Set while Redis is away, so that it is said once and not with every change.
+# Set while Redis is down, so that the warning is logged once and not with every change.
 _redis_is_down = threading.Event()
 
 
 def publish(redis: Redis, changes: Iterable[Change]) -> None:
-    """Tell of changes; those of the same thing become one entry."""
+    """Publish changes, merged to one entry for each object."""
     merged = merge(changes)
     if not merged:
         return
@@ -77,20 +77,20 @@ def publish(redis: Redis, changes: Iterable[Change]) -> None:
         _redis_is_down.clear()
     except RedisError as error:
         if not _redis_is_down.is_set():
-            logger.warning("Live pages stand still: Redis does not answer (%s)", type(error).__name__)
+            logger.warning("Redis is down; live pages get no updates (%s)", type(error).__name__)
         _redis_is_down.set()
 
 
 def latest_id(redis: Redis) -> str:
-    """Where the feed ends now: reading after this gives only what is new."""
+    """Return the id of the newest entry: a read after it returns only new entries."""
     newest: Any = redis.xrevrange(_STREAM, count=1)
     return newest[0][0].decode() if newest else FIRST_ID
 
 
 def read(redis: Redis, after_id: str, *, block_ms: int | None = None) -> ReadResult:
-    """Read what came after an id; raises RedisError when Redis is away.
+    """Read the entries after an id; raises RedisError when Redis is down.
 
-    Waits up to `block_ms` for something to come, which must be less than the client waits for an answer.
+    Waits up to `block_ms` for an entry, which must be less than the socket timeout of the client.
     """
     answer: Any = redis.xread({_STREAM: after_id}, count=_MAX_ENTRIES_PER_READ, block=block_ms)
     oldest: Any = redis.xrange(_STREAM, count=1)
@@ -98,20 +98,20 @@ def read(redis: Redis, after_id: str, *, block_ms: int | None = None) -> ReadRes
 
 
 async def latest_id_async(redis: AsyncRedis) -> str:
-    """Do what `latest_id` does, for those who wait for many things at once."""
+    """Return the id of the newest entry, without blocking the event loop."""
     newest: Any = await redis.xrevrange(_STREAM, count=1)
     return newest[0][0].decode() if newest else FIRST_ID
 
 
 async def read_async(redis: AsyncRedis, after_id: str, *, block_ms: int | None = None) -> ReadResult:
-    """Do what `read` does, for those who wait for many things at once."""
+    """Read the entries after an id like `read`, without blocking the event loop."""
     answer: Any = await redis.xread({_STREAM: after_id}, count=_MAX_ENTRIES_PER_READ, block=block_ms)
     oldest: Any = await redis.xrange(_STREAM, count=1)
     return _make_read_result(answer, oldest, after_id)
 
 
 def is_entry_id(text: str) -> bool:
-    """Whether a text can be the id of an entry.
+    """Whether a text has the form of an entry id.
 
     >>> [is_entry_id(text) for text in ("1700000000000-0", "0-0", "-", "yesterday", "1-1-1")]
     [True, True, False, False, False]
@@ -120,15 +120,15 @@ def is_entry_id(text: str) -> bool:
 
 
 def _combine(earlier: Change, later: Change) -> Change:
-    """Join two changes of the same thing; where one of them names no part, all parts changed."""
+    """Merge two changes of one object; if either names no part, all parts changed."""
     if earlier.parts == later.parts:
         return later
-    what = tuple(dict.fromkeys((*earlier.parts, *later.parts))) if earlier.parts and later.parts else ()
-    return replace(later, parts=what)
+    parts = tuple(dict.fromkeys((*earlier.parts, *later.parts))) if earlier.parts and later.parts else ()
+    return replace(later, parts=parts)
 
 
 def merge(changes: Iterable[Change]) -> list[Change]:
-    """Join changes of the same thing."""
+    """Return the changes, merged to one for each object."""
     merged: dict[tuple[str, str, str], Change] = {}
     for change in changes:
         merge_into(merged, change)
@@ -136,7 +136,7 @@ def merge(changes: Iterable[Change]) -> list[Change]:
 
 
 def merge_into(merged: dict[tuple[str, str, str], Change], change: Change) -> None:
-    """Put a change among others, by what they are about; joined with what is there of the same thing."""
+    """Add a change to others, keyed by subject; merge it with an earlier change of the same object."""
     earlier = merged.get(change.subject)
     merged[change.subject] = change if earlier is None else _combine(earlier, change)
 
@@ -146,7 +146,7 @@ def _make_read_result(answer: Any, oldest: Any, after_id: str) -> ReadResult:
     read = [(row_id.decode(), _parse(fields.get(b"change", b""))) for row_id, fields in rows]
     entries = tuple((row_id, change) for row_id, change in read if change is not None)
     reaches_back = after_id == FIRST_ID or (oldest and _sort_key(oldest[0][0].decode()) <= _sort_key(after_id))
-    # What somebody else has put there, or a later version of ours, may have been about anything.
+    # An entry that cannot be parsed, for example of a later version, may concern any object.
     return ReadResult(entries, has_gap=not reaches_back or len(entries) < len(rows))
 
 
@@ -155,10 +155,10 @@ def _render(change: Change) -> str:
 
 
 def _parse(text: bytes) -> Change | None:
-    """Return what an entry says; None for one that is not ours."""
+    """Return the change of an entry; None if it cannot be parsed."""
     try:
-        cluster, kind, key, what, deleted = json.loads(text)
-        return Change(cluster, kind, key, tuple(what), deleted)
+        cluster, kind, key, parts, deleted = json.loads(text)
+        return Change(cluster, kind, key, tuple(parts), deleted)
     except (ValueError, TypeError):
         return None
 

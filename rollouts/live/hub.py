@@ -1,12 +1,12 @@
-"""One reader of the change feed for all who watch it in this process.
+"""One reader of the change feed for all listeners of an event loop.
 
-Between `rollouts.live.change_feed`, a stream in Redis, and whoever listens: the open answers of `sse`, and the parts of
-pages that somebody has open. However many they are, Redis is asked once: the hub reads what is new and hands it to
-each. A viewer keeps what they want to know until it is sent.
+Before it: `change_feed`, a stream in Redis. After it: the listeners, which are the open responses of `api.feed` and
+`stream`, and the channels of `subscriptions`. However many they are, the process reads Redis once, and the hub hands
+each batch of changes to every listener. A feed subscriber keeps its changes until they are sent.
 
-The invariants: what a viewer has not been sent yet is bounded, one entry a thing and so many things, whatever they do
-with their connection; whoever may have missed something is told to look at everything again. What is handed out
-together has one moment, whoever hears it.
+The invariants: the unsent changes of a subscriber are bounded, to one for each object and MAX_PENDING objects, however
+slowly the client reads; a listener that may have missed a change is told of a gap, after which it must fetch everything
+again. All listeners get the same timestamp with a batch.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ import logging
 import signal
 import threading
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
@@ -29,68 +28,68 @@ from rollouts.runtime.connections import async_redis_client
 
 logger = logging.getLogger(__name__)
 
-# Things that wait for one viewer; beyond, they are told to look at everything again.
+# Changes that wait for one subscriber; with more, it gets a reset instead.
 MAX_PENDING: Final = 1_000
-# What comes in a burst is handed out together: to each viewer at most so often.
+# Pause between two reads: a burst of changes reaches listeners as one batch.
 _BATCH_SECONDS: Final = 0.05
-# Less than the client waits for an answer.
+# Less than the socket timeout of the client.
 _BLOCK_MS: Final = 2_000
 _RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0)
 
 
 class HubListener(Protocol):
-    """Who is told what the feed says; `at` is when, by the monotonic clock: whoever looks from then on sees it."""
+    """Receives the changes of the feed; data that is read after `at` (monotonic clock) includes them."""
 
     def on_changes(self, changes: Sequence[Change], last_id: str, at: float) -> None:
-        """Hear what is new, up to an id."""
+        """Receive the changes up to an id."""
 
     def on_gap(self, at: float) -> None:
-        """Hear that something may have been missed."""
+        """Learn that changes before `at` may have been missed."""
 
     def on_stale(self) -> None:
-        """Hear that nothing is told for now."""
+        """Learn that Redis is down, so no changes arrive until it is back."""
 
     def on_shutdown(self) -> None:
-        """Hear that the process ends."""
+        """Learn that the process shuts down."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedBatch:
-    """What a viewer is to be sent."""
+    """What is sent to a subscriber at once."""
 
     changes: tuple[Change, ...]
-    is_reset: bool  # something may have been missed: look at everything again
-    is_stale: bool  # Redis went away: nothing is told until it is back
-    last_id: str  # up to where the feed was read
+    is_reset: bool  # changes may have been missed: the client must fetch everything again
+    is_stale: bool  # Redis is down: no changes arrive until it is back
+    last_id: str  # of the last entry read from the feed
 
 
 @dataclass(slots=True, eq=False)
 class BaseSubscriber:
-    """Somebody who waits for news, and hears of what concerns everybody."""
+    """A listener that waits for messages; it handles what concerns every subscriber: staleness and shutdown."""
 
     _is_stale: bool = field(default=False, init=False)
     _is_closed: bool = field(default=False, init=False)
     _wakeup: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def on_stale(self) -> None:
-        """Tell them that nothing is told for now."""
+        """Note that the feed is stale, and wake up."""
         self._is_stale = True
         self._wakeup.set()
 
     def on_shutdown(self) -> None:
-        """Send them away."""
+        """Close the subscriber, and wake it up."""
         self._is_closed = True
         self._wakeup.set()
 
     @property
     def is_closed(self) -> bool:
-        """Whether they were sent away."""
+        """Whether the process shuts down."""
         return self._is_closed
 
 
 @dataclass(slots=True, eq=False)
 class FeedSubscriber(BaseSubscriber):
-    """Somebody who watches, and what they have not been sent yet."""
+    """A client of the feed, with the changes that it has not been sent yet."""
 
     matches: Callable[[Change], bool]
     last_id: str = ""
@@ -98,7 +97,7 @@ class FeedSubscriber(BaseSubscriber):
     _is_reset: bool = False
 
     def on_changes(self, changes: Sequence[Change], last_id: str, at: float) -> None:
-        """Keep what is wanted of what the feed tells up to an id."""
+        """Keep the changes that match."""
         self.last_id = last_id
         for change in () if self._is_reset else changes:
             if self.matches(change):
@@ -109,13 +108,13 @@ class FeedSubscriber(BaseSubscriber):
             self._wakeup.set()
 
     def on_gap(self, at: float) -> None:
-        """Have them look at everything again; what was to be sent is among it."""
+        """Replace all unsent changes by a reset, which covers them."""
         self._pending.clear()
         self._is_reset = True
         self._wakeup.set()
 
     async def wait(self, seconds: float) -> FeedBatch | None:
-        """Return what there is to send as soon as there is something; None after so many seconds without."""
+        """Wait for something to send; None if nothing came within `seconds`."""
         if not await wait_for_event(self._wakeup, seconds):
             return None
         batch = FeedBatch(tuple(self._pending.values()), self._is_reset, self._is_stale, self.last_id)
@@ -126,9 +125,9 @@ class FeedSubscriber(BaseSubscriber):
 
 
 async def wait_for_event(event: asyncio.Event, seconds: float | None) -> bool:
-    """Wait for an event; False after so many seconds without."""
-    # Not wait_for: up to Python 3.11 it forgets that it was cancelled when the event happens at the same moment, and
-    # whoever waits for the task to end waits for ever.
+    """Wait for an event; False if it was not set within `seconds`."""
+    # Not asyncio.wait_for: up to Python 3.11 it swallows a cancellation that comes together with the event, and the
+    # code that awaits the cancelled task waits for ever.
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -138,9 +137,9 @@ async def wait_for_event(event: asyncio.Event, seconds: float | None) -> bool:
 
 
 def raise_if_cancelled() -> None:
-    """End this task if it was cancelled and what it waited for has hidden that.
+    """Raise CancelledError if this task was cancelled but the awaited call swallowed the cancellation.
 
-    The Redis client sends by wait_for, which does so up to Python 3.11: a reader that nobody wants would read for ever.
+    The Redis client uses asyncio.wait_for, which does so up to Python 3.11: a cancelled reader would read for ever.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -148,17 +147,17 @@ def raise_if_cancelled() -> None:
 
 
 class Hub:
-    """Reads the feed for those who listen in one event loop, as long as there are any."""
+    """Reads the feed for the listeners of one event loop, while there are any."""
 
     def __init__(self) -> None:
         self._listeners: set[HubListener] = set()
         self._reader: asyncio.Task[None] | None = None
         self._is_redis_down = False
-        # Set once it is known from where on everything is handed out, or that Redis is away.
+        # Set as soon as the reader knows its first id, or knows that Redis is down.
         self._is_ready = asyncio.Event()
 
     def subscribe(self, listener: HubListener) -> None:
-        """Let somebody know of what comes from now on."""
+        """Send a listener all changes from now on."""
         self._listeners.add(listener)
         if self._is_redis_down:
             listener.on_stale()
@@ -166,7 +165,7 @@ class Hub:
             self._reader = asyncio.get_running_loop().create_task(self._run())
 
     def unsubscribe(self, listener: HubListener) -> None:
-        """Forget somebody; without anybody, nothing is read."""
+        """Remove a listener; stop reading after the last one."""
         self._listeners.discard(listener)
         if not self._listeners and self._reader is not None:
             self._reader.cancel()
@@ -174,48 +173,48 @@ class Hub:
             self._is_ready.clear()
 
     def shut_down(self) -> None:
-        """Send everybody away: the process ends."""
+        """Tell all listeners that the process shuts down."""
         self._notify_all(lambda listener: listener.on_shutdown())
 
     async def wait_until_ready(self) -> None:
-        """Wait until everything is handed out that comes from now on, or it is known that Redis is away."""
+        """Wait until every later change reaches the listeners, or Redis is known to be down."""
         await self._is_ready.wait()
 
-    async def catch_up(self, viewer: FeedSubscriber, after_id: str) -> None:
-        """Let a viewer who has joined know what came after an id; without one, only what comes from now on."""
-        # Not before the reader knows where it begins: what comes between the two would be lost.
+    async def catch_up(self, subscriber: FeedSubscriber, after_id: str) -> None:
+        """Send a subscriber the changes after an id; an empty id means only later ones."""
+        # First the reader must know its first id: changes between the two would be lost otherwise.
         await self.wait_until_ready()
         client = async_redis_client()
         try:
             if after_id and change_feed.is_entry_id(after_id):
-                await self._replay(client, viewer, after_id)
+                await self._replay(client, subscriber, after_id)
             else:
-                viewer.last_id = viewer.last_id or await change_feed.latest_id_async(client)
+                subscriber.last_id = subscriber.last_id or await change_feed.latest_id_async(client)
                 if after_id:
-                    viewer.on_gap(time.monotonic())
+                    subscriber.on_gap(time.monotonic())
         except (RedisError, OSError):
             if not self._is_redis_down:
-                viewer.on_gap(time.monotonic())
+                subscriber.on_gap(time.monotonic())
         finally:
             with contextlib.suppress(RedisError, OSError):
                 await client.aclose()
         raise_if_cancelled()
 
-    async def _replay(self, client: Any, viewer: FeedSubscriber, after_id: str) -> None:
+    async def _replay(self, client: Any, subscriber: FeedSubscriber, after_id: str) -> None:
         while True:
-            reading = await change_feed.read_async(client, after_id)
-            if reading.has_gap:
-                viewer.on_gap(time.monotonic())
-                viewer.last_id = await change_feed.latest_id_async(client)
+            result = await change_feed.read_async(client, after_id)
+            if result.has_gap:
+                subscriber.on_gap(time.monotonic())
+                subscriber.last_id = await change_feed.latest_id_async(client)
                 return
-            if not reading.entries:
-                viewer.last_id = viewer.last_id or after_id
+            if not result.entries:
+                subscriber.last_id = subscriber.last_id or after_id
                 return
-            after_id = reading.entries[-1][0]
-            viewer.on_changes(_merge(reading), after_id, time.monotonic())
+            after_id = result.entries[-1][0]
+            subscriber.on_changes(_merge(result), after_id, time.monotonic())
 
     async def _run(self) -> None:
-        """Read until nobody watches; while Redis is away, try again and again."""
+        """Read until cancelled; while Redis is down, retry."""
         failures = 0
         while True:
             raise_if_cancelled()
@@ -233,37 +232,37 @@ class Hub:
                     await client.aclose()
 
     async def _read_changes(self, client: Any) -> Any:
-        """Hand out what is new, and yield after each look; raises RedisError when Redis goes away."""
-        position = await change_feed.latest_id_async(client)
+        """Broadcast new changes, and yield after each read; raises RedisError when Redis goes down."""
+        last_id = await change_feed.latest_id_async(client)
         self._on_redis_up()
         while True:
-            reading = await change_feed.read_async(client, position, block_ms=_BLOCK_MS)
-            if reading.has_gap:
-                position = await change_feed.latest_id_async(client)
+            result = await change_feed.read_async(client, last_id, block_ms=_BLOCK_MS)
+            if result.has_gap:
+                last_id = await change_feed.latest_id_async(client)
                 self._reset_all()
-            elif reading.entries:
-                position = reading.entries[-1][0]
-                self._broadcast(_merge(reading), position)
+            elif result.entries:
+                last_id = result.entries[-1][0]
+                self._broadcast(_merge(result), last_id)
             yield
             await asyncio.sleep(_BATCH_SECONDS)
 
     def _on_redis_down(self) -> None:
         if not self._is_redis_down:
-            logger.warning("Live pages stand still: Redis does not answer")
+            logger.warning("Redis is down; live pages get no updates")
             self._notify_all(lambda listener: listener.on_stale())
         self._is_redis_down = True
         self._is_ready.set()
 
     def _on_redis_up(self) -> None:
-        """What was published meanwhile is lost, as writers do not wait for Redis: everything is looked at again."""
+        """Report a gap after an outage: changes meanwhile are lost, because publishers do not wait for Redis."""
         if self._is_redis_down:
             self._is_redis_down = False
             self._reset_all()
         self._is_ready.set()
 
-    def _broadcast(self, changes: Sequence[Change], position: str) -> None:
+    def _broadcast(self, changes: Sequence[Change], last_id: str) -> None:
         now = time.monotonic()
-        self._notify_all(lambda listener: listener.on_changes(changes, position, now))
+        self._notify_all(lambda listener: listener.on_changes(changes, last_id, now))
 
     def _reset_all(self) -> None:
         now = time.monotonic()
@@ -274,25 +273,16 @@ class Hub:
             notify(listener)
 
 
-def _merge(reading: ReadResult) -> list[Change]:
-    """Return what was read, of each thing once."""
-    return change_feed.merge(change for _, change in reading.entries)
+def _merge(result: ReadResult) -> list[Change]:
+    """Return the changes that were read, one for each object."""
+    return change_feed.merge(change for _, change in result.entries)
 
 
-_HUB_OF_LOOP: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]] = weakref.WeakKeyDictionary()
+def shut_down_on_signal(loop: asyncio.AbstractEventLoop, hub: Hub) -> None:
+    """Close the open responses when the server gets a signal to stop: it waits for them, and they end only then.
 
-
-def get_hub() -> Hub:
-    """Return the hub of the running event loop, which lives as long as the loop."""
-    loop = asyncio.get_running_loop()
-    if loop not in _HUB_OF_LOOP:
-        _HUB_OF_LOOP[loop] = Hub()
-        _close_on_shutdown_signal(loop, _HUB_OF_LOOP[loop])
-    return _HUB_OF_LOOP[loop]
-
-
-def _close_on_shutdown_signal(loop: asyncio.AbstractEventLoop, hub: Hub) -> None:
-    """End open answers when the server is asked to: it would wait for them, and they never end by themselves."""
+    Does nothing outside the main thread, where Python allows no signal handlers.
+    """
     if threading.current_thread() is not threading.main_thread():
         return
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,42 +1,43 @@
-"""Parts of pages that somebody has open, each followed once for everybody who has it open.
+"""The parts of open pages: each part is followed once for all pages that show it.
 
-Between `hub`, which says what changed, with `fragments`, which renders, and `live.stream`, which writes to each page. A
-channel hears the change feed for its part, has it rendered whenever it may look different, and tells the pages when it
-does. So two hundred pages cost what one costs, but for writing to them. It lives as long as somebody has the part open.
+Before it: `hub`, which reports changes, and `fragment_cache`, which renders. After it: `stream`, which writes to each
+page. A channel listens to the change feed for its part, renders the part when a change may affect it, and hands the
+rendering to the pages when it differs. So two hundred pages cost as much as one, except for the writing. A channel
+lives as long as a page shows its part.
 
-A part that is slow holds up nobody but itself: each is looked at by a task of its own, one look after the other.
+A slow part delays no other: each channel has a task of its own, which renders again and again.
 
-The invariant: what was told before a moment is in what is `known_from` that moment, and whoever listens is told of
-each difference after it was.
+The invariant: content that is `fresh_since` a moment includes every change that was published before that moment, and
+every subscriber receives each later difference.
 """
 
 import asyncio
 import contextlib
 import enum
 import time
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
 from django.http import Http404
 
 from rollouts.accounts.errors import NotFound
 from rollouts.live.change_feed import Change
-from rollouts.live.fragments import Fragment, Rendering, render_since
-from rollouts.live.hub import get_hub, wait_for_event
+from rollouts.live.fragment_cache import FragmentCache
+from rollouts.live.fragments import Fragment, Rendering
+from rollouts.live.hub import Hub, wait_for_event
 
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """Something that a part depends on: a kind of things, or one of them, or parts of it."""
+    """What a part depends on: a kind of object, one object, or some parts of it."""
 
     kind: str
-    key: str  # empty: any
-    parts: frozenset[str]  # empty: all of it
+    key: str  # empty: any object of the kind
+    parts: frozenset[str]  # empty: all parts
 
     def covers(self, change: Change) -> bool:
-        """Whether a change is one of it."""
+        """Whether a change affects it."""
         if self.kind != change.kind or (self.key and self.key != change.key):
             return False
         return not self.parts or not change.parts or not self.parts.isdisjoint(change.parts)
@@ -44,64 +45,66 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class LivePart:
-    """A part of a page, as pages name it: those who name it alike share a channel."""
+    """A part of a page, as the page describes it: equal descriptions share a channel."""
 
-    src: str  # where it is to be had
+    src: str  # the URL of the part
     dependencies: tuple[Dependency, ...]
-    poll_seconds: float  # seconds after which it is looked at though nothing was told; 0: never
-    fragment: Fragment | None = field(compare=False)  # None: nothing that could be brought
+    poll_seconds: float  # interval at which it is rendered without a change; 0: never
+    fragment: Fragment | None = field(compare=False)  # None: the URL has no fragment, so the page fetches it
 
     def depends_on(self, change: Change) -> bool:
-        """Whether it may look different after a change."""
-        return any(word.covers(change) for word in self.dependencies)
+        """Whether a change may affect the part."""
+        return any(dependency.covers(change) for dependency in self.dependencies)
 
     @property
     def asks_cluster(self) -> bool:
-        """Whether only a cluster can tell how it looks."""
+        """Whether rendering it reads from a cluster."""
         return self.fragment is not None and self.fragment.asks_cluster
 
 
 class Unavailable(enum.Enum):
-    """Why there is no rendering of a part."""
+    """Why a part has no rendering; the values are the names of events that static/live.js handles."""
 
-    GONE = "gone"  # there is none any more
-    FETCH = "look"  # it is to be fetched from its address
+    GONE = "gone"  # the object does not exist any more
+    FETCH = "look"  # the page must fetch the part from its URL
 
 
 PartContent = Rendering | Unavailable
 
 
 class ChannelSubscriber(Protocol):
-    """A page that has a part open."""
+    """A page that shows a part."""
 
     def wants_unchanged(self, channel: "Channel") -> bool:
-        """Whether it is to be told also when nothing looks different."""
+        """Whether the page also wants a rendering that does not differ."""
 
     def on_content(self, channel: "Channel") -> None:
-        """Be told how the part came out."""
+        """Receive the new content of the channel."""
 
 
 class Channel:
-    """A part that is followed."""
+    """One part, followed for all pages that show it."""
 
-    def __init__(self, part: LivePart) -> None:
+    def __init__(self, part: LivePart, hub: Hub, fragments: FragmentCache) -> None:
         self.part = part
-        self.content: PartContent | None = None  # None: it has not been looked at yet
-        self.fresh_since = 0.0  # the outcome is how it was then or later, by the monotonic clock
-        self._wanted_since = 0.0  # from when on it is to be known
+        self.content: PartContent | None = None  # None: not rendered yet
+        self.fresh_since = 0.0  # the content was read at this time or later, monotonic clock
+        self._hub = hub
+        self._fragments = fragments
+        self._wanted_since = 0.0  # the content must be at least this fresh
         self._is_wanted = asyncio.Event()
         self._subscribers: set[ChannelSubscriber] = set()
         self._task: asyncio.Task[None] | None = None
 
     def subscribe(self, page: ChannelSubscriber, since: float) -> None:
-        """Tell a page how the part looks from some moment on."""
+        """Send a page the content as of `since` or later, and every difference after it."""
         self._subscribers.add(page)
         self._request(since)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
     def unsubscribe(self, page: ChannelSubscriber) -> bool:
-        """Forget a page; return whether there is no other, in which case nothing is followed any more."""
+        """Remove a page, and stop the channel with the last one; return whether it was the last one."""
         self._subscribers.discard(page)
         if self._subscribers:
             return False
@@ -110,41 +113,40 @@ class Channel:
             self._task = None
         return True
 
-    # What the hub tells.
+    # HubListener
 
     def on_changes(self, changes: Sequence[Change], last_id: str, at: float) -> None:
-        """Look again after a change of what the part depends on."""
+        """Render again if a change affects the part."""
         if any(self.part.depends_on(change) for change in changes):
             self._request(at)
 
     def on_gap(self, at: float) -> None:
-        """Look again, as anything may have changed."""
+        """Render again: any change may have been missed."""
         self._request(at)
 
     def on_stale(self) -> None:
-        """Nothing is told for now: pages hear that by themselves."""
+        """Do nothing: each page subscribes to the hub itself."""
 
     def on_shutdown(self) -> None:
-        """The process ends: pages hear that by themselves."""
+        """Do nothing: each page subscribes to the hub itself."""
 
     def _request(self, since: float) -> None:
         self._wanted_since = max(self._wanted_since, since)
         self._is_wanted.set()
 
     async def _run(self) -> None:
-        """Look whenever it is wanted, until cancelled."""
-        hub = get_hub()
-        hub.subscribe(self)
+        """Render whenever fresher content is wanted, until cancelled."""
+        self._hub.subscribe(self)
         try:
-            await hub.wait_until_ready()
-            self._request(time.monotonic())  # what came before is not told
+            await self._hub.wait_until_ready()
+            self._request(time.monotonic())  # the hub reports no earlier changes
             while True:
                 self._publish(*await self._render(await self._wait_until_wanted()))
         finally:
-            hub.unsubscribe(self)
+            self._hub.unsubscribe(self)
 
     async def _wait_until_wanted(self) -> float:
-        """Return from when on the part is to be known, as soon as it is not, or has not been looked at for long."""
+        """Wait until fresher content is wanted or the poll interval is over; return how fresh it must be."""
         while self._wanted_since <= self.fresh_since:
             self._is_wanted.clear()
             if not await wait_for_event(self._is_wanted, self.part.poll_seconds or None):
@@ -152,45 +154,53 @@ class Channel:
         return self._wanted_since
 
     async def _render(self, since: float) -> tuple[PartContent, float]:
-        """Return how the part looks, and from when on."""
+        """Return the content of the part, and how fresh it is."""
         if self.part.fragment is None:
             return Unavailable.FETCH, since
         try:
-            rendering = await render_since(self.part.fragment, since)
+            rendering = await self._fragments.render_since(self.part.fragment, since)
         except (NotFound, Http404):
             return Unavailable.GONE, since
-        except Exception:  # it is in the log; whoever fetches it sees what is wrong
+        except Exception:  # the fragment cache has logged it; a page that fetches the part shows the error
             return Unavailable.FETCH, since
         return rendering, rendering.started_at
 
-    def _publish(self, outcome: PartContent, known_from: float) -> None:
-        is_new = outcome is Unavailable.FETCH or _etag_of(outcome) != _etag_of(self.content)
-        self.content, self.fresh_since = outcome, known_from
+    def _publish(self, content: PartContent, fresh_since: float) -> None:
+        is_new = content is Unavailable.FETCH or _etag_of(content) != _etag_of(self.content)
+        self.content, self.fresh_since = content, fresh_since
         for page in tuple(self._subscribers):
             if is_new or page.wants_unchanged(self):
                 page.on_content(self)
 
 
-def _etag_of(outcome: PartContent | None) -> str:
-    """Return what is different for what looks different."""
-    return outcome.etag if isinstance(outcome, Rendering) else str(outcome)
+def _etag_of(content: PartContent | None) -> str:
+    """Return a text that differs when the content differs."""
+    return content.etag if isinstance(content, Rendering) else str(content)
 
 
-_CHANNELS_OF_LOOP: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[LivePart, Channel]]] = (
-    weakref.WeakKeyDictionary()
-)
+class Subscriptions:
+    """The channels of one event loop, by part."""
 
+    def __init__(self, hub: Hub, fragments: FragmentCache) -> None:
+        self.channels: dict[LivePart, Channel] = {}
+        self._hub = hub
+        self._fragments = fragments
 
-@contextlib.contextmanager
-def subscribed_to_parts(parts: Iterable[LivePart], page: ChannelSubscriber, since: float) -> Iterator[list[Channel]]:
-    """Have a page told of its parts, as they look from some moment on; a channel for each."""
-    channels = _CHANNELS_OF_LOOP.setdefault(asyncio.get_running_loop(), {})
-    joined = [channels.setdefault(part, Channel(part)) for part in dict.fromkeys(parts)]
-    for channel in joined:
-        channel.subscribe(page, since)
-    try:
-        yield joined
-    finally:
-        for channel in joined:
-            if channel.unsubscribe(page):
-                channels.pop(channel.part, None)
+    @contextlib.contextmanager
+    def subscribed(self, parts: Iterable[LivePart], page: ChannelSubscriber, since: float) -> Iterator[list[Channel]]:
+        """Send a page the content of its parts as of `since` or later; yield the channel of each part."""
+        channels = [self._channel_of(part) for part in dict.fromkeys(parts)]
+        for channel in channels:
+            channel.subscribe(page, since)
+        try:
+            yield channels
+        finally:
+            for channel in channels:
+                if channel.unsubscribe(page):
+                    self.channels.pop(channel.part, None)
+
+    def _channel_of(self, part: LivePart) -> Channel:
+        channel = self.channels.get(part)
+        if channel is None:
+            channel = self.channels[part] = Channel(part, self._hub, self._fragments)
+        return channel

@@ -1,1 +1,1 @@
-"""Manifests that people read and send: masking, strict YAML, and the version an edit refers to."""
+"""Manifests that people read and send: masking, strict JSON and YAML, and the version that an edit refers to."""

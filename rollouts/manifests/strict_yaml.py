@@ -1,10 +1,11 @@
-"""Documents that people send, read strictly: JSON, and YAML where it is a manifest.
+"""A strict parser for documents that people send: JSON, and YAML for manifests.
 
-Before them: whatever somebody sends to the API or types into a form. After them: plain values that every part of the
-product can store and pass on. What two readers could take differently is refused, not guessed at: names that are
-written twice, numbers that JSON does not have, a second document, text with NUL or halves of characters.
+Before it: the body of an API request, or the text of a form. After it: plain values that every part of the product can
+store and pass on. Input that two parsers could understand differently is rejected: duplicate keys, numbers that JSON
+does not have, a second YAML document, strings with NUL or unpaired surrogates.
 
-The invariant: reading takes time and memory in proportion to what was sent, however it is nested or refers to itself.
+The invariant: parsing takes time and memory in proportion to the size of the document, however deeply it is nested and
+whatever its aliases refer to.
 """
 
 import json
@@ -17,16 +18,17 @@ from typing import Any, Final, Never
 import yaml
 
 MAX_BODY_BYTES: Final = 1024 * 1024
-"""Of a body; an API server takes objects of about one and a half times that."""
+"""The longest body; an API server accepts objects of about 1.5 times that size."""
 
 # The deepest field of a pod's spec lies about 20 levels down.
 MAX_DEPTH: Final = 64
-# Values and names in a YAML document: each takes its time, however short. Manifests have about one in ten characters.
+# Values and keys in a YAML document: each takes time, however short. Manifests have about one in ten characters.
 _MAX_NODES: Final = MAX_BODY_BYTES // 10
-# What a YAML document may grow to by its aliases, in characters.
-_MAX_CHARACTERS: Final = 4 * MAX_BODY_BYTES
+# The size in characters to which the aliases of a YAML document may expand.
+_MAX_MIB: Final = 4
+_MAX_CHARACTERS: Final = _MAX_MIB * 1024 * 1024
 
-# What a plain word of YAML may be besides a text, as programs of Kubernetes read it: no date, and 1:30 is not 90.
+# What an unquoted YAML scalar may be besides a string, as Kubernetes reads it: not a date, and 1:30 is not 90.
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 _NUMBERS: Final = {
     "tag:yaml.org,2002:int": re.compile(r"[-+]?(0b[01_]+|0[0-7_]*|[1-9][0-9_]*|0x[0-9a-fA-F_]+)"),
@@ -38,17 +40,17 @@ _NUMBERS: Final = {
 
 
 class UnreadableDocument(Exception):  # noqa: N818 (it reads as what happened)
-    """What was sent is no document that we read."""
+    """The document cannot be parsed, or holds a value that is not allowed."""
 
     def __init__(self, why: str, field: str = "", *, is_value: bool = False) -> None:
         super().__init__(why)
         self.reason = why  # a clause without a full stop
-        self.field = field  # what it is about; empty: the document as a whole
-        self.is_value = is_value  # it can be read, and holds a value that we do not take
+        self.field = field  # path of the value; empty: the document as a whole
+        self.is_value = is_value  # the document can be parsed, but this value is not allowed
 
 
 def parse_json(body: bytes) -> Any:
-    """Read JSON."""
+    """Parse JSON."""
     try:
         value = json.loads(
             body.decode("utf-8"),
@@ -57,32 +59,32 @@ def parse_json(body: bytes) -> Any:
             parse_float=_parse_finite_float,
         )
     except RecursionError as error:
-        raise _unreadable("it nests too deeply") from error
+        raise _unreadable("it is nested too deeply") from error
     except ValueError as error:
         raise _unreadable(str(error)) from error
     return require_plain(value)
 
 
 def parse_yaml(body: bytes) -> Any:
-    """Read YAML: one document, bounded also in what its aliases make of it."""
+    """Parse one YAML document; raises before its aliases expand to too much."""
     try:
         text = body.decode("utf-8")
         growth = _DocumentSize()
         for event in yaml.parse(text, Loader=_Loader):
             growth.add_event(event)
-        value = yaml.load(text, Loader=_Loader)  # noqa: S506 (made of the safe one)
+        value = yaml.load(text, Loader=_Loader)  # noqa: S506 (a subclass of the safe loader)
     except yaml.MarkedYAMLError as error:
         where = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise _unreadable(f"{error.problem or 'it is no YAML'}{where}") from error
+        raise _unreadable(f"{error.problem or 'it is not valid YAML'}{where}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _unreadable(str(error).partition("\n")[0]) from error
     return require_plain(value)
 
 
 def find_lines(text: str, fields: Collection[str]) -> dict[str, int]:
-    """Return the lines in which fields of a YAML document stand, or what they would be a part of.
+    """Return the line of each field in a YAML document, or of the nearest parent that the document has.
 
-    The text is one that `parse_yaml` has read, so that it is bounded; it is gone through once for all of them.
+    `parse_yaml` must have accepted the text, so its size is bounded. It is parsed once for all fields.
 
     >>> text = "spec:\\n  cliques:\\n  - name: a\\n  - name: b\\n    replicas: 1\\nlabels: {app.io/name: x}\\n"
     >>> find_lines(text, ["spec.cliques[1].replicas", "spec.cliques[1].image"])
@@ -109,12 +111,12 @@ def _find_line(node: yaml.Node | None, field: str) -> int | None:
 
 
 def _step_into(node: yaml.Node, field: str) -> tuple[yaml.Mark | None, yaml.Node | None, str]:
-    """Return where the first part of a path leads: where that begins, what it is, and the rest of the path."""
+    """Follow the first part of a path: return the position and node that it leads to, and the rest of the path."""
     if isinstance(node, yaml.SequenceNode) and (index := _INDEX.match(field)):
         entry = node.value[int(index[1])] if int(index[1]) < len(node.value) else None
         return entry and entry.start_mark, entry, field[index.end() :].removeprefix(".")
     if isinstance(node, yaml.MappingNode):
-        # Names of labels have dots of their own: the longest that fits is meant.
+        # Label keys contain dots: the longest key that matches is meant.
         fitting = [(key, member) for key, member in node.value if _has_path_prefix(field, str(key.value))]
         if fitting:
             key, member = max(fitting, key=lambda pair: len(pair[0].value))
@@ -130,12 +132,12 @@ def _has_path_prefix(field: str, name: str) -> bool:
 
 
 def require_plain(value: Any) -> Any:
-    """Return a value that JSON can say and a database can hold; raises, with the field, for any other."""
+    """Return a value if JSON can represent it and a database can store it; otherwise raise with the field."""
     waiting: list[tuple[Any, str, int]] = [(value, "", 0)]
     while waiting:
         member, path, depth = waiting.pop()
         if depth > MAX_DEPTH:
-            raise _unreadable(f"it nests deeper than {MAX_DEPTH} levels")
+            raise _unreadable(f"it is nested deeper than {MAX_DEPTH} levels")
         if isinstance(member, dict):
             for name in member:
                 _require_text(name, path)
@@ -153,18 +155,18 @@ def _require_scalar(value: Any, path: str) -> None:
         return
     is_number = isinstance(value, bool | float | None) or (isinstance(value, int) and abs(value) < 2**63)
     if not is_number or (isinstance(value, float) and not math.isfinite(value)):
-        raise _invalid_value(path, "this is no value that JSON can say, or too large a number")
+        raise _invalid_value(path, "JSON cannot represent this value, or the number is too large")
 
 
 def _require_text(text: Any, path: str) -> None:
     if not isinstance(text, str):
-        raise _invalid_value(path, f"{str(text)[:40]!r} is a name here and must be a text; put it in quotes")
+        raise _invalid_value(path, f"the key {str(text)[:40]!r} must be a string; put it in quotes")
     if "\0" in text:
-        raise _invalid_value(path, "a text may not hold NUL characters; remove them")
+        raise _invalid_value(path, "a string must not contain NUL characters; remove them")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise _invalid_value(path, "a text may not hold halves of characters (surrogates); remove them") from error
+        raise _invalid_value(path, "a string must not contain unpaired surrogates; remove them") from error
 
 
 def _invalid_value(path: str, sentence: str) -> UnreadableDocument:
@@ -182,12 +184,12 @@ def _reject_duplicate_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     obj = dict(pairs)
     twice = _find_duplicate([name for name, _ in pairs])
     if twice is not None:
-        raise ValueError(f"the name {twice[:100]!r} is written twice in one object")
+        raise ValueError(f"the key {twice[:100]!r} appears twice in one object")
     return obj
 
 
 def _find_duplicate(names: Iterable[str]) -> str | None:
-    """Return the first name that was there before."""
+    """Return the first name that appears again."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -197,13 +199,13 @@ def _find_duplicate(names: Iterable[str]) -> str | None:
 
 
 def _reject_constant(name: str) -> Never:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _parse_finite_float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is too large a number")
+        raise ValueError(f"the number {text[:40]} is too large")
     return number
 
 
@@ -211,12 +213,12 @@ def _parse_finite_float(text: str) -> float:
 
 
 def _full_match(form: re.Pattern[str]) -> re.Pattern[str]:
-    """Return a form that fits a whole word, or none of it."""
+    """Return a pattern that matches only whole scalars."""
     return re.compile(rf"(?:{form.pattern})\Z", form.flags)
 
 
 class _Loader(yaml.CSafeLoader):
-    """Plain values only: no name twice, no dates, no numbers to the base of sixty."""
+    """Loads plain values only: no duplicate keys, no dates, no sexagesimal numbers."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         if isinstance(node, yaml.MappingNode):
@@ -224,7 +226,7 @@ class _Loader(yaml.CSafeLoader):
             twice = _find_duplicate(names)
             if twice is not None:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the name {twice[:100]!r} is written twice in one object", node.start_mark
+                    None, None, f"the key {twice[:100]!r} appears twice in one object", node.start_mark
                 )
         made: dict[Any, Any] = super().construct_mapping(node, deep=deep)
         return made
@@ -238,15 +240,15 @@ _Loader.yaml_implicit_resolvers = {
 
 @dataclass(slots=True)
 class _DocumentSize:
-    """How large a document becomes once its aliases are what they stand for, told event by event before it is built."""
+    """The size of a document after its aliases are expanded, counted from parser events before it is built."""
 
     documents: int = 0
     nodes: int = 0
-    sizes: dict[str, int] = field(default_factory=dict)  # in characters, of what has a name, with everything in it
-    unfinished: list[tuple[str | None, int]] = field(default_factory=list)  # collections: name, and size so far
+    sizes: dict[str, int] = field(default_factory=dict)  # characters of each anchored node, with all that it contains
+    unfinished: list[tuple[str | None, int]] = field(default_factory=list)  # open collections: anchor, and size so far
 
     def add_event(self, event: yaml.Event) -> None:
-        """Take the next event in; raises ValueError when it is too much."""
+        """Count an event; raises ValueError if the document is too large."""
         self.nodes += isinstance(event, yaml.NodeEvent)
         match event:
             case yaml.DocumentStartEvent():
@@ -260,15 +262,15 @@ class _DocumentSize:
             case yaml.AliasEvent():
                 self._add(None, self._size_of(event.anchor or ""))
         if self.documents > 1:
-            raise ValueError("it holds several documents; send one")
+            raise ValueError("it contains several documents; send one")
         if len(self.unfinished) > MAX_DEPTH:
-            raise ValueError(f"it nests deeper than {MAX_DEPTH} levels")
+            raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
         if self.nodes > _MAX_NODES:
-            raise ValueError(f"it holds more than {_MAX_NODES:,} values and names")
+            raise ValueError(f"it contains more than {_MAX_NODES:,} values and keys")
 
     def _add(self, name: str | None, size: int) -> None:
         if size > _MAX_CHARACTERS:
-            raise ValueError("its aliases make too much of it")
+            raise ValueError(f"its YAML aliases expand to more than {_MAX_MIB} MiB")
         if name:
             self.sizes[name] = size
         if self.unfinished:
@@ -277,5 +279,5 @@ class _DocumentSize:
 
     def _size_of(self, name: str) -> int:
         if name not in self.sizes:
-            raise ValueError(f"the alias {name!r} refers to what it is a part of, or to nothing")
+            raise ValueError(f"the alias {name!r} refers to a node that contains it, or to no anchor")
         return self.sizes[name]

@@ -1,10 +1,10 @@
-"""What tells one state of a workload that people edit from the next: its uid and its generation.
+"""The version of a workload for optimistic concurrency: its uid and its metadata.generation.
 
-Answers carry it as `version` and in their ETag; commands compare it with what the cluster has by then. Writes of a
-status change no generation, so an edit is never refused because a rollout has moved on meanwhile.
+API answers carry it as `version` and in the ETag; a command compares it with the version in the cluster. Writes to the
+status do not change the generation, so the progress of a rollout never makes an edit fail.
 
-The ETag of an answer that shows more than what can be edited ends with a part of its own, which tells one answer from
-another (`"<uid>.<generation>.<digest>"`). If-Match looks at the first two parts only.
+If an answer shows more than the editable fields, its ETag ends with a digest of the answer
+(`"<uid>.<generation>.<digest>"`). If-Match compares the first two parts only.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ def version_of(uid: str, generation: int) -> str:
 
 
 def matches_version(header: str, version: str) -> bool:
-    """Return whether an If-Match header names this version, alone or among others.
+    """Whether an If-Match header names this version, alone or among others.
 
     >>> matches_version('"5f0c.7"', "5f0c.7"), matches_version('"a.1", "5f0c.7.90ab"', "5f0c.7")
     (True, True)

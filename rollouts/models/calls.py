@@ -1,6 +1,6 @@
 """Calls of the API that carry an Idempotency-Key, with the answers they got.
 
-`apiserver.idempotency` writes them: the row is there before the command is carried out, the answer afterwards. The
+`api.idempotency` writes them: the row is there before the command is carried out, the answer afterwards. The
 invariant: a person has one row for a key, whichever process asked first.
 """
 

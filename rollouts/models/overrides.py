@@ -15,6 +15,22 @@ from rollouts.engine.model.budget import parse_budget
 from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH
 
 
+class StrategyOverrideQuerySet(models.QuerySet["StrategyOverride"]):
+    """Overrides, by whether they are in force."""
+
+    def in_force(self, now: datetime) -> "StrategyOverrideQuerySet":
+        """Return the overrides in force at a time; `StrategyOverride.is_in_force` says the same of one."""
+        return self.filter(self._is_in_force(now))
+
+    def ended(self, now: datetime) -> "StrategyOverrideQuerySet":
+        """Return the overrides that have ended."""
+        return self.exclude(self._is_in_force(now))
+
+    @staticmethod
+    def _is_in_force(now: datetime) -> models.Q:
+        return models.Q(expires_at=None) | models.Q(expires_at__gt=now)
+
+
 class StrategyOverride(models.Model):
     """What is to be in force instead of what the resource says, for whom, why and until when."""
 
@@ -34,6 +50,8 @@ class StrategyOverride(models.Model):
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
+
+    objects = StrategyOverrideQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created",)

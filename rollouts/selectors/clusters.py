@@ -8,7 +8,7 @@ from typing import Any, Final
 from django.db.models import Count, Q
 
 from rollouts import models
-from rollouts.accounts.errors import NotFound
+from rollouts.accounts.errors import make_cluster_not_found
 from rollouts.cluster import Misconfigured
 from rollouts.runtime.connections import ClusterEntry, cluster_entries
 from rollouts.selectors.paging import Page, Window, read_page
@@ -78,8 +78,7 @@ def cluster_detail(name: str) -> ClusterDetail:
     """Return one cluster; raises NotThere."""
     found = next((one for one in cluster_list() if one.name == name), None)
     if found is None:
-        known = ", ".join(entry.name for entry in _entries()) or "none"
-        raise NotFound(f"There is no cluster {name!r}; configured: {known}.")
+        raise make_cluster_not_found(name, (entry.name for entry in _entries()))
     return found
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from rollouts import models
 from rollouts.controller.effective_strategy import (
-    STRATEGY_TYPE,
     Override,
     StrategySource,
     compute_effective_strategy,
@@ -20,6 +19,7 @@ from rollouts.controller.effective_strategy import (
     matches,
 )
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
+from rollouts.engine.manifest.strategy_parts import STRATEGY_TYPE
 
 
 @dataclass(frozen=True, slots=True)

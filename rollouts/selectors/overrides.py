@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from rollouts.accounts.commands import WorkloadRef
@@ -63,11 +63,16 @@ def override_list(filters: OverrideFilters, window: Window) -> Page[OverrideItem
 
 
 def override_detail(number: int) -> OverrideItem:
-    """Return one override, also one that has ended."""
+    """Return one override, in force or ended; raises NotFound."""
+    return make_item(find_override(number))
+
+
+def find_override(number: int) -> StrategyOverride:
+    """Return the row of an override, in force or ended; raises NotFound."""
     row = StrategyOverride.objects.select_related("author").filter(pk=number).first()
     if row is None:
         raise NotFound(f"There is no override {number}.")
-    return make_item(row)
+    return row
 
 
 def workload_overrides(place: WorkloadRef) -> list[WorkloadOverride]:
@@ -110,8 +115,8 @@ def _rows(filters: OverrideFilters) -> QuerySet[StrategyOverride]:
     rows = StrategyOverride.objects.select_related("author").filter(**exact).order_by("-created", "-pk")
     if filters.active is None:
         return rows
-    in_force = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
-    return rows.filter(in_force if filters.active else ~in_force)
+    now = timezone.now()
+    return rows.in_force(now) if filters.active else rows.ended(now)
 
 
 def _name(part: StrategyField) -> str:

@@ -15,6 +15,7 @@ from rollouts.engine.model.observed import TERMINAL_PHASES
 from rollouts.engine.model.values import value
 from rollouts.engine.model.workload import GroupTemplate, Workload
 from rollouts.models import Revision
+from rollouts.selectors.template_age import TemplateAge
 from rollouts.selectors.tree import (
     CliqueNode,
     GroupNode,
@@ -33,14 +34,6 @@ MAX_DETAILED_REPLICAS: Final = 12
 _TILE_WIDTHS: Final[Mapping[str, int]] = {"narrow": 3, "middle": 9}
 # Of a name that says who of a group speaks for it.
 _LEADER: Final = "leader"
-
-
-class TemplateAge(StrEnum):
-    """How old the template of a pod is."""
-
-    CURRENT = "current"
-    PREVIOUS = "previous"  # of the revision before
-    OLDER = "older"  # of an earlier one, or of none that is on record
 
 
 class PodState(StrEnum):
@@ -321,9 +314,8 @@ class _GridBuilder:
     def _age(self, pod: PodNode) -> TemplateAge:
         if not pod.outdated:
             return TemplateAge.CURRENT
-        return (
-            TemplateAge.PREVIOUS if pod.revision is not None and pod.revision == self._previous else TemplateAge.OLDER
-        )
+        is_previous = pod.revision is not None and pod.revision == self._previous
+        return TemplateAge.PREVIOUS if is_previous else TemplateAge.OLDER
 
 
 def _cell_order(entry: tuple[int, bool, Cell]) -> tuple[int, bool, str]:

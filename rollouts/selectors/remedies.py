@@ -16,10 +16,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from rollouts.controller.effective_strategy import MAX_SURGE, MAX_UNAVAILABLE, compute_effective_strategy
+from rollouts.controller.effective_strategy import compute_effective_strategy
 from rollouts.engine.manifest import edits
 from rollouts.engine.manifest.edits import InvalidEdit
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
+from rollouts.engine.manifest.strategy_parts import MAX_SURGE, MAX_UNAVAILABLE
 from rollouts.engine.model.actions import Delete, Wait
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.plan.remedies import Remedy

@@ -14,10 +14,11 @@ from rollouts.accounts.commands import WorkloadRef
 from rollouts.accounts.errors import NotFound
 from rollouts.controller.history import compute_durations
 from rollouts.models import Revision, Rollout, Sample, Step
+from rollouts.runtime.connections import configured_cluster_names
 from rollouts.selectors.paging import Page, Window, read_page
 from rollouts.selectors.revisions import RevisionNumbers
 from rollouts.selectors.timestamps import to_datetime
-from rollouts.selectors.workload_snapshot import configured_names, find_cluster, find_workload
+from rollouts.selectors.workload_snapshot import find_cluster, find_workload
 
 UNDER_WAY = "UnderWay"
 
@@ -80,7 +81,7 @@ def workload_rollouts(place: WorkloadRef, outcomes: tuple[str, ...], window: Win
 
     With outcomes only those that ended so; UNDER_WAY stands for those that have not.
     """
-    rows = Rollout.objects.filter(cluster__in=configured_names())
+    rows = Rollout.objects.filter(cluster__in=configured_cluster_names())
     rows = rows.filter(cluster=place.cluster, namespace=place.namespace, name=place.name)
     if outcomes:
         rows = rows.filter(outcome__in=["" if word == UNDER_WAY else word for word in outcomes])

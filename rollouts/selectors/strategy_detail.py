@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import Any, Literal
 
 from rollouts.accounts.commands import WorkloadRef
-from rollouts.controller.effective_strategy import STRATEGY_TYPE, EffectiveStrategy, StrategySource
+from rollouts.controller.effective_strategy import EffectiveStrategy, StrategySource
 from rollouts.engine.manifest.findings import Finding
+from rollouts.engine.manifest.strategy_parts import STRATEGY_TYPE
 from rollouts.engine.manifest.validation import validate_create
 from rollouts.engine.model.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE
 from rollouts.engine.model.workload import IntOrPercent, Workload

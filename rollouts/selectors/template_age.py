@@ -7,13 +7,21 @@ met for the first time.
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Final, Literal, TypeAlias
+from enum import StrEnum
+from typing import Final
 
 from rollouts import models
 from rollouts.selectors.revisions import list_template_hashes
 
-TemplateAge: TypeAlias = Literal["current", "previous", "older"]
 _UNKNOWN: Final = 0  # comes before every revision
+
+
+class TemplateAge(StrEnum):
+    """How old the template of a pod is."""
+
+    CURRENT = "current"
+    PREVIOUS = "previous"  # of the revision before
+    OLDER = "older"  # of an earlier revision, or of one that is not stored
 
 
 class TemplateAges:
@@ -48,12 +56,12 @@ class TemplateAges:
         """Return how old a template is among those that pods of its workload run here."""
         number, generation = self._find(namespace, workload, template_hash)
         if generation and generation == self._current.get((namespace, workload)):
-            return "current"
+            return TemplateAge.CURRENT
         others = [self._find(namespace, workload, one) for one in among]
         newest = max(
             (one for one, other in others if other != self._current.get((namespace, workload))), default=number
         )
-        return "previous" if number != _UNKNOWN and number == newest else "older"
+        return TemplateAge.PREVIOUS if number != _UNKNOWN and number == newest else TemplateAge.OLDER
 
     def _find(self, namespace: str, workload: str, template_hash: str) -> tuple[int, str]:
         return self._revisions[namespace, workload].get(template_hash, (_UNKNOWN, ""))

@@ -14,7 +14,7 @@ from typing import Any, Final
 from rollouts import models
 from rollouts.accounts.commands import WorkloadRef
 from rollouts.engine.manifest.findings import Finding
-from rollouts.engine.model.observed import TERMINAL_PHASES, Pod
+from rollouts.engine.model.observed import Pod
 from rollouts.engine.model.values import value
 from rollouts.engine.rollout.update import read_progress
 from rollouts.engine.tree.views import CliqueView, GroupReplicaView, GroupView, ReplicaView
@@ -297,7 +297,7 @@ class _TreeBuilder:
             template_hash=pod.template_hash,
             revision=self.numbers.of_template(view.template.name, pod.template_hash),
             outdated=pod.template_hash != view.template_hash,
-            available=pod.available and pod.phase not in TERMINAL_PHASES,
+            available=pod.available,
             ready=pod.ready,
             surge=first_surge is not None and pod.index >= first_surge,
             leaving=pod.leaving,

@@ -300,11 +300,11 @@ def _templates(
 ) -> tuple[TemplateInUse, ...]:
     known = {generation: number for number, (generation, _) in record.revisions.items()}
     now = workload.generation_hash
-    found = [TemplateInUse(now, known.get(now), "current", by_revision.get(_CURRENT, 0))] if now else []
+    found = [TemplateInUse(now, known.get(now), TemplateAge.CURRENT, by_revision.get(_CURRENT, 0))] if now else []
     others = sorted((number for number in by_revision if number > _CURRENT), reverse=True)
     for rank, number in enumerate(others):
-        age: TemplateAge = "older" if rank else "previous"
+        age = TemplateAge.OLDER if rank else TemplateAge.PREVIOUS
         found.append(TemplateInUse(record.revisions[number][0], number, age, by_revision[number]))
     if _UNKNOWN in by_revision:
-        found.append(TemplateInUse("", None, "older", by_revision[_UNKNOWN]))
+        found.append(TemplateInUse("", None, TemplateAge.OLDER, by_revision[_UNKNOWN]))
     return tuple(found)

@@ -11,8 +11,7 @@ from functools import cached_property
 
 from rollouts import mirror, models
 from rollouts.accounts.commands import WorkloadRef
-from rollouts.accounts.errors import NotFound
-from rollouts.cluster import Misconfigured
+from rollouts.accounts.errors import NotFound, make_cluster_not_found
 from rollouts.controller.effective_strategy import (
     EffectiveStrategy,
     Override,
@@ -27,7 +26,7 @@ from rollouts.engine.tree.tree_builder import build_tree
 from rollouts.engine.tree.views import Tree
 from rollouts.manifests.workload_version import version_of
 from rollouts.mirror import MirroredWorkload
-from rollouts.runtime.connections import cluster_names
+from rollouts.runtime.connections import configured_cluster_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,30 +63,22 @@ class WorkloadSnapshot:
         return PlannerInput(shape, build_tree(shape, self.mirrored.observed))
 
 
-def configured_names() -> tuple[str, ...]:
-    """Return the names of the clusters that are shown, in the order of the settings."""
-    try:
-        return cluster_names()
-    except Misconfigured:
-        return ()
-
-
 def visible_clusters() -> Mapping[str, models.Cluster]:
     """Return the rows of the clusters that are shown, in the order of the settings; new ones have none yet."""
-    names = configured_names()
+    names = configured_cluster_names()
     rows = {row.name: row for row in models.Cluster.objects.filter(name__in=names)}
     return {name: rows[name] for name in names if name in rows}
 
 
 def find_cluster(name: str) -> models.Cluster:
     """Return the row of a cluster; raises NotThere."""
-    names = configured_names()
+    names = configured_cluster_names()
     row = models.Cluster.objects.filter(name=name).first() if name in names else None
     if row is not None:
         return row
     if name in names:
         raise NotFound(f"The cluster {name} has not been heard of yet: is the watcher running?")
-    raise NotFound(f"There is no cluster {name!r}; configured: {', '.join(names) or 'none'}.")
+    raise make_cluster_not_found(name, names)
 
 
 def find_workload(place: WorkloadRef) -> models.Workload:

@@ -1,12 +1,13 @@
-"""A live component of one replica scaled by hand, past the template: what an autoscaler does, by a person.
+"""Scales a live component of one replica of the set, as an autoscaler does; the template keeps its number.
 
-`workloads` asks for it when a replica of the set is named. The PodClique or scaling group that stands there is written,
-with the same preconditions as every edit (`edit`); the set itself stays as it is, so no rollout begins.
+Before it: `changes.execute`. After it: the PodClique or PodCliqueScalingGroup in the cluster, which gets a patch with
+the same preconditions as every edit (`edit`). The PodCliqueSet does not change, so no rollout begins.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
+from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import VersionConflict
 from rollouts.cluster import Obj, Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS
@@ -18,11 +19,12 @@ from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, Workload
 from rollouts.engine.tree.views import compute_min_available, resolve_min_available
 from rollouts.mirror import ObjectChanges
-from rollouts.services.audit import AuditedCommand
+from rollouts.services.audit import AuditedCommand, Caller, audited_command
 from rollouts.services.edit import MAX_ATTEMPTS, Change, EditResult, fetch_expected
 from rollouts.services.workload_client import (
     WorkloadClient,
     invalid_command,
+    open_writable_client,
     require_not_grove_managed,
     version_of_object,
 )
@@ -33,18 +35,27 @@ Component: TypeAlias = CliqueTemplate | GroupTemplate
 
 
 @dataclass(frozen=True, slots=True)
-class LiveScale:
-    """What is asked for."""
+class ScaleLive:
+    """The number of replicas that a live component shall have."""
+
+    command: ClassVar[Command] = Command.SCALE_WORKLOAD
 
     component: str  # name in the template
     replica: int  # of the set
     replicas: int
 
 
-def scale_live_component(
-    client: WorkloadClient, audited: AuditedCommand, wanted: LiveScale, *, expected: str | None, dry_run: bool
+def live_component_scale(
+    caller: Caller, place: WorkloadRef, wanted: ScaleLive, *, expected: str | None, dry_run: bool
 ) -> EditResult:
     """Scale a live component; `expected` is the version of the set."""
+    with audited_command(caller, wanted.command, place, dry_run=dry_run) as audited:
+        return _scale(open_writable_client(place), audited, wanted, expected=expected, dry_run=dry_run)
+
+
+def _scale(
+    client: WorkloadClient, audited: AuditedCommand, wanted: ScaleLive, *, expected: str | None, dry_run: bool
+) -> EditResult:
     live = fetch_expected(client, expected)
     workload = parse_workload(live)
     if isinstance(workload, ParseFailure):
@@ -67,19 +78,19 @@ def scale_live_component(
                 client.write_through([ObjectChanges(resource, [stored])])
                 audited.done(before={change.field: before}, after={change.field: wanted.replicas})
             return EditResult(client.place, version_of_object(live), (change,), (), dry_run)
-    raise VersionConflict(f"{name} is scaled so often that this command found no moment for its own; try again.")
+    raise VersionConflict(f"{name} was modified {MAX_ATTEMPTS} times while this command ran. Try again.")
 
 
 def make_scale_change(resource: Resource, name: str, before: Any, after: int) -> Change:
-    """Return the change of a live component, which is no field of the set."""
+    """Return the change of a live component, which is not a field of the set."""
     return Change(f"{resource.kind} {name}: {_FIELD}", before, after)
 
 
-def find_live_component(workload: Workload, wanted: LiveScale) -> tuple[Component, Resource, str]:
-    """Return the component that is meant, with the kind and the name of its object; raises what is in the way."""
+def find_live_component(workload: Workload, wanted: ScaleLive) -> tuple[Component, Resource, str]:
+    """Return a component with the kind and name of its object; raises ValidationFailed when there is none."""
     component, resource = _find_component(workload, wanted.component)
     if wanted.replica >= workload.replicas:
-        sentence = f"the set has the replicas 0 to {workload.replicas - 1}; name one of them"
+        sentence = f"the set has replicas 0 to {workload.replicas - 1}; name one of them"
         raise invalid_command([Finding("replica", FindingCode.OUT_OF_RANGE, sentence)])
     return component, resource, names.clique_name(workload.name, wanted.replica, component.name)
 
@@ -91,15 +102,15 @@ def _require_minimum(component: Component, minimum: int, replicas: int) -> None:
 
 
 def _minimum_of_object(component: Component, target: Obj) -> int:
-    """Return how many pods or replicas a live component must have, as its object says."""
+    """Return the minAvailable of a live component, from its object."""
     if isinstance(component, GroupTemplate):
         return component.min_available
     stored = (target.get("spec") or {}).get("minAvailable")
     return resolve_min_available(component, stored if isinstance(stored, int) else 0)
 
 
-def scale_observed(workload: Workload, observed: Observed, wanted: LiveScale) -> Observed:
-    """Return what is observed as it would be after such a command, for a simulation; raises what is in the way."""
+def scale_observed(workload: Workload, observed: Observed, wanted: ScaleLive) -> Observed:
+    """Return the observed objects after such a command, for a simulation; raises ValidationFailed."""
     component, _, name = find_live_component(workload, wanted)
     minimum = component.min_available
     if isinstance(component, CliqueTemplate):
@@ -116,10 +127,10 @@ def _find_component(workload: Workload, component: str) -> tuple[Component, Reso
         return group, PODCLIQUESCALINGGROUPS
     clique = next((one for one in workload.cliques if one.name == component), None)
     if clique is None:
-        sentence = "the set has no clique and no scaling group of that name; correct the name"
+        sentence = "the set has no clique and no scaling group with this name"
         raise invalid_command([Finding("component", FindingCode.UNKNOWN_COMPONENT, sentence)])
     owner = next((one.name for one in workload.groups if component in one.clique_names), None)
     if owner is not None:
-        sentence = f"a clique in a scaling group is scaled with its group; scale {owner}, or leave replica out"
+        sentence = f"a clique in a scaling group is scaled with its group; scale {owner}, or leave out replica"
         raise invalid_command([Finding("component", FindingCode.MEMBER_AUTOSCALED, sentence)])
     return clique, PODCLIQUES

@@ -1,34 +1,32 @@
-"""What a change would do, step by step, before anybody makes it: the controller's own plan run to its end.
+"""Shows what a change would do, step by step: it runs the controller's own plan to its end.
 
-Before it: a workload as the mirror has it, and a change that somebody considers; what may not be changed so is refused
-as the command itself would be. After it: `engine.simulation.simulate`, in the cluster as `forecast` reads it from the
-mirror, but for what the caller supposes otherwise; `simulation_report` tells what came of it. Nothing is written
-anywhere: a manifest to be applied is shown to the cluster as a dry run.
+Before it: a workload from the mirror, and a change; a change that the command would refuse is refused here with the
+same error. After it: `engine.simulation.simulate`, in the cluster that `selectors.forecast` reads from the mirror, with
+the caller's assumptions; `simulation_report` builds the answer. Nothing is written: an apply is sent as a dry run.
 
-A change of the strategy starts no update by itself. It is judged by the next one then: a rehearsal, under the strategy
-as it would be and, to compare, as it is (`Proposal.rehearse`). Where an update is at work already, it is told what
-becomes of that one, and what would become of it without the change.
+A change of the strategy starts no update by itself. `Edit.rehearsal` then stands for the next update: it runs with the
+new strategy and, to compare, with the present one. When an update is in progress, the report is about that update, with
+the change and without it.
 
-The invariants: the strategy is the one in force, overrides and all, before and after; and an answer is bounded in time,
-with what it has not come to told as such.
+The invariants: the strategy before and after is the effective one, with all overrides; and a simulation has a time
+limit, and reports when it has not come to its end.
 """
 
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from rollouts import mirror
-from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.accounts.errors import InvalidState, NotFound
 from rollouts.cluster import Obj
 from rollouts.controller.effective_strategy import Override, compute_effective_strategy, list_overrides
 from rollouts.controller.pod_counts import count_desired
 from rollouts.engine.manifest.findings import Finding
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
-from rollouts.engine.model.actions import Delete
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.simulation import simulate as engine
@@ -37,32 +35,19 @@ from rollouts.mirror import MirroredWorkload
 from rollouts.selectors.forecast import Assumptions, compute_forecast, fetch_surroundings
 from rollouts.services.apply import preview_apply
 from rollouts.services.audit import Caller, audited_command, reader_for
-from rollouts.services.edit import EditFunction, evaluate_edit, require_expected
+from rollouts.services.changes import Apply, DeletePods, ForgetPods, Simulable
+from rollouts.services.edit import Edit, EditFunction, evaluate_edit, require_expected
+from rollouts.services.scaling import ScaleLive, scale_observed
 from rollouts.services.simulation_report import Simulated, SimulatedChange, SimulationRun, build_baseline, build_report
 from rollouts.services.workload_client import WorkloadClient, invalid_command, open_client, require_synced
 
 MAX_SECONDS: Final = 2.0
-"""For the simulation itself; what it has not come to by then is left out."""
+"""The time limit of a simulation."""
 MAX_PODS: Final = 10_000
 _MAX_CONCURRENT: Final = 2
 _SLOT_WAIT_SECONDS: Final = 5.0
-# The steps of a simulation keep a processor busy: requests of other people must get their share.
+# A simulation keeps a processor busy, and other requests need their share.
 _slots: Final = threading.BoundedSemaphore(_MAX_CONCURRENT)
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A change that somebody considers, and the command that would make it."""
-
-    command: Command
-    edit: EditFunction | None = None  # None: a manifest is applied
-    manifest: Any = None
-    # What is changed about live objects instead of the set.
-    change_observed: Callable[[Workload, Observed], Observed] | None = None
-    # What is deleted by hand, of that which is observed.
-    plan_deletions: Callable[[Workload, Observed], tuple[Delete, ...]] | None = None
-    # A rollout to judge the change by if it starts none: an edit on top of it, and of what is there now.
-    rehearsal: EditFunction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,45 +59,43 @@ class _SimulationInput:
     observed: Observed
     warnings: tuple[Finding, ...] = ()
     overrides: tuple[Override, ...] = ()
-    is_new: bool = False  # there is nothing of it yet
+    is_new: bool = False  # the workload does not exist yet
     now: float = field(default_factory=time.time)
 
     def to_simulated_change(self, place: WorkloadRef, reader: Reader) -> SimulatedChange:
-        """Return the change itself, for who considers it."""
+        """Return the change for the report."""
         return SimulatedChange(place, self.before, self.after, self.observed, self.is_new, self.warnings, reader)
 
 
 class _Simulator:
-    """A workload as it is now, for changes to be run on."""
+    """A workload and its cluster now, to run changes on."""
 
     def __init__(
         self,
         caller: Caller,
         case: _SimulationInput,
         client: WorkloadClient,
-        proposal: Proposal,
+        change: Simulable,
         assumptions: Assumptions,
     ) -> None:
-        """Put the strategy in force in, before and after."""
+        """Compute the effective strategy before and after the change."""
         self._caller, self._place = caller, client.place
-        self._case, self._belief = case, assumptions
+        self._case, self._assumptions = case, assumptions
         self.before, self.after = self._read(case.before), self._read(case.after)
-        self.observed = (
-            case.observed if proposal.change_observed is None else proposal.change_observed(self.after, case.observed)
-        )
+        self.observed = _change_observed(change, self.after, case.observed)
         self._surroundings = fetch_surroundings(
             client.cluster_row, client.place.namespace, self.before, case.observed, case.now
         )
-        self._first = () if proposal.plan_deletions is None else proposal.plan_deletions(self.after, self.observed)
+        self._first = change.deletions(self.after, self.observed) if isinstance(change, DeletePods) else ()
 
     def edit(self, manifest: Obj, edit: EditFunction) -> Workload:
-        """Return the workload that another edit makes of a manifest."""
+        """Return the workload after another edit of a manifest."""
         edited, _ = evaluate_edit(self._caller, self._place, manifest, edit)
         return self._read(edited)
 
     def run(self, after: Workload) -> SimulationRun:
-        """Run a change to its end, for as long as anybody waits for it."""
-        forecast = compute_forecast(self.before, after, self.observed, self._surroundings, self._belief)
+        """Run a change to its end, or until the time limit."""
+        forecast = compute_forecast(self.before, after, self.observed, self._surroundings, self._assumptions)
         deadline = time.monotonic() + MAX_SECONDS
         outcome = engine.simulate(
             self.before,
@@ -139,52 +122,67 @@ class _Simulator:
 def workload_simulate(
     caller: Caller,
     place: WorkloadRef,
-    proposal: Proposal,
+    change: Simulable,
     assumptions: Assumptions = Assumptions(),  # noqa: B008 (frozen)
     *,
     expected: str | None = None,
 ) -> Simulated:
-    """Say what a change would do; whoever asks must be allowed to make it."""
-    with audited_command(caller, proposal.command, place, dry_run=True):
+    """Return what a change would do; the caller needs the permission to make it."""
+    with audited_command(caller, change.command, place, dry_run=True):
         client = open_client(place)
-        case = _build_input(caller, client, proposal, expected)
-        simulator = _Simulator(caller, case, client, proposal, assumptions)
+        case = _build_input(caller, client, change, expected)
+        simulator = _Simulator(caller, case, client, change, assumptions)
         _require_pod_limit(simulator.after, simulator.observed)
         with _simulation_slot():
-            return _run_proposal(simulator, case.to_simulated_change(place, reader_for(caller, place)), proposal)
+            rehearsal = change.rehearsal if isinstance(change, Edit) else None
+            return _run(simulator, case.to_simulated_change(place, reader_for(caller, place)), rehearsal)
 
 
-def _run_proposal(simulator: _Simulator, change: SimulatedChange, proposal: Proposal) -> Simulated:
-    """Run a change to its end; where a rollout is named to judge it by, with it and without it."""
+def _run(simulator: _Simulator, simulated: SimulatedChange, rehearsal: EditFunction | None) -> Simulated:
+    """Run a change to its end; with a rehearsal, compare it with the same run without the change."""
     run = simulator.run(simulator.after)
-    if proposal.rehearsal is None:
-        return build_report(change, run)
+    if rehearsal is None:
+        return build_report(simulated, run)
     if not run.changes_nothing:
-        return replace(build_report(change, run), former=build_baseline(simulator.run(simulator.before)))
-    with_it, without_it = (
-        simulator.run(simulator.edit(one, proposal.rehearsal)) for one in (change.after, change.before)
-    )
-    result = build_report(change, with_it)
+        return replace(build_report(simulated, run), former=build_baseline(simulator.run(simulator.before)))
+    with_it, without_it = (simulator.run(simulator.edit(one, rehearsal)) for one in (simulated.after, simulated.before))
+    result = build_report(simulated, with_it)
     return replace(result, is_rehearsal=True, starts_update=False, former=build_baseline(without_it))
 
 
-# ---- what is simulated
+# ---- the input
 
 
-def _build_input(caller: Caller, client: WorkloadClient, proposal: Proposal, expected: str | None) -> _SimulationInput:
+def _build_input(caller: Caller, client: WorkloadClient, change: Simulable, expected: str | None) -> _SimulationInput:
     overrides = tuple(list_overrides(client.place.cluster))
     seen = _read_mirrored(client)
     if seen is not None:
         require_expected(client, seen.manifest, expected)
-    if proposal.edit is not None:
-        if seen is None:
-            raise NotFound(f"There is no workload {client.place.name} in the namespace {client.place.namespace}.")
-        wanted, warnings = evaluate_edit(caller, client.place, seen.manifest, proposal.edit)
-        return _SimulationInput(seen.manifest, wanted, seen.observed, warnings, overrides)
-    live, wanted, report = preview_apply(caller, client, proposal.manifest)
-    if live is None or seen is None or live["metadata"]["uid"] != seen.uid:
-        return _SimulationInput(wanted, wanted, Observed(), report.warnings, overrides, is_new=True)
-    return _SimulationInput(live, wanted, seen.observed, report.warnings, overrides)
+    if isinstance(change, Apply):
+        live, wanted, report = preview_apply(caller, client, change.manifest)
+        if live is None or seen is None or live["metadata"]["uid"] != seen.uid:
+            return _SimulationInput(wanted, wanted, Observed(), report.warnings, overrides, is_new=True)
+        return _SimulationInput(live, wanted, seen.observed, report.warnings, overrides)
+    if seen is None:
+        raise NotFound(f"There is no workload {client.place.name} in the namespace {client.place.namespace}.")
+    function = change.function if isinstance(change, Edit) else _leave_unedited
+    wanted, warnings = evaluate_edit(caller, client.place, seen.manifest, function)
+    return _SimulationInput(seen.manifest, wanted, seen.observed, warnings, overrides)
+
+
+def _leave_unedited(manifest: Obj) -> Obj:
+    return manifest
+
+
+def _change_observed(change: Simulable, workload: Workload, observed: Observed) -> Observed:
+    """Return the observed objects as a change of live objects leaves them."""
+    match change:
+        case ScaleLive():
+            return scale_observed(workload, observed, change)
+        case ForgetPods():
+            return replace(observed, pods=tuple(pod for pod in observed.pods if pod.uid not in change.uids))
+        case _:
+            return observed
 
 
 def _read_mirrored(client: WorkloadClient) -> MirroredWorkload | None:
@@ -193,21 +191,21 @@ def _read_mirrored(client: WorkloadClient) -> MirroredWorkload | None:
 
 
 def _require_pod_limit(workload: Workload, observed: Observed) -> None:
-    """Raise where there would be too many pods: as the template says, as live components are scaled to, or now.
+    """Raise InvalidState for too many pods: by the template, by the scale of live components, or now.
 
-    It is arithmetic alone, however large the numbers are: a simulation of them would be at work for long, and take much
-    memory, before it is first asked whether it is enough.
+    This only counts: a simulation of that many pods would run long and need much memory before its first check of the
+    time limit.
     """
     pods = max(count_desired(workload, Observed()), count_desired(workload, observed), len(observed.pods))
     if pods > MAX_PODS:
-        raise InvalidState(f"This is about {pods:,} pods, and changes of at most {MAX_PODS:,} pods are simulated.")
+        raise InvalidState(f"This change concerns about {pods:,} pods. A simulation covers at most {MAX_PODS:,}.")
 
 
 @contextlib.contextmanager
 def _simulation_slot() -> Iterator[None]:
-    """Have a share of the processor for one simulation."""
+    """Wait for one of the few simulations that run at once."""
     if not _slots.acquire(timeout=_SLOT_WAIT_SECONDS):
-        raise InvalidState("Others are simulating changes right now; ask again in a moment.")
+        raise InvalidState("Other simulations are running. Try again in a moment.")
     try:
         yield
     finally:

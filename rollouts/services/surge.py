@@ -1,24 +1,23 @@
-"""The surge of a workload, and its deletion by hand: a remedy for surge that keeps others from their room, or broke.
+"""Finds and deletes the surge of a workload: a remedy for surge that takes the room of other pods, or that fails.
 
-Surge is what stands beyond the wanted number: whole replicas of the set, replicas of a scaling group, pods of a clique.
-Which it is at each level is read off the engine's own views. Of a replica the objects are deleted that hold its pods,
-as the controller deletes them; of a clique the pods themselves. Nobody's disruption budget is asked, so it is a
-deletion by force.
+Surge is everything beyond the wanted number: replicas of the set, replicas of a scaling group, pods of a clique. The
+engine's views say what it is at each level. Of a replica, the owners of its pods are deleted, as the controller does;
+of a clique, the pods. No disruption budget is asked, so this is a deletion by force.
 
-While an original is outdated the controller creates surge anew, which may well be wanted: on another node it may come
-up. The invariants: nothing within the wanted numbers is touched; and names are used again, so surge is named with a
-mark of the very objects that were looked at, and what has come in their place is safe.
+While an original is outdated, the controller creates surge again, which may be the purpose: it may start on another
+node. The invariants: nothing within the wanted numbers is deleted; and because names are used again, surge is named
+with a mark of the objects that were chosen, so an object that has taken a name since is safe.
 """
 
 import hashlib
-import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import InvalidState
-from rollouts.cluster import ClusterError, Conflict, NotFound, Obj, Resource
+from rollouts.cluster import Obj, Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODS, SERVICES
 from rollouts.engine.model.actions import Delete, Kind
 from rollouts.engine.model.observed import Observed, Pod
@@ -29,33 +28,30 @@ from rollouts.engine.tree.tree_builder import build_tree
 from rollouts.engine.tree.views import CliqueView, GroupView, ReplicaView
 from rollouts.mirror import ObjectChanges
 from rollouts.services.audit import Caller, audited_command
-from rollouts.services.edit import fetch_expected
-from rollouts.services.pods import (
+from rollouts.services.deletion import (
     ABORTING_RESULTS,
-    MAX_SECONDS,
-    NOT_TRIED_MESSAGE,
     DeletionMode,
     DeletionResult,
+    DeletionRun,
     PodDeleter,
     PodOutcome,
     PodsDeleted,
-    explain_error,
-    read_observed,
-    read_workload,
     render_audit_begin,
     render_audit_outcomes,
     summarize_outcomes,
 )
+from rollouts.services.edit import fetch_expected
+from rollouts.services.pods import read_observed, read_workload
 from rollouts.services.workload_client import WorkloadClient, open_writable_client, version_of_object
 
-_MAX_NAMED: Final = 500  # units on record by name
+_MAX_NAMED: Final = 500  # units in the audit log, by name
 _MARK_LENGTH: Final = 16
-_NO_SURGE: Final = "There is no such surge any more: it is gone, or it was taken over."
+_NO_SURGE: Final = "This surge no longer exists: it was deleted, or its pods are wanted now."
 
 
 @dataclass(frozen=True, slots=True)
 class PodOwner:
-    """An object that holds pods."""
+    """An object that owns pods."""
 
     resource: Resource
     name: str
@@ -64,30 +60,30 @@ class PodOwner:
 
 @dataclass(frozen=True, slots=True)
 class SurgeUnit:
-    """Something beyond the wanted number that is deleted as a whole."""
+    """A replica or pod beyond the wanted number, which is deleted as a whole."""
 
-    name: str  # my-3, my-0-decode-2, or that of a pod
-    component: str  # the name of the PodClique, scaling group or set that it is surge of
+    name: str  # my-3, my-0-decode-2, or the name of a pod
+    component: str  # the name of the PodClique, scaling group or set that has the surge
     owners: tuple[PodOwner, ...]  # empty for a single pod
     pods: tuple[Pod, ...]
 
     @property
     def mark(self) -> str:
-        """What tells it from another one that has its name later."""
+        """A hash of its uids, which tells it from a later unit with the same name."""
         uids = [one.uid for one in self.owners or self.pods]
         return hashlib.sha256(" ".join(sorted(uids)).encode()).hexdigest()[:_MARK_LENGTH]
 
 
 @dataclass(frozen=True, slots=True)
 class SurgeUnitRef:
-    """Surge by name and mark, as it was looked at."""
+    """A unit of surge by name and mark."""
 
     name: str
     mark: str
 
 
 def find_surge(workload: Workload, observed: Observed) -> tuple[SurgeUnit, ...]:
-    """Return the surge of a workload at every level; what is leaving already is none."""
+    """Return the surge of a workload at every level, without terminating units."""
     tree = build_tree(make_layout(workload), observed)
     found: list[SurgeUnit] = []
     for replica in tree.replicas.values():
@@ -117,7 +113,7 @@ def surge_delete(
     expected: str | None = None,
     dry_run: bool = False,
 ) -> PodsDeleted:
-    """Delete surge, if it still is what was looked at; told is what becomes of each of its pods, and what was gone."""
+    """Delete the chosen surge, and return what happened to each of its pods."""
     with audited_command(caller, Command.DELETE_ANY_PODS, place, dry_run=dry_run) as audited:
         client = open_writable_client(place)
         live = fetch_expected(client, expected)
@@ -127,9 +123,9 @@ def surge_delete(
         surge = {"surge": [unit.name for unit in units[:_MAX_NAMED]]}
         audited.begin(after={**surge, **render_audit_begin([pod for unit in units for pod in unit.pods])})
         outcomes = _delete_pods(client, units, dry_run=dry_run)
-        is_stopped = any(one.outcome in ABORTING_RESULTS for one in outcomes)
-        remover = _OwnerDeleter(client, dry_run=dry_run, is_stopped=is_stopped)
-        outcomes += [one for unit in units if unit.owners for one in remover.delete(unit)]
+        run = DeletionRun(is_aborted=any(one.outcome in ABORTING_RESULTS for one in outcomes))
+        deleter = _OwnerDeleter(client, run, dry_run=dry_run)
+        outcomes += [one for unit in units if unit.owners for one in deleter.delete(unit)]
         outcomes += _report_gone(units, chosen)
         if not dry_run:
             audited.done(after={**surge, **render_audit_outcomes(outcomes)}, detail=summarize_outcomes(outcomes))
@@ -150,10 +146,7 @@ def _report_gone(units: Iterable[SurgeUnit], chosen: Collection[SurgeUnitRef]) -
 
 def _surge_inside(replica: ReplicaView) -> Iterator[SurgeUnit]:
     for clique in replica.cliques:
-        # A complete clique may keep a pod with a higher index since it was scaled in: that is no surge.
-        if not clique.is_complete:
-            extra = (pod for pod in clique.live if pod.index >= clique.wanted)
-            yield from (SurgeUnit(pod.name, clique.name, (), (pod,)) for pod in extra)
+        yield from (SurgeUnit(pod.name, clique.name, (), (pod,)) for pod in clique.list_surge(is_extra=False))
     for group in replica.groups:
         for part in group.replicas.values():
             if part.index >= group.wanted and not part.is_leaving:
@@ -202,27 +195,24 @@ def _delete_pods(client: WorkloadClient, units: Sequence[SurgeUnit], *, dry_run:
 
 
 class _OwnerDeleter:
-    """Deletes what holds the pods of surge, one after the other, until an answer is lost or it takes too long."""
+    """Deletes the objects that own the pods of surge, one after the other."""
 
-    def __init__(self, client: WorkloadClient, *, dry_run: bool, is_stopped: bool) -> None:
-        self._site = client
+    def __init__(self, client: WorkloadClient, run: DeletionRun, *, dry_run: bool) -> None:
+        self._client = client
+        self._run = run
         self._dry_run = dry_run
-        self._is_stopped = is_stopped
-        self._deadline = time.monotonic() + MAX_SECONDS
 
     def delete(self, unit: SurgeUnit) -> Iterator[PodOutcome]:
-        """Delete a unit, and say of each of its pods what became of it; of itself, where it has none."""
+        """Delete a unit, and yield what happened to each of its pods, or to itself if it has none."""
         told = {(one.resource, one.name): self._attempt(one) for one in unit.owners}
         troubles = [f"{name}: {said}" for (_, name), (fate, said) in told.items() if fate not in _SUCCESSFUL]
         is_under_way = any(fate is DeletionResult.DELETED for fate, _ in told.values())
         for pod in unit.pods:
-            # It goes with its clique, which may go with its scaling group before it is asked to.
-            fate, message = told.get(
-                (PODCLIQUES, pod.clique), (DeletionResult.UNKNOWN, "Nothing that holds it is known.")
-            )
+            # Its clique owns it, and may be deleted with its scaling group before its own turn.
+            fate, message = told.get((PODCLIQUES, pod.clique), (DeletionResult.UNKNOWN, "Its owner is not known."))
             if fate in _SUCCESSFUL and is_under_way:
-                # What stays of the unit is said where all else went as meant.
-                fate, message = DeletionResult.DELETED, troubles[0] if troubles else f"With all of {unit.name}."
+                # A message about a part that could not be deleted comes with each pod.
+                fate, message = DeletionResult.DELETED, troubles[0] if troubles else f"Deleted with {unit.name}."
             yield PodOutcome(pod.name, pod.uid, fate, message, pod.clique, pod.index)
         if not unit.pods:
             fates = [fate for fate, _ in told.values() if fate not in _SUCCESSFUL]
@@ -230,31 +220,26 @@ class _OwnerDeleter:
             yield PodOutcome(unit.name, "", fate, troubles[0] if troubles else "It had no pods.")
 
     def _attempt(self, owner: PodOwner) -> tuple[DeletionResult, str]:
-        if self._is_stopped or time.monotonic() > self._deadline:
-            return DeletionResult.NOT_SENT, NOT_TRIED_MESSAGE
-        try:
-            change = _delete_owner(self._site, owner, dry_run=self._dry_run)
-        except (NotFound, Conflict):
-            return DeletionResult.GONE, f"{owner.name} was gone already, or another one has its name."
-        except ClusterError as error:
-            fate, sentence = explain_error(error)
-            self._is_stopped = fate in ABORTING_RESULTS
-            return fate, sentence
+        message = f"{owner.name} was gone already, or another object has its name."
+        return self._run.attempt(partial(self._delete, owner), lambda: (DeletionResult.GONE, message))
+
+    def _delete(self, owner: PodOwner) -> DeletionResult:
+        change = _delete_owner(self._client, owner, dry_run=self._dry_run)
         if not self._dry_run:
-            self._site.write_through([change])
-        return DeletionResult.DELETED, ""
+            self._client.write_through([change])
+        return DeletionResult.DELETED
 
 
 _SUCCESSFUL: Final = frozenset({DeletionResult.DELETED, DeletionResult.GONE})
 
 
 def _delete_owner(client: WorkloadClient, owner: PodOwner, *, dry_run: bool) -> ObjectChanges:
-    """Delete an object, and return what is known of it by that."""
+    """Delete an object, and return the change for the mirror."""
     namespace, resource = client.place.namespace, owner.resource
     answer = client.cluster.delete(
         resource, owner.name, namespace=namespace, uid=owner.uid, propagation="Background", dry_run=dry_run
     )
     metadata = answer.get("metadata") or {}
     if metadata.get("deletionTimestamp") and metadata.get("finalizers"):
-        return ObjectChanges(resource, [answer])  # somebody holds it for a while
+        return ObjectChanges(resource, [answer])  # a finalizer keeps it for a while
     return ObjectChanges(resource, (), [{"metadata": {"namespace": namespace, "name": owner.name, "uid": owner.uid}}])

@@ -13,11 +13,12 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from rollouts.live.fragments import Fragment
+from rollouts.runtime.connections import configured_cluster_names
 from rollouts.selectors.clusters import NodeDetail, node_list
 from rollouts.selectors.paging import Window
 from rollouts.selectors.pod_grid import Cell
 from rollouts.selectors.template_age import TemplateAge, TemplateAges
-from rollouts.selectors.workload_snapshot import configured_names, find_cluster
+from rollouts.selectors.workload_snapshot import find_cluster
 from rollouts.web.page_layout import fragment_view, viewer_required
 from rollouts.web.query_params import parse_page_number, parse_text, render_query
 
@@ -78,7 +79,7 @@ class NodeRow:
 def page(request: HttpRequest) -> HttpResponse:
     """Show the nodes of a cluster."""
     choice = _parse_query(request.GET)
-    return render(request, "nodes/page.html", {**_list_context(choice), "all_clusters": configured_names()})
+    return render(request, "nodes/page.html", {**_list_context(choice), "all_clusters": configured_cluster_names()})
 
 
 @fragment_view
@@ -93,7 +94,7 @@ def _parse_query(given: QueryDict) -> NodeQuery:
 
 
 def _list_context(choice: NodeQuery) -> Context:
-    cluster = choice.cluster or next(iter(configured_names()), "")
+    cluster = choice.cluster or next(iter(configured_cluster_names()), "")
     found = node_list(cluster, choice.search, Window(choice.page))
     named = {(one.namespace, one.workload) for node in found.items for one in node.pods}
     ages = TemplateAges(find_cluster(cluster), named)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import wraps
 from http import HTTPStatus
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -25,7 +25,8 @@ from django.views.decorators.http import require_safe
 
 from rollouts.accounts import permissions
 from rollouts.accounts.errors import NotFound
-from rollouts.live.fragments import Fragment, fragment_response
+from rollouts.live.fragments import Fragment, FragmentView
+from rollouts.live.registry import LIVE
 from rollouts.mirror.other_operator import find_observe_only
 from rollouts.models import Cluster
 from rollouts.selectors.workload_snapshot import visible_clusters
@@ -54,24 +55,25 @@ def viewer_required(view: View[_P, _R]) -> View[_P, _R | HttpResponse]:
     return reading
 
 
-def fragment_view(find: Callable[Concatenate[QueryDict, _P], Fragment]) -> View[_P, HttpResponse]:
-    """Make a view of a part of a page, which `live.stream` finds by its address too: `find` says what is asked for."""
+def fragment_view(find: Callable[Concatenate[QueryDict, _P], Fragment]) -> FragmentView:
+    """Make a view that answers with the fragment of `find`, which `live.stream` reads from the view as well."""
 
     @require_safe
     @viewer_required
     @wraps(find)
     def answering(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> HttpResponse:
-        return fragment_response(request, find(request.GET, *args, **kwargs))
+        return LIVE.fragments.response(request, find(request.GET, *args, **kwargs))
 
-    answering.find_fragment = find  # type: ignore[attr-defined]
-    return answering
+    view = cast("FragmentView", answering)
+    view.find_fragment = find
+    return view
 
 
 _NO_ROLE_SENTENCE: Final = "Your account has no role. Ask an administrator for the role viewer."
 
 
 def _render_message(request: HttpRequest, title: str, sentence: str, status: HTTPStatus) -> HttpResponse:
-    return render(request, "shell/explained.html", {"title": title, "sentence": sentence}, status=status)
+    return render(request, "layout/message.html", {"title": title, "sentence": sentence}, status=status)
 
 
 # ---- where one can go
@@ -143,7 +145,7 @@ def cluster_notices_fragment(_: QueryDict) -> Fragment:
     """Return the notices about clusters."""
 
     def render_notices() -> str:
-        return render_to_string("shell/_clusters.html", {"silent_clusters": list_cluster_notices()})
+        return render_to_string("layout/_cluster_notices.html", {"cluster_notices": list_cluster_notices()})
 
     return Fragment("clusters", render_notices)
 
@@ -155,7 +157,7 @@ def page_layout(request: HttpRequest) -> dict[str, Any]:
         "theme": theme if theme in _THEMES else "",
         "navigation": SimpleLazyObject(lambda: _links(request, _NAVIGATION)),
         "own_pages": SimpleLazyObject(lambda: _links(request, _ACCOUNT_PAGES)),
-        "silent_clusters": SimpleLazyObject(list_cluster_notices),
+        "cluster_notices": SimpleLazyObject(list_cluster_notices),
         "observing": find_observe_only(),
         "may_administer": SimpleLazyObject(lambda: permissions.may_administer(request.user)),
     }

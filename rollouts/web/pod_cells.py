@@ -1,7 +1,8 @@
-"""Pods as cells, and replicas as tiles of them, in HTML: the filters that templates load as `pod_cells`.
+"""Pods as cells, and replicas as tiles of them, as HTML.
 
-In templates of their own they take ten times as long, and a picture has a thousand of them. A cell is a link to its
-pod; where pods are chosen (`PodSelection`), it is a box to tick.
+`rollouts.templatetags.pod_cells` registers these functions as template filters. Templates of their own would take ten
+times as long, and a grid has a thousand cells. A cell links to its pod; in a form that selects pods (`PodSelection`),
+it is a checkbox.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,12 +10,9 @@ from dataclasses import dataclass
 from html import escape
 from urllib.parse import urlencode
 
-from django import template
 from django.utils.safestring import SafeString, mark_safe
 
 from rollouts.selectors.pod_grid import Cell, GroupCells, NodeGrid, ReplicaGrid
-
-register = template.Library()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class PodSelection:
         checked = " checked" if pick.uid in self.selected else ""
         return (
             f'<label class="cell {cell.css_classes}"><input type="checkbox" id="pick-{escape(pick.uid)}" name="pod" '
-            f'value="{escape(pick.name)}/{escape(pick.uid)}" data-of="{escape(" ".join(pick.components))}" '
+            f'value="{escape(pick.name)}/{escape(pick.uid)}" data-components="{escape(" ".join(pick.components))}" '
             f'aria-label="{label}"{checked}></label>'
         )
 
@@ -51,30 +49,26 @@ class PodSelection:
         return sum(cell.pod in self.pods for cell in cells)
 
     def render_select_link(self, cells: Iterable[Cell], what: str, text: str = "", **where: object) -> str:
-        """Write a link that chooses all of some cells: by an address, or by a script in their `data-group`."""
+        """Write a link that chooses all of some cells: by an address, or by a script in their `data-tile`."""
         number = self.count_selectable(cells)
         if not number:
             return escape(text)
         query = escape(urlencode({**({"by": self.group_by} if self.group_by else {}), **where}))
         label = escape(f"Select all {number} of {what}" if number > 1 else f"Select the one of {what}")
-        return (
-            f'<a class="select-all" href="?{query}" data-all aria-label="{label}">{escape(text) or f"all {number}"}</a>'
-        )
+        text = escape(text) or f"all {number}"
+        return f'<a class="select-all" href="?{query}" data-select-all aria-label="{label}">{text}</a>'
 
 
-@register.filter
 def render_cells(found: Iterable[Cell], picks: PodSelection | None = None) -> SafeString:
     """Write cells, each a link to its pod in full or a box to tick, and the empty places between them."""
     return mark_safe(_render_cells(found, picks))  # noqa: S308 (what comes from outside is escaped)
 
 
-@register.filter
 def render_nodes(nodes: Iterable[NodeGrid], picks: PodSelection | None = None) -> SafeString:
     """Write nodes, each with the cells of the pods that it holds."""
     return mark_safe("\n".join(_render_node(node, picks) for node in nodes))  # noqa: S308 (what comes from outside is escaped)
 
 
-@register.filter
 def render_tiles(replicas: Iterable[ReplicaGrid], picks: PodSelection | None = None) -> SafeString:
     """Write replicas as small as they can be: a number, and cells."""
     return mark_safe("\n".join(_render_tile(replica, picks) for replica in replicas))  # noqa: S308 (what comes from outside is escaped)
@@ -86,7 +80,6 @@ def list_cells(replica: ReplicaGrid) -> list[Cell]:
     return [*(cell for part in replica.cliques for cell in part.cells), *grouped]
 
 
-@register.filter
 def render_select_replica(replica: ReplicaGrid, picks: PodSelection) -> SafeString:
     """Write a link that chooses all of a replica."""
     link = picks.render_select_link(list_cells(replica), f"replica {replica.index}", replica=replica.index)
@@ -113,7 +106,7 @@ def _render_node(node: NodeGrid, picks: PodSelection | None) -> str:
     outdated = f", {node.outdated} outdated" if node.outdated else ""
     link = picks.render_select_link(node.cells, node.name, node=node.name) if picks and node.name else ""
     return (
-        f'<section data-group id="node-{escape(node.name)}" class="replica" aria-label="{name}"><h3>{name} '
+        f'<section data-tile id="node-{escape(node.name)}" class="replica" aria-label="{name}"><h3>{name} '
         f'<span class="muted">{node.ready} of {len(node.cells)} pods ready{outdated}</span>{link}</h3>'
         f"{_render_cells(node.cells, picks, by='node')}</section>"
     )
@@ -132,7 +125,7 @@ def _render_tile(replica: ReplicaGrid, picks: PodSelection | None) -> str:
             f"<b>{picks.render_select_link(list_cells(replica), what, str(replica.index), replica=replica.index)}</b>"
         )
     return (
-        f'<div data-group id="replica-{replica.index}" class="tile{marks}" role="group" aria-label="{label}">'
+        f'<div data-tile id="replica-{replica.index}" class="tile{marks}" role="group" aria-label="{label}">'
         f"{number}{''.join(parts)}</div>"
     )
 

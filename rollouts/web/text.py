@@ -1,6 +1,7 @@
-"""What the pages say in place of codes, numbers and moments: the filters that templates load as `grove`.
+"""The text that pages show for codes, numbers and times.
 
-`age` has a twin in static/live.js, which lets ages grow while a page is shown: both say the same.
+`rollouts.templatetags.grove` registers these functions as template filters. `age` has a twin in
+`static/relative-time.js`, which lets ages grow while a page is open: both return the same text.
 """
 
 import json
@@ -9,13 +10,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from django import template
 from django.utils import timezone
 
 from rollouts.accounts.commands import Command
 from rollouts.engine.plan.diagnosis import CAUSE_SENTENCES
-
-register = template.Library()
 
 _MINUTE: Final = 60
 _HOUR: Final = 3600
@@ -45,7 +43,6 @@ _REASON_LABELS: Final[Mapping[str, str]] = {
 }
 
 
-@register.filter
 def age(moment: datetime | None) -> str:
     """Say how long ago something was.
 
@@ -63,7 +60,6 @@ def age(moment: datetime | None) -> str:
     return f"{seconds // _HOUR} h" if seconds < 2 * _DAY else f"{seconds // _DAY} d"
 
 
-@register.filter
 def duration(seconds: float | None) -> str:
     """Say how long something takes.
 
@@ -78,7 +74,6 @@ def duration(seconds: float | None) -> str:
     return f"{whole // _MINUTE} min" if whole < _HOUR else f"{whole // _HOUR} h"
 
 
-@register.filter
 def reason(code: str) -> str:
     """Say a reason in words.
 
@@ -91,7 +86,6 @@ def reason(code: str) -> str:
     return words[:1] + words[1:].lower()
 
 
-@register.filter
 def cause(code: str) -> str:
     """Say what an update waits for that is not stuck.
 
@@ -109,13 +103,11 @@ _STATE_LABELS: Final[Mapping[str, str]] = {
 }
 
 
-@register.filter
 def state_label(state: str) -> str:
     """Say a state of the list in words."""
     return _STATE_LABELS.get(state, state)
 
 
-@register.filter
 def share(number: float, whole: float) -> str:
     """Say which part of a whole something is, for the attributes of SVG.
 
@@ -127,13 +119,11 @@ def share(number: float, whole: float) -> str:
     return f"{min(100, max(0, 100 * number / whole)):.4g}%"
 
 
-@register.filter
-def lookup(mapping: Mapping[Any, Any], key: Any) -> Any:
-    """Return what a mapping has under a key that is not known when the template is written."""
-    return mapping.get(key)
+def lookup(mapping: Mapping[Any, Any] | None, key: Any) -> Any:
+    """Return the value of a key that a template has in a variable; None without a mapping."""
+    return mapping.get(key) if mapping else None
 
 
-@register.filter
 def plural(number: int, word: str) -> str:
     """Count something.
 
@@ -143,13 +133,11 @@ def plural(number: int, word: str) -> str:
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
-@register.filter
 def split(words: str) -> list[str]:
     """Part a list that a template has written down."""
     return words.split(",")
 
 
-@register.filter
 def command_label(command: str) -> str:
     """Say what a command does; one that this version does not know is said as it is.
 
@@ -160,7 +148,6 @@ def command_label(command: str) -> str:
     return known.get(command, command)
 
 
-@register.filter
 def as_json(value: Any) -> str:
     """Write a value down as people read it."""
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)

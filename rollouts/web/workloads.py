@@ -1,7 +1,8 @@
 """/: all workloads, by what presses most; what is chosen stands in the address.
 
-The page is rendered whole, for readers without scripts too; the list in it is a fragment that is fetched again when a
-workload changes or while somebody types into the search. Rows keep their places then: static/live.js sees to it.
+The page is rendered whole, for readers without scripts too; the list in it is a fragment that the page fetches again
+when a workload changes or while the reader types into the search. `static/live-updates.js` keeps the rows in their
+places then.
 """
 
 from collections.abc import Iterator
@@ -17,10 +18,11 @@ from django.views.decorators.http import require_safe
 from rollouts.engine.model.workload import Strategy
 from rollouts.live.fragments import Fragment
 from rollouts.models import Workload
+from rollouts.runtime.connections import configured_cluster_names
 from rollouts.selectors.overview import kubeconfig_path
 from rollouts.selectors.paging import Window
 from rollouts.selectors.workload_rows import workload_rows
-from rollouts.selectors.workload_snapshot import configured_names, visible_clusters
+from rollouts.selectors.workload_snapshot import visible_clusters
 from rollouts.selectors.workload_state import STATES, State
 from rollouts.selectors.workloads import ORDERINGS, WorkloadFilters, WorkloadPage, workload_list
 from rollouts.web.page_layout import fragment_view, viewer_required
@@ -116,7 +118,7 @@ def _list_context(choice: WorkloadQuery) -> Context:
         "lines": workload_rows(found.page.items),
         "count": found.page.count,
         "total": sum(found.totals.values()),
-        "clusters": len(configured_names()),
+        "clusters": len(configured_cluster_names()),
         "chips": list(_state_chips(choice, found)),
         "headings": list(_headings(choice)),
         "previous": choice.page_url(page=choice.page - 1) if choice.page > 1 else "",

@@ -49,5 +49,5 @@ def bearing(text: str, **options: Any) -> Client:
 def call_as(user: User | None, **fields: Any) -> Caller:
     """Return somebody as services see them."""
     name = user.get_username() if user else ""
-    values = {"source_ip": "192.0.2.7", "request_id": "request-1", "via": "api", **fields}
+    values = {"source_ip": "192.0.2.7", "request_id": "request-1", "source": "api", **fields}
     return Caller(user=user, name=name, **values)

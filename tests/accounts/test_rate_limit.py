@@ -90,7 +90,7 @@ def test_without_redis_each_process_counts_for_itself_and_says_so_once(
         rate_limit.release("one", A_FEW)
         assert [rate_limit.acquire("one", A_FEW) > 0 for _ in range(2)] == [False, True]
     assert [record.message for record in caplog.records] == [
-        "Each web process counts requests for itself: Redis does not answer (ConnectionError)"
+        "Redis is down; each web process counts requests for itself (ConnectionError)"
     ]
 
 

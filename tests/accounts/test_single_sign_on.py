@@ -266,7 +266,7 @@ def test_a_deactivated_account_is_not_let_in(provider: Provider) -> None:
     browser = Client()
     response = come(browser, provider)
     assert response.status_code == 403
-    assert b"was deactivated" in response.content
+    assert b"is deactivated" in response.content
     assert browser.get("/api/v1/me/").status_code == 401
 
 

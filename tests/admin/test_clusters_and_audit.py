@@ -19,7 +19,7 @@ def test_a_cluster_that_is_away_is_told_line_by_line(ada: Client, row: models.Cl
     assert "Something is in the way." in text
     entry = AuditEntry.objects.get()
     assert (entry.command, entry.cluster, entry.result, entry.via) == ("test_cluster", "sandbox", "Done", "admin")
-    assert entry.detail.startswith("In the way: ")
+    assert entry.detail.startswith("Failed: ")
 
 
 def test_asking_by_a_link_tests_nothing(ada: Client, row: models.Cluster) -> None:

@@ -46,6 +46,7 @@ def test_changing_an_image_is_answered_with_what_changed(api: Api, scene: Scene)
     metadata = after["metadata"]
     assert answer.body["version"] == f"{metadata['uid']}.{metadata['generation']}"
     assert answer.headers["ETag"] == f'"{answer.body["version"]}"'
+    assert answer.headers["Cache-Control"] == "no-store"
     assert answer.body["request_id"] == answer.headers["X-Request-Id"]
     row = Workload.objects.get(name="chat")
     assert row.manifest["spec"] == after["spec"]

@@ -215,13 +215,13 @@ def test_a_name_twice_among_many_is_found_in_one_look() -> None:
         "\n".join(f"{name}: 1" for name in (*names, names[-1])),
         "{" + ",".join(f'"{name}":1' for name in (*names, names[-1])) + "}",
     ):
-        with pytest.raises(UnreadableDocument, match="'n49999' is written twice"):
+        with pytest.raises(UnreadableDocument, match="'n49999' appears twice"):
             parse_yaml(text.encode())
 
 
 def test_yaml_of_too_many_values_is_refused_before_any_of_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml, "load", lambda *_, **__: pytest.fail("it is built"))
-    with pytest.raises(UnreadableDocument, match="more than 104,857 values and names"):
+    with pytest.raises(UnreadableDocument, match="more than 104,857 values and keys"):
         parse_yaml(b"a:\n" + b"- {b: 1}\n" * 50_000)
 
 

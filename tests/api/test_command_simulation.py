@@ -196,7 +196,7 @@ def test_nothing_is_simulated_that_is_scaled_too_far(
     monkeypatch.setattr(simulation, "MAX_SECONDS", 0.0)
     answer = ask(api, {"kind": "scale", **scale})
     assert answer.status == 409, answer.body["end"]
-    assert "changes of at most 10,000 pods are simulated" in answer.body["detail"]
+    assert "A simulation covers at most 10,000" in answer.body["detail"]
 
 
 # ---- what is refused

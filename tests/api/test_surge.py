@@ -160,7 +160,7 @@ def test_where_no_unit_is_there_any_more_nothing_is_deleted(api: Api, scene: Sce
     )
     answer = api.post("surge/delete/", {"units": [{"name": within, "mark": units(api)[0]["mark"]}]})
     assert (answer.status, uids(scene)) == (409, before)
-    assert "no such surge" in answer.body["detail"]
+    assert "surge no longer exists" in answer.body["detail"]
     assert on_record() == ["Refused"]
 
 

@@ -1,11 +1,13 @@
-"""What strangers and a greedy account can do to others: `python -m tests.bench.abuse`. Asserts nothing.
+"""What strangers and a greedy account can do to others: `python -m tests.bench.abuse [words of an attack]`.
+
+Asserts nothing.
 
 The product runs as with `make run`, on loopback. First somebody asks for a page of the API over and over while nothing
 else happens; then the same while bodies of 200 MB are sent, while 1,000 connections are silent or send unfinished
 headers and bodies of a few bytes, while as many send headers as large as may be, while as many ask for much and read
 nothing of it, and while one account opens 300 streams. Beside each stand the memory of the web process before, at most
-and after, and the median latency, and the latency as a ratio to the quiet one of the same run. Each attack ends by
-itself after SECONDS.
+and after, the processor time that it spent, in seconds a second, and the median latency, also as a ratio to the quiet
+one of the same run. Each attack ends by itself after SECONDS.
 """
 
 import asyncio
@@ -49,6 +51,7 @@ class Measured:
     before: float  # megabytes
     megabytes: float  # the most that was seen
     after: float
+    processor: float  # seconds that the web process spent in a second
     counts: Counter[str]
 
     @property
@@ -83,7 +86,8 @@ async def _measure_all(running: Product, cookie: str) -> None:
         (f"{CONNECTIONS:,} slow readers", _leave_answers),
         (f"{STREAMS} streams of one account", _open_streams),
     )
-    for what, attack in attacks:
+    chosen = [(what, attack) for what, attack in attacks if all(word in what for word in sys.argv[1:])]
+    for what, attack in chosen:
         _report(what, await _measure(running.port, pid, cookie, attack), quiet)
     _report("quiet again", await _measure(running.port, pid, cookie, None), quiet)
 
@@ -92,7 +96,8 @@ def _report(what: str, measured: Measured, quiet: Measured) -> None:
     counts = ", ".join(f"{count} x {name}" for name, count in measured.counts.most_common(4))
     sys.stdout.write(
         f"{what:<32} median {measured.median:7.1f} ms {measured.median / quiet.median:6.2f} x  "
-        f"memory {measured.before:4.0f} / {measured.megabytes:4.0f} / {measured.after:4.0f} MB  {counts}\n"
+        f"memory {measured.before:4.0f} / {measured.megabytes:4.0f} / {measured.after:4.0f} MB  "
+        f"processor {measured.processor:4.2f}  {counts}\n"
     )
     sys.stdout.flush()
 
@@ -107,7 +112,8 @@ async def _measure(port: int, pid: int, cookie: str, attack: Attack | None) -> M
     if attacker:
         attacker.start()
         await asyncio.to_thread(told.get)  # it begins now
-    ends = time.monotonic() + SECONDS
+    begins, spent = time.monotonic(), _processor_seconds(pid)
+    ends = begins + SECONDS
     latencies, heaviest = [], before
     while time.monotonic() < ends:
         began = time.monotonic()
@@ -120,11 +126,18 @@ async def _measure(port: int, pid: int, cookie: str, attack: Attack | None) -> M
         latencies.append(time.monotonic() - began)
         heaviest = max(heaviest, weigh_process(pid))
         await asyncio.sleep(_SECONDS_BETWEEN)
+    processor = (_processor_seconds(pid) - spent) / (time.monotonic() - begins)
     if attacker:
         counts += await asyncio.to_thread(told.get)
         attacker.join()
         await asyncio.sleep(_SECONDS_AFTER)
-    return Measured(tuple(latencies), before, heaviest, weigh_process(pid), counts)
+    return Measured(tuple(latencies), before, heaviest, weigh_process(pid), processor, counts)
+
+
+def _processor_seconds(pid: int) -> float:
+    """Return the processor time that a process has spent, all its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(ticks) for ticks in fields[11:13]) / os.sysconf("SC_CLK_TCK")
 
 
 def _attack(attack: Attack, port: int, told: Any) -> None:

@@ -2,7 +2,7 @@
 
 Asserts nothing.
 
-The product runs as with `make run`, with a sandbox that has room. Each viewer does what static/live.js does: says what
+The product runs as with `make run`, with a sandbox that has room. Each viewer does what live-updates.js does: says what
 its page shows, is brought it by the stream, and fetches what it is told to; every fourth has the page of the large
 workload open, the others the list. Meanwhile small workloads are added and pods of the large one deleted; what counts
 is how long it takes until each viewer has them in their list or sees it in their picture. Everything runs on one
@@ -139,7 +139,7 @@ _GZIP: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
 
 def _stream_of(page: str) -> str:
-    """Return where the stream of a page is to be had, as live.js puts it together."""
+    """Return where the stream of a page is to be had, as live-updates.js puts it together."""
     shown = [f"- {src} {words}" for words, src in _PARTS.findall(page)]
     return f"/live/stream/?{urllib.parse.urlencode({'show': shown}, doseq=True)}"
 

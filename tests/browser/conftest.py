@@ -10,6 +10,8 @@ from tests.parts import missing
 from tests.project.running import Product, product
 
 PASSWORD = "correct horse battery"
+# Each visitor signs in by the form of the page.
+QUICK = {"DJANGO_SETTINGS_MODULE": "tests.browser.quick_settings", "GROVE_ADMIN_PASSWORD": PASSWORD}
 PATIENCE = 120_000  # milliseconds for anything to come, only reached when something is broken
 expect.set_options(timeout=PATIENCE)
 # Quiet on a machine without the internet; --no-sandbox because CI runs as root.
@@ -40,7 +42,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     """The running product."""
-    with product(tmp_path_factory.mktemp("site"), GROVE_ADMIN_PASSWORD=PASSWORD) as running:
+    with product(tmp_path_factory.mktemp("site"), **QUICK) as running:
         running.wait_until_it_answers()
         yield running
 

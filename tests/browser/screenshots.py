@@ -56,7 +56,7 @@ def _workload(name: str) -> str:
 
 
 def _wait_for_trial(page: Page) -> None:
-    page.locator("#trial").get_by_text("lowest capacity").first.wait_for()
+    page.locator("#preview").get_by_text("lowest capacity").first.wait_for()
 
 
 def _form(name: str, workload: str, act: Callable[[Page], None] = lambda _: None) -> Shot:

@@ -44,7 +44,7 @@ def test_signing_out_ends_the_session(visitor: BrowserContext) -> None:
     page.get_by_label("Name").fill("admin")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
-    page.locator("#me > summary").click()
+    page.locator("#account-menu > summary").click()
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     page.goto("/")

@@ -50,7 +50,7 @@ def test_letters_that_are_typed_stay_letters(page: Page) -> None:
     expect(page.get_by_label("Find a workload")).to_have_value("gt?")
     page.keyboard.press("Escape")
     expect(page.get_by_label("Find a workload")).not_to_be_focused()
-    expect(page.locator("#keys")).not_to_be_visible()
+    expect(page.locator("#keyboard-dialog")).not_to_be_visible()
 
 
 def test_the_keyboard_map_opens_closes_and_gives_the_focus_back(page: Page) -> None:
@@ -94,10 +94,10 @@ def test_the_first_tab_skips_to_the_content(page: Page) -> None:
 
 def test_signing_out_needs_no_mouse(page: Page) -> None:
     page.goto("/")
-    page.locator("#me > summary").focus()
+    page.locator("#account-menu > summary").focus()
     page.keyboard.press("Enter")
     button = page.get_by_role("button", name="Sign out")
     button.focus()
     page.keyboard.press("Escape")
-    expect(page.locator("#me > summary")).to_be_focused()
+    expect(page.locator("#account-menu > summary")).to_be_focused()
     expect(button).not_to_be_visible()

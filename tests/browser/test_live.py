@@ -112,10 +112,10 @@ def test_a_page_that_shows_something_else_is_brought_that(context: BrowserContex
 
 def test_what_is_open_stays_open(context: BrowserContext, site: Product) -> None:
     page = sign_in(context, "/")
-    page.locator("#me > summary").click()
+    page.locator("#account-menu > summary").click()
     Sandbox(site).add("nudge")
     expect(page.locator("#workload-rows")).to_contain_text("nudge")
-    expect(page.locator("#me")).to_have_attribute("open", "")
+    expect(page.locator("#account-menu")).to_have_attribute("open", "")
     Sandbox(site).remove("nudge")
     page.close()
 

@@ -91,7 +91,7 @@ def test_an_image_is_rolled_to_its_end_by_surge_and_capacity_is_never_shown_belo
     follow(page.get_by_role("link", name="Change image"))
     page.get_by_label("main", exact=True).fill("example/web:rolled")
     expect(page.locator("#replaced-web")).to_have_text(f"{PODS} pods replaced")
-    expect(page.locator("#trial")).to_contain_text(f"{PODS} of {PODS}lowest capacity", use_inner_text=False)
+    expect(page.locator("#preview")).to_contain_text(f"{PODS} of {PODS}lowest capacity", use_inner_text=False)
     page.get_by_role("button", name="Change the images").click()
     assert "Changed to example/web:rolled" in said(page)
     expect(page.locator("#revisions")).to_contain_text(re.compile(r"web \S+ → rolled"))
@@ -121,7 +121,7 @@ def test_the_way_back_leads_from_the_revisions_of_the_page(page: Page, sandbox: 
 
 def test_numbers_a_restart_and_a_manifest_are_sent_by_their_pages(page: Page, sandbox: Sandbox) -> None:
     follow(page.get_by_role("link", name="Scale", exact=True))
-    expect(page.locator("#trial")).to_contain_text("Change a number to see what it would do.")
+    expect(page.locator("#preview")).to_contain_text("Change a number to see what it would do.")
     page.get_by_label(NAME, exact=True).fill("0")
     box = page.get_by_role("checkbox", name=f"All {PODS} pods go")
     expect(box).not_to_be_checked()
@@ -130,14 +130,14 @@ def test_numbers_a_restart_and_a_manifest_are_sent_by_their_pages(page: Page, sa
     page.get_by_label(NAME, exact=True).fill("1")
     expect(box).to_have_count(0)
     page.get_by_role("textbox", name="web", exact=True).fill("4")
-    expect(page.locator("#trial")).to_contain_text("1pod more", use_inner_text=False)
+    expect(page.locator("#preview")).to_contain_text("1pod more", use_inner_text=False)
     page.get_by_role("button", name="Scale", exact=True).click()
     assert "3 → 4" in said(page)
     expect_settled(page, 4)
 
     revision = int(current(page))
     follow(page.get_by_role("link", name="Restart", exact=True))
-    expect(page.locator("#trial")).to_contain_text("4pods replaced", use_inner_text=False)
+    expect(page.locator("#preview")).to_contain_text("4pods replaced", use_inner_text=False)
     page.get_by_role("button", name="Restart the pods").click()
     assert "The restart has begun" in said(page)
     expect(page.locator("#revisions li", has_text="in force").locator("b")).to_have_text(str(revision + 1))
@@ -147,10 +147,10 @@ def test_numbers_a_restart_and_a_manifest_are_sent_by_their_pages(page: Page, sa
     follow(page.get_by_role("link", name="Edit", exact=True))
     text = page.get_by_label("Manifest as YAML or JSON")
     text.fill(text.input_value().replace("replicas: 4", "replicas: many"))
-    expect(page.locator("#trial")).to_contain_text("line ")
+    expect(page.locator("#preview")).to_contain_text("line ")
     text.fill(text.input_value().replace("replicas: many", f"replicas: {PODS}"))
     page.get_by_role("checkbox", name="Apply with force").check()
-    expect(page.locator("#trial")).to_contain_text("1pod fewer", use_inner_text=False)
+    expect(page.locator("#preview")).to_contain_text("1pod fewer", use_inner_text=False)
     page.get_by_role("button", name="Apply the manifest").click()
     assert "Applied: 1 field changed" in said(page)
     expect_settled(page)
@@ -172,7 +172,7 @@ def test_a_workload_is_created_by_its_page_from_what_the_form_begins_with(page: 
 
 def test_one_tag_goes_into_the_fields_of_all_containers_that_share_an_image(page: Page) -> None:
     page.goto("/workloads/sandbox/default/disagg-surge/images/")
-    fields = page.locator("input[data-repository-now]")
+    fields = page.locator("input[data-current-repository]")
     before = [one.input_value() for one in fields.all()]
     page.get_by_label("ghcr.io/example/vllm", exact=True).fill("v9")
     assert [one.input_value() for one in fields.all()] == [one.replace("vllm:v1", "vllm:v9") for one in before]
@@ -222,7 +222,7 @@ def test_the_forms_keep_nobody_out(visitor: BrowserContext, sandbox: Sandbox) ->
     for address in ("/workloads/new/", *(f"{WORKLOAD}{form}/" for form in forms)):
         page.set_viewport_size({"width": 1280, "height": 800})
         page.goto(address)
-        expect(page.locator("#trial")).not_to_contain_text("Nothing has been tried yet.")
+        expect(page.locator("#preview")).not_to_contain_text("Nothing has been tried yet.")
         assert find_barriers(page) == [], address
         page.set_viewport_size({"width": 390, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, address

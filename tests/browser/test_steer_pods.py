@@ -63,13 +63,13 @@ def test_pods_are_chosen_by_keys_deleted_and_come_back_with_the_current_template
     follow(page.get_by_role("link", name="Delete outdated pods"))
     expect(page.locator('#pods input[name="pod"]')).to_have_count(5)
     page.locator('#pods input[name="pod"]').first.focus()
-    expect(page.locator("#trial")).to_contain_text("5 pods selected")  # all that wait there
+    expect(page.locator("#preview")).to_contain_text("5 pods selected")  # all that wait there
     page.keyboard.press("Space")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Space")
-    expect(page.locator("#trial")).to_contain_text("3 pods selected")
-    expect(page.locator("#trial")).to_contain_text("2 of 5")
-    hash_now = page.locator("#trial .replacements .hash").last.inner_text()
+    expect(page.locator("#preview")).to_contain_text("3 pods selected")
+    expect(page.locator("#preview")).to_contain_text("2 of 5")
+    hash_now = page.locator("#preview .replacements .hash").last.inner_text()
     page.get_by_role("button", name="Delete 3 pods").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Deleted pods")).to_be_visible()
@@ -92,14 +92,14 @@ def test_what_is_chosen_survives_what_happens_meanwhile(page: Page, sandbox: San
     sandbox.delete_pod(names[0])
     expect(page.locator('#pods input[name="pod"]')).to_have_count(4)
     assert chosen(page, 4) == names[1:]
-    expect(page.locator("#vanished")).to_be_hidden()
+    expect(page.locator("#dropped-pods")).to_be_hidden()
     sandbox.delete_pod(names[1])
-    expect(page.locator("#vanished")).to_contain_text(names[1])
+    expect(page.locator("#dropped-pods")).to_contain_text(names[1])
     expect(page.get_by_role("button", name="Delete 3 pods")).to_be_visible()
     page.get_by_role("link", name="By node").click()
     expect(page.locator("#pods")).to_contain_text(f"{NAME} ")
     assert sorted(chosen(page, 3)) == sorted(names[2:])
-    expect(page.locator("#trial")).to_contain_text("3 pods selected")
+    expect(page.locator("#preview")).to_contain_text("3 pods selected")
 
 
 def test_whoever_is_signed_out_meanwhile_is_led_to_the_sign_in_page(page: Page) -> None:
@@ -116,7 +116,7 @@ def test_the_pages_keep_nobody_out(visitor: BrowserContext, sandbox: Sandbox) ->
     page = sign_in(visitor, PAGE)
     expect_all_up(page)
     page.goto(f"{PAGE}any-pods/?all=1")
-    expect(page.locator("#trial")).to_contain_text("5 pods selected")
+    expect(page.locator("#preview")).to_contain_text("5 pods selected")
     expect(page.get_by_role("checkbox", name="5 pods go")).not_to_be_checked()
     assert find_barriers(page) == []
     page.set_viewport_size({"width": 390, "height": 800})

@@ -43,12 +43,12 @@ def silent(site: Product) -> Iterator[None]:
 
 def expect_told(page: Page, words: str) -> None:
     """Expect a refusal above the form, also once the form has been tried anew beneath it."""
-    refused = page.locator("#refused")
+    refused = page.locator("#command-error")
     expect(refused).to_contain_text(words)
-    expect(page.locator("#trial")).not_to_contain_text("Nothing has been tried yet.")
-    expect(page.locator("#trial[aria-busy]")).to_have_count(0)
+    expect(page.locator("#preview")).not_to_contain_text("Nothing has been tried yet.")
+    expect(page.locator("#preview[aria-busy]")).to_have_count(0)
     expect(refused).to_be_visible()
-    told, form = (one.bounding_box() for one in (refused, page.locator("#desk fieldset").first))
+    told, form = (one.bounding_box() for one in (refused, page.locator("#command-form fieldset").first))
     assert told is not None
     assert form is not None
     assert told["y"] + told["height"] <= form["y"]
@@ -58,7 +58,7 @@ def test_a_command_that_is_not_answered_is_told_above_the_form_which_keeps_its_i
     page.goto(f"{WORKLOAD}scale/")
     number = page.get_by_label(NAME, exact=True)
     number.fill("2")
-    expect(page.locator("#trial")).to_contain_text("1pod more", use_inner_text=False)
+    expect(page.locator("#preview")).to_contain_text("1pod more", use_inner_text=False)
     with silent(site):
         page.get_by_role("button", name="Scale", exact=True).click()
         expect_told(page, "The cluster sandbox did not answer.")

@@ -55,7 +55,7 @@ def page(context: BrowserContext, sandbox: Sandbox) -> Iterator[Page]:
     opened = sign_in(context, WORKLOAD)
     expect(opened.locator("#picture header")).to_contain_text("1 of 1 available")
     opened.goto(PAGE)
-    expect(opened.locator("#trial")).to_contain_text("What the next rollout would do")
+    expect(opened.locator("#preview")).to_contain_text("What the next rollout would do")
     yield opened
     opened.close()
 
@@ -88,7 +88,7 @@ def test_what_is_typed_is_checked_at_its_field_and_the_caret_stays(page: Page) -
     # Nobody has moved the caret, and what is typed is what was typed.
     expect(unavailable).to_be_focused()
     assert unavailable.evaluate("field => [field.value, field.selectionStart]") == ["3", 1]
-    expect(page.locator("#trial")).to_contain_text("lowest capacity, was")
+    expect(page.locator("#preview")).to_contain_text("lowest capacity, was")
     expect(page.locator("#changes")).to_contain_text("maxUnavailable: 3")
     # A trial that another one has overtaken is given up, which htmx puts on record.
     assert [one for one in complaints if "AbortError" not in one] == []
@@ -112,8 +112,8 @@ def test_a_saved_strategy_is_obeyed_by_the_running_controller(page: Page, sandbo
     follow(page.get_by_role("link", name="Strategy and surge"))
     page.get_by_label("RollingUpdate").check()
     # There is something to roll at once: it is told what becomes of that.
-    expect(page.locator("#trial")).to_contain_text("What this would do")
-    expect(page.locator("#trial")).to_contain_text("3pods replaced")
+    expect(page.locator("#preview")).to_contain_text("What this would do")
+    expect(page.locator("#preview")).to_contain_text("3pods replaced")
     follow(page.get_by_role("button", name="Save to the cluster"))
     expect(page.locator("#now")).to_contain_text("All 5 pods are available and of the current template")
 
@@ -121,11 +121,11 @@ def test_a_saved_strategy_is_obeyed_by_the_running_controller(page: Page, sandbo
 def test_a_lost_race_is_shown_and_takes_nothing_from_anybody(page: Page, sandbox: Sandbox) -> None:
     field(page, f"{WEB}.maxUnavailable").fill("2")
     sandbox.put(NAME, "/spec/template/podCliqueScalingGroups/0/updateStrategy", {"maxSurge": 1})
-    expect(page.locator("#standing")).to_contain_text(f"{NAME} has been changed since you opened this page")
+    expect(page.locator("#version-check")).to_contain_text(f"{NAME} has been changed since you opened this page")
     expect(field(page, f"{WEB}.maxUnavailable")).to_have_value("2")
     follow(page.get_by_role("button", name="Save to the cluster"))
     expect(page.get_by_role("alert").first).to_contain_text("has been changed")
-    expect(page.locator("#desk")).to_contain_text("maxSurge of decode")
+    expect(page.locator("#command-form")).to_contain_text("maxSurge of decode")
     expect(field(page, f"{WEB}.maxUnavailable")).to_have_value("2")
     expect(field(page, "components.decode.maxSurge")).to_have_value("1")
     page.get_by_role("button", name="Save to the cluster").click()
@@ -173,11 +173,11 @@ def test_who_may_only_see_reads_why_the_form_is_disabled(
     admin.close()
     theirs = browser.new_context(base_url=site.url)
     page = sign_in(theirs, PAGE, "vera")
-    expect(page.locator("#barred")).to_contain_text("You may not edit an update strategy")
+    expect(page.locator("#blocked")).to_contain_text("You may not edit an update strategy")
     expect(field(page, f"{WEB}.maxUnavailable")).to_be_disabled()
     expect(page.get_by_role("radio", checked=True)).to_be_disabled()
     save = page.get_by_role("button", name=re.compile("Save to the cluster"))
     expect(save).to_have_attribute("aria-disabled", "true")
-    expect(save).to_have_attribute("aria-describedby", "barred")
+    expect(save).to_have_attribute("aria-describedby", "blocked")
     assert find_barriers(page) == []
     theirs.close()

@@ -61,7 +61,7 @@ def test_surge_that_keeps_the_last_one_from_its_room_ends_when_it_is_deleted(pag
         last = page.locator("#now .alert").filter(has_text="keeps its own until all are available")
         follow(last.get_by_role("link", name="Delete the surge"))
         expect(page.locator("#content")).to_contain_text("surge of tight-0-main: 1 pod, 1 ready on tight")
-        expect(page.locator("#trial .stat").first).to_be_visible()
+        expect(page.locator("#preview .stat").first).to_be_visible()
         follow(page.get_by_role("button", name="Delete the surge"))
         expect(page.locator("#departure-rows > tr")).to_contain_text("gone; its place is not taken")
         expect_settled(page, "tight")
@@ -85,7 +85,7 @@ def test_surge_without_room_is_explained_and_ends_when_it_is_set_to_0(page: Page
     expect(page.locator("#now")).to_contain_text("Too many pods")
     follow(page.locator("#now").get_by_role("link", name="Set maxSurge to 0"))
     expect(page.get_by_text("maxSurge 1 → 0, maxUnavailable 0 → 1 (of 3 pods)")).to_be_visible()
-    expect(page.locator("#trial")).to_contain_text("2 of 3")
+    expect(page.locator("#preview")).to_contain_text("2 of 3")
     assert find_barriers(page) == []
     follow(page.get_by_role("button", name="Set maxSurge to 0"))
     expect(page.get_by_text("maxSurge is 0: surge goes, and its room is free for the rollout.")).to_be_visible()

@@ -137,8 +137,8 @@ def test_arrows_move_in_the_picture_and_say_what_a_pod_is_doing(context: Browser
     page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.id") == second
     name = str(second).removeprefix("pod-")
-    expect(page.locator("#peek")).to_contain_text(name)
-    expect(page.locator("#peek")).to_contain_text("Running, ready")
+    expect(page.locator("#pod-popover")).to_contain_text(name)
+    expect(page.locator("#pod-popover")).to_contain_text("Running, ready")
     page.keyboard.press("Home")
     assert page.evaluate("document.activeElement.id") == first
     page.keyboard.press("End")
@@ -146,7 +146,7 @@ def test_arrows_move_in_the_picture_and_say_what_a_pod_is_doing(context: Browser
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(r"\?pod=rolling-0-decode-1-"))
     page.keyboard.press("Escape")
-    expect(page.locator("#peek")).to_be_hidden()
+    expect(page.locator("#pod-popover")).to_be_hidden()
     expect(page).not_to_have_url(re.compile(r"\?pod="))
     page.close()
 
@@ -176,13 +176,13 @@ def test_what_the_cluster_tells_of_its_pods_comes_by_itself(context: BrowserCont
 def test_a_pointer_shows_a_pod_and_a_click_pins_it(context: BrowserContext, sandbox: Sandbox) -> None:
     page = open_page(context)
     page.locator("#picture a.cell").nth(3).hover()
-    expect(page.locator("#peek")).to_contain_text("example/leader:v1")
+    expect(page.locator("#pod-popover")).to_contain_text("example/leader:v1")
     page.locator("#picture a.cell").nth(3).click()
     page.mouse.move(2, 2)
     page.locator("#timeline").hover()
-    expect(page.locator("#peek")).to_be_visible()
+    expect(page.locator("#pod-popover")).to_be_visible()
     page.locator("h1").click()
-    expect(page.locator("#peek")).to_be_hidden()
+    expect(page.locator("#pod-popover")).to_be_hidden()
     page.close()
 
 

@@ -135,7 +135,7 @@ def test_a_watch_begins_where_the_listener_left_off(cluster: ClusterClient, name
     cluster.create(PODCLIQUES, pod_clique(namespace, "before"))
     since = cluster.list(PODCLIQUES, namespace=namespace).resource_version
     missed = cluster.create(PODCLIQUES, pod_clique(namespace, "missed"))
-    account = follow(since=since)
+    account = follow(resource_version=since)
     assert account.next() == Changed(missed)
     cluster.delete(PODCLIQUES, "before", namespace=namespace)
     assert isinstance(account.next(), Deleted)
@@ -170,7 +170,7 @@ def test_a_watch_that_the_server_has_forgotten_lists_again(
 ) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     server.forget()
-    account = follow(since="1")
+    account = follow(resource_version="1")
     names, synced = account.synced()
     assert names == ["a"]
     assert {key.uid for key in synced.keys} == {created["metadata"]["uid"]}

@@ -5,6 +5,7 @@ So a test decides what a pass gets to see and when. Mirror, engine, actuator, hi
 
 import time
 from collections.abc import Callable, Container
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,14 +64,20 @@ class Loop:
         self.outcomes.append(outcome)
         return outcome
 
-    def run(self, until: Callable[[], bool], then: Callable[[], None] = lambda: None) -> None:
-        """Look and take passes, with `then` after each, until something is so."""
+    def run(
+        self,
+        until: Callable[[], bool],
+        then: Callable[[], None] = lambda: None,
+        process: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """Look and take passes, each in a `process` and with `then` after it, until something is so."""
         deadline = time.monotonic() + SECONDS
         self.observe()
         while not until():
             assert time.monotonic() < deadline, self._explain()
             self.observe()
-            self.take_pass()
+            with process():
+                self.take_pass()
             then()
 
     def _explain(self) -> str:

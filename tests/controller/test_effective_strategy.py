@@ -9,9 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollouts.controller.effective_strategy import (
-    MAX_SURGE,
-    MAX_UNAVAILABLE,
-    STRATEGY_TYPE,
     EffectiveStrategy,
     Override,
     StrategyField,
@@ -19,6 +16,7 @@ from rollouts.controller.effective_strategy import (
     list_overrides,
 )
 from rollouts.engine.manifest.findings import FindingCode
+from rollouts.engine.manifest.strategy_parts import MAX_SURGE, MAX_UNAVAILABLE, STRATEGY_TYPE
 from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.engine.model.workload import BudgetSpec, IntOrPercent, Strategy
 from rollouts.models import StrategyOverride
@@ -211,6 +209,11 @@ def test_an_override_does_not_answer_for_what_was_wrong_before() -> None:
     effective = compute(OF_ALL, manifest=over)
     assert effective.ignored == ()
     assert strategy(effective) is Strategy.ON_DELETE
+
+
+def test_an_override_leaves_a_malformed_strategy_as_it_is() -> None:
+    malformed = chat(**{"spec.updateStrategy": "fast"})
+    assert compute(OF_ALL, manifest=malformed).manifest["spec"]["updateStrategy"] == "fast"
 
 
 settings_ = st.dictionaries(

@@ -1,7 +1,7 @@
 """Carrying a plan out: each write with its preconditions, what is learnt from refusals, and in which order."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -15,8 +15,9 @@ from rollouts.controller.executor import (
     ExecutionResult,
     WriteRecord,
     WriteResult,
-    apply_plan,
     compute_delete_batches,
+    execute,
+    is_truncated,
     make_unconfirmed_write,
     name_of,
     resolve_unconfirmed,
@@ -65,12 +66,15 @@ def make_clique(owner: Obj, name: str = "chat-0-c") -> Obj:
 
 
 def carry_out(cluster: ClusterClient, owner: Obj, *actions: Action, observed: Observed = NOTHING) -> ExecutionResult:
-    """Carry out actions in the namespace of the set."""
-    applied, metadata = ExecutionResult(), owner["metadata"]
-    apply_plan(
-        cluster, actions, ExecutionContext(metadata["namespace"], observed, metadata["resourceVersion"]), applied
-    )
-    return applied
+    """Send writes in the namespace of the set."""
+    metadata = owner["metadata"]
+    context = ExecutionContext(metadata["namespace"], observed, metadata["resourceVersion"])
+    return result_of(cluster, actions, context)
+
+
+def result_of(cluster: ClusterClient, actions: Sequence[Action], context: ExecutionContext) -> ExecutionResult:
+    """Send writes and return all answers."""
+    return ExecutionResult([record for batch in execute(cluster, actions, context) for record in batch])
 
 
 def only(applied: ExecutionResult) -> WriteRecord:
@@ -133,7 +137,7 @@ def test_a_name_that_somebody_else_has_taken_is_a_denial_and_stays_theirs(cluste
     stored = cluster.create(PODS, theirs)
     answer = only(carry_out(cluster, owner, Create(Kind.POD, make_pod(owner, "a"))))
     assert answer.result is WriteResult.REJECTED
-    assert "belongs to somebody else" in str(answer.error)
+    assert "the existing object has another owner" in str(answer.error)
     assert cluster.get(PODS, "a", namespace=owner["metadata"]["namespace"])["metadata"] == stored["metadata"]
 
 
@@ -411,9 +415,7 @@ class Notes:
 
 def apply_to(notes: Notes, *actions: Action, observed: Observed = NOTHING) -> ExecutionResult:
     """Carry out actions on the notes."""
-    applied = ExecutionResult()
-    apply_plan(cast("ClusterClient", notes), actions, ExecutionContext("web", observed, "1"), applied)
-    return applied
+    return result_of(cast("ClusterClient", notes), actions, ExecutionContext("web", observed, "1"))
 
 
 def bare(name: str) -> Create:
@@ -519,6 +521,6 @@ def test_what_is_forbidden_is_not_asked_for_again_while_other_things_go_on() -> 
 
 def test_a_long_plan_is_cut_short_at_its_beginning() -> None:
     notes = Notes()
-    applied = apply_to(notes, *(bare(f"p{number}") for number in range(executor.MAX_WRITES_PER_PASS + 10)))
-    assert applied.is_truncated
+    writes = [bare(f"p{number}") for number in range(executor.MAX_WRITES_PER_PASS + 10)]
+    assert is_truncated(writes, apply_to(notes, *writes).writes)
     assert len(notes.calls) == executor.MAX_WRITES_PER_PASS

@@ -38,14 +38,16 @@ from rollouts.queue.results import Done, RequeueAfter, Stop
 from rollouts.services import workload_client
 from rollouts.services.apply import workload_apply
 from rollouts.services.audit import Caller, Source
+from rollouts.services.changes import execute
 from rollouts.services.takeover import workload_take_over
 from rollouts.services.workload_deletion import workload_delete
 from rollouts.services.workloads import (
-    workload_edit_strategy,
-    workload_restart,
-    workload_scale,
-    workload_set_images,
+    edit_strategy,
+    restart,
+    scale,
+    set_images,
 )
+from rollouts.telemetry import metrics
 from rollouts.watcher import session
 from tests.apiserver import (
     DEFINITIONS,
@@ -56,6 +58,7 @@ from tests.apiserver import (
     running_apiserver,
 )
 from tests.contract.manifests import pod_clique_set
+from tests.controlling import running_controller
 from tests.engine.manifests import pod as pod_spec
 from tests.parts import missing
 from tests.project.running import wait_until
@@ -250,7 +253,7 @@ def test_a_lease_that_moves_on_is_held_although_our_clock_is_days_ahead(admin: C
 def test_who_may_not_look_writes_nothing(server: ApiServer, admin: ClusterClient) -> None:
     restricted = ClusterClient(kubeconfig(server.kubeconfig, "restricted"))
     row = mirror.ensure_cluster("real").pk
-    assert "Our account may not get customresourcedefinitions" in OperatorCheck(restricted, row).check_now()
+    assert "Grove UI's account may not get customresourcedefinitions" in OperatorCheck(restricted, row).check_now()
 
 
 def test_one_check_sees_a_mark_come_and_go(
@@ -288,7 +291,7 @@ def test_while_grove_writes_to_one_workload_no_other_is_written_to_nor_taken_ove
     with watching("real", partial(ClusterClient, kubeconfig(server.kubeconfig)), redis):
         wait_until(lambda: is_complete("real"), SECONDS)
         assert reconcile() == WAITS
-        with pytest.raises(InvalidState, match=r"wrote PodCliqueSet other \d+ s ago, so it seems to run"):
+        with pytest.raises(InvalidState, match=r"wrote PodCliqueSet other \d+ s ago, so it still runs"):
             workload_take_over(caller, PLACE)
         with pytest.raises(InvalidState, match="wrote PodCliqueSet other"):
             workload_client.open_writable_client(PLACE)
@@ -422,12 +425,79 @@ def test_beside_a_controller_that_makes_everything_again_nothing_is_deleted_or_m
     assert (rival.made, list_all(admin)) == (made, before)
 
 
+def count_observed(redis: Redis, histogram: metrics.Histogram) -> dict[tuple[str, ...], int]:
+    """Return how often each combination of labels was counted."""
+    spreads = dict(metrics.read(redis))[histogram]
+    return {spread.labels: spread.buckets[-1][1] for spread in spreads}
+
+
+def list_writes(redis: Redis) -> set[tuple[str, str]]:
+    """Return what the processes of a controller have sent to their cluster but reads: verbs and resources."""
+    calls = {(verb, resource) for _, verb, resource, _ in count_observed(redis, metrics.CALL_SECONDS)}
+    return {call for call in calls if call[0] not in ("get", "list", "watch")}
+
+
+def change_image(cluster: ClusterClient, tag: str) -> None:
+    """Give the workload another image."""
+    path = "/spec/template/cliques/0/spec/podSpec/containers/0/image"
+    change = [{"op": "replace", "path": path, "value": f"app:{tag}"}]
+    cluster.patch_json(PODCLIQUESETS, "my", change, namespace="default")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("appear", "variables", "outcome"),
+    [
+        (partial(mark_definition, value=None), {}, "Wait"),
+        (partial(renew_lease, ago=0), {"READ_ONLY": "1"}, "Wait"),
+        (lambda _: None, {"OBSERVE": "1"}, "Done"),
+    ],
+    ids=["definition", "lease", "observing"],
+)
+def test_the_running_controller_sends_no_write_beside_a_controller_that_makes_everything_again(
+    *,
+    server: ApiServer,
+    admin: ClusterClient,
+    tmp_path: Path,
+    appear: Callable[[ClusterClient], Any],
+    variables: dict[str, Any],
+    outcome: str,
+) -> None:
+    rival = Rival(admin, admin.create(PODCLIQUESETS, pod_clique_set("default", "my")), ())
+    rival.reconcile()
+    appear(admin)
+    made = rival.made
+    with running_controller(tmp_path, server.kubeconfig, **variables) as controller:
+        redis = Redis.from_url(controller.redis.url)
+        for number in range(3):
+            passes = count_observed(redis, metrics.PASS_SECONDS)
+            change_image(admin, f"v{number + 2}")
+            before = list_all(admin)
+            wait_until(lambda: count_observed(redis, metrics.PASS_SECONDS) != passes, SECONDS)  # noqa: B023
+            rival.reconcile()
+            assert list_all(admin) == before
+        assert {*count_observed(redis, metrics.PASS_SECONDS)} == {(outcome,)}
+        assert list_writes(redis) == set()
+    assert rival.made == made
+
+
+@pytest.mark.slow
+def test_the_running_controller_writes_where_nobody_else_is(
+    server: ApiServer, admin: ClusterClient, tmp_path: Path
+) -> None:
+    """What the tests before this one count is what a controller sends."""
+    admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))
+    with running_controller(tmp_path, server.kubeconfig) as controller:
+        redis = Redis.from_url(controller.redis.url)
+        wait_until(lambda: ("create", "pods") in list_writes(redis), SECONDS)
+
+
 @pytest.mark.parametrize(
     ("appear", "sentence"),
     [
         (partial(mark_definition, value=None), "is not Grove UI's"),
         (partial(renew_lease, ago=0), "renews the lease"),
-        (lambda _: None, "so it seems to run. Stop it"),
+        (lambda _: None, "so it still runs. Stop it"),
     ],
     ids=["definition", "lease", "managed fields"],
 )
@@ -504,11 +574,11 @@ def test_a_command_is_refused_with_the_same_sentence(
 # ---- commands to a workload that the mirror does not know
 
 COMMANDS: dict[str, Callable[[Caller], object]] = {
-    "strategy": lambda caller: workload_edit_strategy(caller, PLACE, {"type": "OnDelete"}),
-    "images": lambda caller: workload_set_images(caller, PLACE, [ImageEdit("worker", "app:v2")]),
-    "scale": lambda caller: workload_scale(caller, PLACE, 3),
-    "scale one replica": lambda caller: workload_scale(caller, PLACE, 3, "worker", 0),
-    "restart": lambda caller: workload_restart(caller, PLACE),
+    "strategy": lambda caller: execute(caller, PLACE, edit_strategy({"type": "OnDelete"})),
+    "images": lambda caller: execute(caller, PLACE, set_images([ImageEdit("worker", "app:v2")])),
+    "scale": lambda caller: execute(caller, PLACE, scale(3)),
+    "scale one replica": lambda caller: execute(caller, PLACE, scale(3, "worker", 0)),
+    "restart": lambda caller: execute(caller, PLACE, restart()),
     "apply": lambda caller: workload_apply(caller, PLACE, pod_clique_set("default", "my", replicas=2)),
     "delete": lambda caller: workload_delete(caller, PLACE),
 }
@@ -540,7 +610,7 @@ def test_while_the_cluster_is_being_listed_nobody_commands_anything(
     before = list_all(admin)
     kind, sentence = refusal_of(COMMANDS[name], caller)
     assert (kind, list_all(admin)) == (ClusterUnavailable, before)
-    assert "real is not known yet: the cluster is being listed" in sentence
+    assert "objects of real are still being listed" in sentence
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -554,7 +624,7 @@ def test_a_command_looks_at_the_set_itself_where_the_mirror_has_none(
     before = list_all(admin)
     kind, sentence = refusal_of(COMMANDS[name], caller)
     assert (kind, list_all(admin)) == (InvalidState, before)
-    assert "Grove's own operator keeps this set" in sentence
+    assert "Grove's own operator manages this set" in sentence
 
 
 def test_a_command_looks_at_who_wrote_the_set_last_where_the_mirror_has_an_older_one(

@@ -1,7 +1,7 @@
 """The manifests that the definitions are tried with, and small edits to them.
 
 A case is an accepted manifest and one edit, so that what is refused differs from what is accepted in exactly the thing
-the case is about. Edits are written as dotted paths, list items by their index: `parsing.template.cliques.0.name`.
+the case is about. Edits are written as dotted paths, list items by their index: `spec.template.cliques.0.name`.
 """
 
 import copy

@@ -57,13 +57,13 @@ FROZEN = [
         "minimum",
         {f"{FRONTEND}.spec.minAvailable": 1},
         f"{CLIQUES}[0].spec.minAvailable",
-        "minAvailable cannot be changed; write the former value",
+        "minAvailable cannot be changed; restore the former value",
     ),
     Refused(
         "minimum-said-for-the-first-time",
         {f"{WORKER}.spec.minAvailable": 1},
         f"{CLIQUES}[2].spec.minAvailable",
-        "minAvailable cannot be changed; write the former value",
+        "minAvailable cannot be changed; restore the former value",
     ),
     Refused(
         "start-order",

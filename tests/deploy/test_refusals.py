@@ -162,12 +162,12 @@ NAMES = [
         "Duplicate value",
         with_others=True,
     ),
-    Refused("same-role-twice", {f"{LEADER}.spec.roleName": "worker"}, CLIQUES, "roleName of its own"),
+    Refused("same-role-twice", {f"{LEADER}.spec.roleName": "worker"}, CLIQUES, "the same spec.roleName"),
     Refused(
         "same-claim-twice",
         {f"{TEMPLATE}.resourceClaimTemplates.1": {"name": "gpus", "templateSpec": {}}},
         f"{TEMPLATE}.resourceClaimTemplates",
-        "needs a name of its own",
+        "have the same name",
     ),
 ]
 

@@ -1,7 +1,7 @@
 """Random workloads, clusters and interference for the properties, and what they are measured by.
 
 Between any two passes somebody may change the template, scale, delete, switch strategy or budget, or a pod may break.
-The counts are read off the pods by `simulation_report.View`, which knows nothing of the planner.
+The counts are read off the pods by `simulated.View`, which knows nothing of the planner.
 """
 
 from collections.abc import Callable
@@ -92,6 +92,23 @@ def scale_below_minimum(cluster: Cluster, draw: Callable[..., Any]) -> None:
     if found:
         kind, name, least = draw(st.sampled_from(found))
         cluster.world.scale(kind, name, draw(st.integers(0, least - 1)))
+
+
+def scale_to_minimum(cluster: Cluster) -> None:
+    """Scale every component that is below its minimum back to it."""
+    for kind, name, least in _scalable(cluster):
+        if _scales(cluster)[name] < least:
+            cluster.world.scale(kind, name, least)
+
+
+def is_below_minimum(cluster: Cluster, component: str) -> bool:
+    """Say whether a component is scaled below its minimum."""
+    return _scales(cluster)[component] < {name: least for _, name, least in _scalable(cluster)}[component]
+
+
+def _scales(cluster: Cluster) -> dict[str, int]:
+    observed = cluster.world.observed()
+    return {one.name: one.replicas for one in observed.cliques} | {one.name: one.replicas for one in observed.groups}
 
 
 def _scalable(cluster: Cluster) -> list[tuple[Kind, str, int]]:

@@ -1,7 +1,8 @@
 """Workloads in a simulated cluster, for tests: made, changed and watched in a few words.
 
-A state is written as in the design, by index: `0` available, `0*` outdated, `3s` surge, `1?` not available. What is
-leaving is not written. The states are read off pods and PodCliques here, not taken from the planner they are to judge.
+A state is written as in `docs/semantics.md`, by index: `0` available, `0*` outdated, `3s` surge, `1?` not available.
+What is leaving is not written. The states are read off pods and PodCliques here, not taken from the planner that
+they are to judge.
 """
 
 from collections import defaultdict, deque
@@ -140,7 +141,7 @@ class Unit:
 
 
 class View:
-    """What is there, sorted by level, as the words of the design define it."""
+    """What is there, sorted by level, as `docs/semantics.md` 1 defines the words."""
 
     def __init__(self, workload: Workload, observed: Observed) -> None:
         self.workload = workload

@@ -235,3 +235,16 @@ def test_an_update_ends_once_though_pods_of_its_surge_are_collected_late() -> No
     cluster.update("app:v1")
     moments = [moment.reason for planned in cluster.passes() for moment in planned.timeline_events]
     assert [one for one in moments if one.startswith("Update")] == ["UpdateSuperseded", "UpdateStarted", "UpdateEnded"]
+
+
+def test_an_update_does_not_end_while_surge_stands_in_for_a_pod_that_was_lost() -> None:
+    cluster = settled(workload(clique("a", 3, 1, (0, 1)), strategy=Strategy.ROLLING_UPDATE)).update()
+    cluster.run_until(lambda cluster: cluster.view.pods_text("w-0-a", "a") == "0 1 2? 3s")
+    by_index = {pod.index: pod.name for pod in cluster.live_pods()}
+    cluster.world.set_ready(by_index[2], ready=True)
+    cluster.world.delete(Kind.POD, by_index[1])
+    assert cluster.view.pods_text("w-0-a", "a") == "0 2 3s"
+    cluster.step()
+    assert not cluster.progress.get("updateEndedAt")
+    assert cluster.settle().view.pods_text("w-0-a", "a") == "0 1 2"
+    assert_updated(cluster)

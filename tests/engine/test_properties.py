@@ -34,7 +34,11 @@ from tests.engine.chance import (
     counts,
     delete_pod,
     finish,
+    is_below_minimum,
+    scale_below_minimum,
     scale_component,
+    scale_to_minimum,
+    switch_to_automatic,
     workloads,
 )
 from tests.engine.simulated import Cluster, clique, group, hashes, settled, workload
@@ -282,6 +286,23 @@ def test_every_rollout_ends_with_exactly_what_is_wanted(
     assert_status_tells_the_truth(cluster)
 
 
+@often
+@given(workloads(), clusters(), st.sampled_from([4 * 3600.0, 15.0]), st.data())
+def test_every_rollout_ends_after_on_delete_and_once_no_scale_is_below_its_minimum(
+    start: Workload, behaviour: ClusterBehaviour, delay: float, data: st.DataObject
+) -> None:
+    cluster = settled(replace(start, termination_delay=delay), behaviour)
+    interfere(cluster, data, [*EVERYTHING, scale_below_minimum])
+    switch_to_automatic(cluster, data.draw)
+    scale_to_minimum(cluster)
+    finish(cluster)
+    scale_to_minimum(cluster)  # what came back from its deletion may have kept a scale of before
+    finish(cluster)
+    assert_all_there(cluster)
+    assert not any(unit.outdated for unit in cluster.view.set_units())
+    assert_status_tells_the_truth(cluster)
+
+
 def assert_status_tells_the_truth(cluster: Cluster) -> None:
     seen, wanted = cluster.world.observed(), cluster.workload.replicas
     told = cluster.status
@@ -408,7 +429,7 @@ def test_a_world_that_rests_unfinished_names_a_true_blocker(
 ) -> None:
     """Nobody repairs anything: nodes stay away, pods stay broken."""
     cluster = settled(start, behaviour)
-    interfere(cluster, data, HARSH)
+    interfere(cluster, data, [*EVERYTHING, scale_below_minimum])
     cluster.settle()
     seen = counts(cluster.workload, cluster.world.observed())
     short = [name for name, count in seen.items() if not count.live == count.available == count.wanted]
@@ -419,20 +440,23 @@ def test_a_world_that_rests_unfinished_names_a_true_blocker(
         assert_true(cluster, wait)
 
 
-BLOCKERS = {"WaitingForReady", "SurgeNotReady", "ReplicaUnschedulable", "SurgeUnschedulable", "SurgeGated"}
+POD_BLOCKERS = {"WaitingForReady", "SurgeNotReady", "ReplicaUnschedulable", "SurgeUnschedulable", "SurgeGated"}
+BLOCKERS = {*POD_BLOCKERS, "ScaledBelowMinAvailable"}
 
 
 def assert_true(cluster: Cluster, wait: Wait) -> None:
     """What a wait blames is so. In a world that rests nothing is on its way out."""
     pods = [cluster.world.pods[name] for name in wait.units if name in cluster.world.pods]
     assert wait.code != "WaitingForTermination", wait
-    if wait.code in BLOCKERS:
+    if wait.code in POD_BLOCKERS:
         assert len(pods) == len(wait.units), wait
         assert all(not pod.ready and not pod.leaving and pod.phase not in TERMINAL_PHASES for pod in pods), wait
     if wait.code in ("WaitingForReady", "SurgeNotReady"):
         assert all(pod.node for pod in pods), wait
-    elif wait.code in BLOCKERS:
+    elif wait.code in POD_BLOCKERS:
         assert not any(pod.node for pod in pods), wait
+    if wait.code == "ScaledBelowMinAvailable":
+        assert is_below_minimum(cluster, wait.component), wait
     if wait.code == "WaitingForReplica":
         units = {unit.index: unit for unit in cluster.view.set_units()}
         waiting = [units[int(name.rpartition("-")[2])] for name in wait.units]

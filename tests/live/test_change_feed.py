@@ -86,5 +86,5 @@ def test_telling_a_redis_that_is_away_is_said_once_and_raises_nothing(caplog: py
         change_feed.publish(nowhere, [Change("sandbox", "workload", KEY)])
         change_feed.publish(nowhere, [Change("sandbox", "workload", KEY)])
     assert [record.message for record in caplog.records] == [
-        "Live pages stand still: Redis does not answer (ConnectionError)"
+        "Redis is down; live pages get no updates (ConnectionError)"
     ]

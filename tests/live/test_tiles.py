@@ -15,7 +15,7 @@ from rollouts.live import change_feed
 from rollouts.live.change_feed import Change
 from rollouts.live.tiles import TiledHtml, split_tiles
 from tests.api.read import fleet
-from tests.web.test_stream import Stream, in_thread, watch
+from tests.live.test_stream import Stream, in_thread, watch
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 
@@ -27,13 +27,13 @@ CHANGE = Change("sandbox", "workload", "sandbox/default/big", ("pods",))
 
 
 def put_together(frame: str, tiles: Mapping[str, str]) -> str:
-    """Put tiles into their places, as live.js does."""
-    return re.sub(r'<(\w+) id="([^"]+)" data-same></\1>', lambda place: tiles.get(place[2], place[0]), frame)
+    """Put tiles into their places, as live-updates.js does."""
+    return re.sub(r'<(\w+) id="([^"]+)" data-unchanged></\1>', lambda place: tiles.get(place[2], place[0]), frame)
 
 
 def tile(name: str, text: str = "") -> str:
     """Write a tile."""
-    return f'<div data-group id="{name}" class="tile">{text}</div>'
+    return f'<div data-tile id="{name}" class="tile">{text}</div>'
 
 
 def tiled(*tiles: str) -> TiledHtml:
@@ -73,7 +73,7 @@ def test_a_picture_is_taken_apart_into_whole_elements_and_put_together_to_the_le
     fleet.store_parts(row, fleet.big_workload(pods=pods), outdated=[1])
     html = viewer.get(address).content.decode()
     apart = split_tiles(html)
-    assert len(apart.tiles) == html.count(" data-group ") - 1 > 0
+    assert len(apart.tiles) == len(re.findall(r"\sdata-tile\s", html)) - 1 > 0
     assert put_together(apart.frame, apart.tiles) == html
     for text in apart.tiles.values():
         outline = Outline(text)
@@ -86,12 +86,12 @@ def test_tiles_are_new_that_look_different_or_were_not_there() -> None:
     assert set(after.list_changed(before)) == {"d", "b"}
     assert set(after.list_changed(None)) == {"d", "c", "b"}
     assert after.list_changed(after) == {}
-    assert re.findall(r'id="(\w+)" data-same', after.frame) == ["d", "c", "b"], "all of them, in their order"
+    assert re.findall(r'id="(\w+)" data-unchanged', after.frame) == ["d", "c", "b"], "all of them, in their order"
 
 
 def test_what_comes_from_outside_does_not_pass_for_a_tile(viewer: Client, row: models.Cluster) -> None:
     fleet.store_parts(row, fleet.big_workload(pods=20 * REPLICAS))
-    models.Pod.objects.filter(name__startswith="big-3-").update(node='"><div data-group id="forged">')
+    models.Pod.objects.filter(name__startswith="big-3-").update(node='"><div data-tile id="forged">')
     html = viewer.get(PICTURE).content.decode()
     assert "forged" in html
     assert [name for name in split_tiles(html).tiles if not name.startswith("replica-")] == []
@@ -99,7 +99,7 @@ def test_what_comes_from_outside_does_not_pass_for_a_tile(viewer: Client, row: m
 
 def test_tiles_of_one_name_are_left_where_they_are() -> None:
     assert tiled(tile("a", "1"), tile("a", "2")).tiles == {}
-    assert "data-same" not in tiled(tile("a", "1"), tile("a", "2")).frame
+    assert "data-unchanged" not in tiled(tile("a", "1"), tile("a", "2")).frame
 
 
 def test_of_many_tiles_those_are_brought_that_changed(viewer: Client, row: models.Cluster, redis: Redis) -> None:

@@ -54,6 +54,8 @@ def test_an_override_is_made_changed_and_ended(send: Callable[..., Any], add_wor
     override = made.json()["override"]
     assert made["Location"] == f"{ROOT}{override['id']}/"
     assert made["ETag"] == f'"{override["version"]}"'
+    # Every other command answers no-store (tests/api/test_command_answers.py).
+    assert made["Cache-Control"] == "private, no-cache"
     assert (made.json()["hits"], override["author"], override["active"]) == (1, "ada", True)
     assert override["strategy"] == {"components": {"decode": {"maxSurge": "25%"}, "frontend": None}}
     one = f"{ROOT}{override['id']}/"

@@ -17,6 +17,7 @@ from rollouts.accounts.errors import (
     ValidationFailed,
     VersionConflict,
 )
+from rollouts.controller.effective_strategy import list_overrides
 from rollouts.live import change_feed
 from rollouts.models import AuditEntry, NamespaceGrant, StrategyOverride
 from rollouts.queue.dispatch import open_queue
@@ -255,3 +256,16 @@ def _anew(caller: Caller) -> Caller:
     """Return somebody as the next request would know them: permissions and grants are remembered for one."""
     assert caller.user is not None
     return replace(caller, user=type(caller.user).objects.get(pk=caller.user.pk))
+
+
+def test_all_who_ask_agree_on_which_overrides_are_in_force(admin: Caller) -> None:
+    now = timezone.now()
+    for expires_at in (None, now - timedelta(hours=1), now, now + timedelta(hours=1)):
+        StrategyOverride.objects.create(cluster="sandbox", reason="night shift", author=None, expires_at=expires_at)
+    rows = StrategyOverride.objects.all()
+    in_force = {row.pk for row in rows if row.is_in_force(now)}
+    assert len(in_force) == 2
+    assert {row.pk for row in rows.in_force(now)} == in_force
+    assert {row.pk for row in rows.ended(now)} == {row.pk for row in rows} - in_force
+    # Every pass of a worker asks with a statement of its own, which is faster.
+    assert {one.id for one in list_overrides("sandbox")} == in_force

@@ -2,16 +2,19 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import select
 import socket
 import threading
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 import uvicorn
+import uvloop
 from pytest_django.fixtures import Settings
 
 from grove_ui.http_protocol import MAX_HEADER_BYTES, MAX_HEADERS, BoundedProtocol
@@ -24,26 +27,27 @@ MIB = 1024 * KIB
 ENOUGH = 24 * MIB
 # More than the buffers of two sockets take.
 LARGE = 64 * MIB
+PIECE = 16 * KIB
 
 
 class QuickProtocol(BoundedProtocol):
     """The same with deadlines that a test can wait for."""
 
-    head_seconds = 0.4
-    send_seconds = 0.4
+    header_timeout_seconds = 0.4
+    send_timeout_seconds = 0.4
 
 
 class PatientProtocol(BoundedProtocol):
     """One that may hold many answers which their clients do not take."""
 
-    most_unread = 8 * LARGE
+    max_unread_bytes = 8 * LARGE
 
 
 class NarrowProtocol(BoundedProtocol):
     """One that may hold little while it waits for its clients."""
 
-    most_unfinished = MIB
-    most_unread = LARGE + MIB
+    max_unfinished_bytes = MIB
+    max_unread_bytes = LARGE + MIB
 
 
 class GenerousProtocol(QuickProtocol):
@@ -58,11 +62,13 @@ class GenerousProtocol(QuickProtocol):
 class Application:
     """Answers with how much it was sent; what begins with /open stays open, and what ends with /large is large.
 
-    What is asked for with ?later is large too, and waits for `release`.
+    What is asked for with ?later is large too, and waits for `release`. /pieces is as large, in pieces, which are
+    counted.
     """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.pieces = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_released = asyncio.Event()
 
@@ -83,6 +89,9 @@ class Application:
             await self._is_released.wait()
         if is_later or scope["path"].endswith("/large"):
             await send({"type": "http.response.body", "body": b"x" * LARGE, "more_body": True})
+        while scope["path"] == "/pieces" and self.pieces < LARGE // PIECE:
+            await send({"type": "http.response.body", "body": b"x" * PIECE, "more_body": True})
+            self.pieces += 1
         if scope["path"].startswith("/open"):
             await send({"type": "http.response.body", "body": b"open", "more_body": True})
             await receive()
@@ -100,13 +109,19 @@ class Server:
             RequestLimits(self.app, **limits), http=protocol, ws="none", lifespan="off", log_config=None
         )
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve([self._listener])))
+        # As in the product; its transports raise where those of asyncio say nothing.
+        self._thread = threading.Thread(target=lambda: uvloop.run(self._server.serve([self._listener])))
         self._thread.start()
 
     @property
     def connections(self) -> int:
         """How many it has."""
         return len(self._server.server_state.connections)
+
+    def only_connection(self) -> BoundedProtocol:
+        """Return the one that there is."""
+        (connection,) = cast("set[BoundedProtocol]", self._server.server_state.connections)
+        return connection
 
     @property
     def unread(self) -> list[int]:
@@ -278,6 +293,17 @@ def test_an_answer_that_nobody_takes_is_given_up(quick: Server) -> None:
         wait_for(lambda: quick.connections == 0)
 
 
+def test_little_is_made_of_an_answer_that_nobody_takes(quick: Server) -> None:
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * KIB)
+        connection.connect(("127.0.0.1", quick.port))
+        connection.sendall(get("/pieces"))
+        wait_for(lambda: quick.unread)
+        made = quick.app.pieces * PIECE
+    wait_for(lambda: quick.connections == 0)
+    assert made < MIB
+
+
 def test_so_is_the_end_of_an_answer_after_which_the_connection_is_to_close() -> None:
     with serving(GenerousProtocol) as server, server.connect() as connection:
         connection.sendall(get("/large"))
@@ -415,7 +441,7 @@ def test_bodies_that_are_thrown_away_are_bounded_together() -> None:
             with contextlib.suppress(OSError):
                 connection.send(b"x" * MIB)
             most = max(most, server.bytes_of_bodies)
-        assert most <= NarrowProtocol.most_unfinished + 320 * KIB  # of one that was read from its socket just now
+        assert most <= NarrowProtocol.max_unfinished_bytes + 320 * KIB  # of one that was read from its socket just now
 
 
 @pytest.mark.parametrize("behind", [get(close=False) * 20, post("/", b"Content-Length: 200000") + b"x" * 200_000])
@@ -426,6 +452,31 @@ def test_who_has_much_wait_behind_an_answer_is_left(server: Server, behind: byte
 def test_a_few_requests_may_wait_behind_an_answer(server: Server) -> None:
     answer = server.send(get(close=False) * 10 + get())
     assert answer.count(b" 200 OK\r\n") == 11
+
+
+@pytest.mark.parametrize("behind", [0, 10])
+def test_nothing_is_left_of_a_connection_that_is_gone_until_garbage_is_collected(server: Server, behind: int) -> None:
+    gc.disable()
+    try:
+        with server.connect() as connection:
+            connection.sendall(get("/large", close=False) + b"\r\n" + (get(close=False) + b"\r\n") * behind)
+            wait_for(lambda: server.unread == [behind])
+            known = weakref.ref(server.only_connection())
+        wait_for(lambda: known() is None)
+    finally:
+        gc.enable()
+
+
+def test_a_client_that_leaves_with_requests_behind_its_answer_is_no_error(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    with server.connect() as connection:
+        connection.sendall((get("/pieces", close=False) + b"\r\n") * 3)
+        wait_for(lambda: server.unread == [2])
+    wait_for(lambda: server.connections == 0)
+    wait_for(lambda: server.app.pieces == LARGE // PIECE)  # it goes on, and what it sends goes nowhere
+    server.stop()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_answers_that_are_not_taken_are_bounded_together() -> None:

@@ -15,6 +15,7 @@ from rollouts.cluster import Fence
 from rollouts.queue.dispatch import process_key
 from rollouts.queue.results import Done, ReconcileResult, Requeue, RequeueAfter, Retry, Stop
 from rollouts.queue.workqueue import Depth, WorkQueue
+from rollouts.telemetry import metrics
 from tests.queue.model import LEASE_MS
 
 KEY = "sandbox/default/llama"
@@ -109,6 +110,22 @@ def test_a_pass_that_is_to_be_retried_waits_longer_each_time(world: World) -> No
         assert world.queue.sweep() == []
         world.moment += 1
         assert world.queue.sweep() == [KEY]
+
+
+def test_a_pass_is_measured_under_the_label_of_its_result(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = list[str]()
+    monkeypatch.setattr(metrics, "observe_pass", lambda label, _seconds: labels.append(label))
+    for result in (
+        Done(),
+        Requeue(),
+        RequeueAfter(1.0, "BudgetExhausted"),
+        Retry("no answer"),
+        Stop("no", "InvalidSpec"),
+    ):
+        world.queue.add([KEY])
+        world.turn(result, turn_seconds=0.0)
+        world.moment += 10_000
+    assert labels == ["Done", "Again", "Wait", "Retry", "Stop"]
 
 
 def test_a_workload_left_alone_is_not_looked_at_until_it_is_woken(world: World) -> None:

@@ -1,5 +1,7 @@
 """`manage.py check` finds settings that would lose work silently."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from pytest_django.fixtures import Settings
 from redis import Redis
 
 from rollouts.runtime.connections import redis_client
+from tests.data_folders import ROOT
 
 
 def _findings() -> list[str | None]:
@@ -58,3 +61,20 @@ def test_a_sqlite_that_cannot_return_what_it_changed_is_found(monkeypatch: pytes
         pytest.skip("about SQLite only")
     monkeypatch.setattr("sqlite3.sqlite_version_info", (3, 34, 1))
     assert _findings() == ["rollouts.E005"]
+
+
+def _run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_admin_site_is_imported_by_its_check_and_by_no_start() -> None:
+    is_there = "print('rollouts.admin' in sys.modules)"
+    check = "from django.core.checks import run_checks; run_checks(tags=['admin'])"
+    assert _run(f"import sys, django; django.setup(); {is_there}; {check}; {is_there}").split() == ["False", "True"]
+
+
+def test_worker_and_beat_start_without_the_pages() -> None:
+    start = "from grove_ui.celery import app; app.loader.import_default_modules()"
+    assert _run(f"import sys; {start}; print('rollouts.tasks' in sys.modules, 'grove_ui.urls' in sys.modules)") == (
+        "True False\n"
+    )

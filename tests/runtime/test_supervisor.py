@@ -59,7 +59,7 @@ def test_a_program_counts_as_started_when_it_answers(tmp_path: Path) -> None:
     sign = tmp_path / "sign"
 
     async def scenario(supervisor: Supervisor) -> None:
-        await supervisor.start(_python("a", f"open({str(sign)!r}, 'w')\n{FOREVER}", answers=_exists(sign)))
+        await supervisor.start(_python("a", f"open({str(sign)!r}, 'w')\n{FOREVER}", is_ready=_exists(sign)))
         assert sign.exists()
 
     _run(scenario)
@@ -70,7 +70,7 @@ def test_lines_are_logged_under_the_name_of_the_program(tmp_path: Path) -> None:
 
     async def scenario(supervisor: Supervisor) -> None:
         code = f"print('hello', flush=True); open({str(sign)!r}, 'w')\n{FOREVER}"
-        await supervisor.start(_python("greeter", code, answers=_exists(sign)))
+        await supervisor.start(_python("greeter", code, is_ready=_exists(sign)))
 
     assert "greeter  hello" in _run(scenario)
 
@@ -80,7 +80,7 @@ def test_a_quiet_program_is_heard_only_when_it_ends_by_itself(tmp_path: Path) ->
 
     async def scenario(supervisor: Supervisor) -> None:
         code = f"print('chat', flush=True); open({str(sign)!r}, 'w')\n{FOREVER}"
-        await supervisor.start(_python("a", code, answers=_exists(sign), quiet=True))
+        await supervisor.start(_python("a", code, is_ready=_exists(sign), quiet=True))
 
     assert "chat" not in _run(scenario)
 
@@ -88,17 +88,17 @@ def test_a_quiet_program_is_heard_only_when_it_ends_by_itself(tmp_path: Path) ->
 def test_a_program_that_ends_before_it_answers_is_reported_with_its_last_words(tmp_path: Path) -> None:
     async def scenario(supervisor: Supervisor) -> None:
         code = "import sys; print('port is taken'); sys.exit(3)"
-        await supervisor.start(_python("web", code, answers=_exists(tmp_path / "never")))
+        await supervisor.start(_python("web", code, is_ready=_exists(tmp_path / "never")))
 
-    with pytest.raises(StartError, match=r"web ended \(exit code 3\) before it answered: port is taken"):
+    with pytest.raises(StartError, match=r"web ended \(exit code 3\) before it was ready: port is taken"):
         _run(scenario)
 
 
 def test_a_program_that_never_answers_is_given_up(tmp_path: Path) -> None:
     async def scenario(supervisor: Supervisor) -> None:
-        await supervisor.start(_python("web", FOREVER, answers=_exists(tmp_path / "never"), seconds_to_answer=0.2))
+        await supervisor.start(_python("web", FOREVER, is_ready=_exists(tmp_path / "never"), ready_timeout=0.2))
 
-    with pytest.raises(StartError, match="web did not answer within 0 s"):
+    with pytest.raises(StartError, match="web was not ready within 0 s"):
         _run(scenario)
 
 
@@ -118,7 +118,7 @@ def test_a_program_that_dies_is_started_again(tmp_path: Path) -> None:
         await supervisor.start(_python("a", code))
         await _until(lambda: runs.exists() and len(runs.read_text()) >= 2)
 
-    assert "ended (exit code 0); starting it again" in _run(scenario)
+    assert "ended (exit code 0); restarting" in _run(scenario)
 
 
 def test_stopping_ends_what_a_program_itself_has_started(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ os.rename({str(pids)!r} + ".draft", {str(pids)!r})
 """
 
     async def scenario(supervisor: Supervisor) -> None:
-        await supervisor.start(_python("parent", code, answers=_exists(pids)))
+        await supervisor.start(_python("parent", code, is_ready=_exists(pids)))
 
     _run(scenario)
     # Its files are closed when the supervisor returns; the kernel may take a moment more to end it.
@@ -146,7 +146,7 @@ def test_a_program_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: p
     code = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); open({str(sign)!r}, 'w')\n{FOREVER}"
 
     async def scenario(supervisor: Supervisor) -> None:
-        await supervisor.start(_python("stubborn", code, answers=_exists(sign)))
+        await supervisor.start(_python("stubborn", code, is_ready=_exists(sign)))
 
     assert "did not stop within" in _run(scenario)
 
@@ -166,7 +166,7 @@ import asyncio, signal, sys
 from rollouts.runtime.supervisor import Log, Program, Supervisor
 
 async def main():
-    program = Program("stubborn", [sys.executable, "-c", {stubborn!r}], last_signal=signal.SIGKILL)
+    program = Program("stubborn", [sys.executable, "-c", {stubborn!r}], parent_death_signal=signal.SIGKILL)
     await Supervisor(Log(sys.stdout)).start(program)
     await asyncio.Event().wait()
 

@@ -1,8 +1,8 @@
 """What is there of a namespace at one moment, as anybody could read it from the API.
 
 The witness hands one out for now, and one for each moment of the past. Here raw objects are made into the values that
-the engine's tests count with (`tests.engine.simulated.View`), which know the words of the design and nothing of the
-planner, the mirror or the database: the controller is judged by what the cluster shows and by nothing else.
+the engine's tests count with (`tests.engine.simulated.View`), which know the words of `docs/semantics.md` and nothing
+of the planner, the mirror or the database: the controller is judged by what the cluster shows and by nothing else.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The acceptance sequences of the design: which units come and go, in which order, and how many serve meanwhile.
+"""The acceptance sequences (`docs/semantics.md` 14): which units come and go, in which order, how many serve meanwhile.
 
 `+3s` is a surge unit that appears, `-0` a unit that is taken away. Where several units may be on their way at once the
 order among them is left open, and the numbers say what was allowed.

@@ -4,7 +4,7 @@ All kinds of an API server count their versions by one counter, so the events of
 resourceVersion, are what happened, one write at a time. `scenes` goes through them again, and the rules are looked at
 after every single write: how many units are available, not only how many were deleted.
 
-The rules are those of the design's roller, at every level:
+The rules are those of the roller (`docs/semantics.md` 4), at every level:
 
     available units never go below R − U because of us, units that stay are never more than R + S, save for
     surplus that may not be deleted yet, and what is current and wanted is not replaced.
@@ -380,7 +380,7 @@ def _describe_pod(pod: Obj) -> str:
 
 
 def units(scene: Scene, name: str, component: str) -> str:
-    """Write the units of a component as in the design: `0 1* 3s?`."""
+    """Write the units of a component as in `docs/semantics.md`: `0 1* 3s?`."""
     found = sorted(units_of(scene, name, component), key=lambda unit: unit.index)
     return " ".join(f"{unit}{'*' if unit.outdated else ''}{'' if unit.available else '?'}" for unit in found)
 

@@ -14,7 +14,8 @@ from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.models import User
 from rollouts.runtime import connections
 from rollouts.services.audit import Caller, Source
-from rollouts.services.workloads import workload_edit_strategy, workload_set_images
+from rollouts.services.changes import execute
+from rollouts.services.workloads import edit_strategy, set_images
 from tests import both_sites
 from tests.engine.manifests import small
 from tests.scenarios.sites import Site
@@ -63,7 +64,7 @@ def deployed(stage: Stage) -> Stage:
 @pytest.fixture
 def outdated(deployed: Stage, caller: Caller) -> Stage:
     """A deployed workload under OnDelete whose frontend has another template by now; its three pods are outdated."""
-    workload_edit_strategy(caller, deployed.place, {"type": "OnDelete"})
-    workload_set_images(caller, deployed.place, [ImageEdit("frontend", "app:v2")])
+    execute(caller, deployed.place, edit_strategy({"type": "OnDelete"}))
+    execute(caller, deployed.place, set_images([ImageEdit("frontend", "app:v2")]))
     deployed.deploy()
     return deployed

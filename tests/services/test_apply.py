@@ -20,7 +20,8 @@ from rollouts.models import AuditEntry
 from rollouts.services import apply
 from rollouts.services.apply import workload_apply
 from rollouts.services.audit import Caller
-from rollouts.services.workloads import workload_set_images
+from rollouts.services.changes import execute
+from rollouts.services.workloads import set_images
 from tests.deploy.manifests import edited
 from tests.engine.manifests import small
 from tests.services.conftest import ONE_REPLICA
@@ -140,7 +141,7 @@ def test_what_was_read_and_sent_back_is_meant_for_the_state_it_was_read_in(
     stage: Stage, caller: Caller, place: WorkloadRef, applied: Obj
 ) -> None:
     shown = mask_manifest(applied, make_workload_reader(place.key))
-    workload_set_images(caller, place, [ImageEdit("frontend", "app:v5")])
+    execute(caller, place, set_images([ImageEdit("frontend", "app:v5")]))
     before = stored(stage)
     with pytest.raises(VersionConflict):
         workload_apply(caller, place, shown)
@@ -170,7 +171,7 @@ def test_what_others_hold_is_refused_with_who_it_is_and_taken_by_force(
 def test_what_our_own_commands_wrote_is_no_conflict(
     stage: Stage, caller: Caller, place: WorkloadRef, applied: Obj
 ) -> None:
-    workload_set_images(caller, place, [ImageEdit("frontend", "app:v5")])
+    execute(caller, place, set_images([ImageEdit("frontend", "app:v5")]))
     workload_apply(caller, place, manifest({"metadata.name": "fresh"}))
     clique = stored(stage)["spec"]["template"]["cliques"][0]
     assert clique["spec"]["podSpec"]["containers"][0]["image"] == "ghcr.io/example/app:v1"

@@ -17,8 +17,9 @@ from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, SERV
 from rollouts.engine.model.names import PART_OF
 from rollouts.models import AuditEntry, NamespaceGrant, User
 from rollouts.services.audit import Caller
+from rollouts.services.changes import execute
 from rollouts.services.workload_deletion import workload_delete
-from rollouts.services.workloads import workload_scale
+from rollouts.services.workloads import scale
 from tests.deploy.manifests import edited
 from tests.engine.manifests import small
 from tests.project.running import wait_until
@@ -101,7 +102,7 @@ def test_the_devices_that_its_pods_request_are_counted(stage: Stage, caller: Cal
 
 def test_who_saw_another_state_deletes_nothing(stage: Stage, caller: Caller) -> None:
     seen = stage.version()
-    workload_scale(caller, stage.place, 3)
+    execute(caller, stage.place, scale(3))
     with pytest.raises(VersionConflict) as lost:
         workload_delete(caller, stage.place, expected=seen)
     assert lost.value.changed == ("spec.replicas",)
@@ -188,7 +189,7 @@ def test_an_installation_that_takes_no_commands_deletes_nothing(setting: str, st
     environment = replace(settings.ENVIRONMENT, read_only=setting == "read_only", observe=setting == "observe")
     with (
         override_settings(ENVIRONMENT=environment),
-        pytest.raises(PermissionDenied, match="Nobody may delete a workload now"),
+        pytest.raises(PermissionDenied, match="You may not delete a workload: this installation"),
     ):
         workload_delete(caller, stage.place)
     assert is_there(stage)

@@ -14,12 +14,13 @@ from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.models import ApiToken, AuditEntry, User
 from rollouts.services.apply import workload_apply
 from rollouts.services.audit import Caller
+from rollouts.services.changes import execute
 from rollouts.services.pods import Selection, pods_delete
 from rollouts.services.workloads import (
-    workload_edit_strategy,
-    workload_restart,
-    workload_scale,
-    workload_set_images,
+    edit_strategy,
+    restart,
+    scale,
+    set_images,
 )
 from tests.api.calling import Answer, Api
 from tests.controller.interruptions import Killed, Way
@@ -32,10 +33,10 @@ pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 WRITES = ("patch_json", "apply", "evict", "delete")
 Give = Callable[[Caller, Stage], Any]
 COMMANDS: dict[str, Give] = {
-    "images": lambda caller, stage: workload_set_images(caller, stage.place, [ImageEdit("frontend", "app:v2")]),
-    "scale": lambda caller, stage: workload_scale(caller, stage.place, 3),
-    "strategy": lambda caller, stage: workload_edit_strategy(caller, stage.place, {"type": "OnDelete"}),
-    "restart": lambda caller, stage: workload_restart(caller, stage.place, at=0.0),
+    "images": lambda caller, stage: execute(caller, stage.place, set_images([ImageEdit("frontend", "app:v2")])),
+    "scale": lambda caller, stage: execute(caller, stage.place, scale(3)),
+    "strategy": lambda caller, stage: execute(caller, stage.place, edit_strategy({"type": "OnDelete"})),
+    "restart": lambda caller, stage: execute(caller, stage.place, restart(at=0.0)),
     "apply": lambda caller, stage: workload_apply(
         caller, stage.place, small({**ONE_REPLICA, "spec.replicas": 2}), force=True
     ),
@@ -92,8 +93,8 @@ def test_a_repetition_ends_where_an_undisturbed_command_does(
 
 @pytest.mark.parametrize("way", Way)
 def test_an_eviction_that_is_interrupted_is_mended_by_the_next(way: Way, deployed: Stage, caller: Caller) -> None:
-    workload_edit_strategy(caller, deployed.place, {"type": "OnDelete"})
-    workload_set_images(caller, deployed.place, [ImageEdit("frontend", "app:v2")])
+    execute(caller, deployed.place, edit_strategy({"type": "OnDelete"}))
+    execute(caller, deployed.place, set_images([ImageEdit("frontend", "app:v2")]))
     deployed.deploy()
     outdated = {pod["metadata"]["uid"] for pod in deployed.loop.pods() if "frontend" in pod["metadata"]["name"]}
     with pytest.MonkeyPatch.context() as patch:

@@ -5,7 +5,6 @@ The pods are created with the account of Grove UI, so nobody else asks whether t
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -13,24 +12,23 @@ from django.conf import settings
 from django.contrib.auth.models import Group, Permission
 from django.test import override_settings
 
-from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.accounts.errors import ValidationFailed
 from rollouts.cluster import Obj
-from rollouts.engine.manifest import edits
 from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.engine.manifest.findings import FindingCode
 from rollouts.models import AuditEntry, NamespaceGrant, NamespacePodSecurity, Revision, User
 from rollouts.services.apply import workload_apply
 from rollouts.services.audit import Caller
+from rollouts.services.changes import Apply, execute
 from rollouts.services.edit import EditResult
-from rollouts.services.simulation import Proposal, workload_simulate
+from rollouts.services.simulation import workload_simulate
 from rollouts.services.workloads import (
-    roll_back_to,
-    workload_edit_strategy,
-    workload_restart,
-    workload_roll_back,
-    workload_scale,
-    workload_set_images,
+    edit_strategy,
+    restart,
+    roll_back,
+    scale,
+    set_images,
 )
 from tests.deploy.manifests import REMOVED, edited
 from tests.engine.manifests import small
@@ -169,11 +167,11 @@ def privileged(stage: Stage, caller: Caller) -> Stage:
 
 
 COMMANDS: dict[str, Callable[[Caller, WorkloadRef], EditResult]] = {
-    "scaled": lambda caller, place: workload_scale(caller, place, 2),
-    "scaled in the template": lambda caller, place: workload_scale(caller, place, 4, "frontend"),
-    "given another image": lambda caller, place: workload_set_images(caller, place, [ImageEdit("frontend", "app:v9")]),
-    "restarted": lambda caller, place: workload_restart(caller, place, ["frontend"]),
-    "given another strategy": lambda caller, place: workload_edit_strategy(caller, place, {"type": "OnDelete"}),
+    "scaled": lambda caller, place: execute(caller, place, scale(2)),
+    "scaled in the template": lambda caller, place: execute(caller, place, scale(4, "frontend")),
+    "given another image": lambda caller, place: execute(caller, place, set_images([ImageEdit("frontend", "app:v9")])),
+    "restarted": lambda caller, place: execute(caller, place, restart(["frontend"])),
+    "given another strategy": lambda caller, place: execute(caller, place, edit_strategy({"type": "OnDelete"})),
     "applied with another image": lambda caller, place: workload_apply(
         caller, place, manifest({**ROOT_ON_THE_NODE, f"{POD}.containers.0.image": "app:v9"}, "chat"), force=True
     ),
@@ -200,10 +198,10 @@ def test_the_way_back_to_it_is_refused(privileged: Stage, caller: Caller, olga: 
     privileged.deploy()
     before = privileged.stored()
     with pytest.raises(ValidationFailed) as refusal:
-        workload_roll_back(olga, privileged.place, number)
+        execute(olga, privileged.place, roll_back(privileged.place, number))
     assert violations(refusal.value) == FIELDS
     assert privileged.stored() == before
-    assert workload_roll_back(caller, privileged.place, number).changes
+    assert execute(caller, privileged.place, roll_back(privileged.place, number)).changes
 
 
 # ---- previews
@@ -214,9 +212,9 @@ def test_a_preview_refuses_what_the_command_would(privileged: Stage, caller: Cal
     place = privileged.place
     workload_apply(caller, place, manifest(None, "chat"), force=True)
     privileged.deploy()
-    back = Proposal(Command.ROLL_BACK_WORKLOAD, partial(roll_back_to, place=place, revision=number))
-    applied = Proposal(Command.APPLY_WORKLOAD, manifest=manifest(ROOT_ON_THE_NODE, "chat"))
-    images = Proposal(Command.SET_IMAGES, partial(edits.set_images, images=[ImageEdit("frontend", "app:v9")]))
+    back = roll_back(place, number)
+    applied = Apply(manifest(ROOT_ON_THE_NODE, "chat"))
+    images = set_images([ImageEdit("frontend", "app:v9")])
     for proposal in (back, applied):
         with pytest.raises(ValidationFailed) as refusal:
             workload_simulate(olga, place, proposal)
@@ -227,7 +225,7 @@ def test_a_preview_refuses_what_the_command_would(privileged: Stage, caller: Cal
 
 def test_a_preview_of_a_new_workload_refuses_it(stage: Stage, olga: Caller, place: WorkloadRef) -> None:
     with pytest.raises(ValidationFailed) as refusal:
-        workload_simulate(olga, place, Proposal(Command.APPLY_WORKLOAD, manifest=manifest(ROOT_ON_THE_NODE)))
+        workload_simulate(olga, place, Apply(manifest(ROOT_ON_THE_NODE)))
     assert violations(refusal.value) == FIELDS
     allowed = edited(manifest(ROOT_ON_THE_NODE), dict.fromkeys(ROOT_ON_THE_NODE, REMOVED))
-    assert workload_simulate(olga, place, Proposal(Command.APPLY_WORKLOAD, manifest=allowed)).changed
+    assert workload_simulate(olga, place, Apply(allowed)).changed

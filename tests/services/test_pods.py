@@ -22,10 +22,13 @@ from rollouts.cluster import Obj, Unavailable
 from rollouts.cluster.resources import PODDISRUPTIONBUDGETS, PODS
 from rollouts.engine.model import names
 from rollouts.models import AuditEntry, NamespaceGrant, Pod, StrategyOverride, User
+from rollouts.services import deletion
 from rollouts.services import pods as pods_service
 from rollouts.services.audit import Caller
-from rollouts.services.pods import DeletionResult, PodRef, PodsDeleted, Selection, pods_delete
-from rollouts.services.workloads import workload_edit_strategy, workload_scale
+from rollouts.services.changes import execute
+from rollouts.services.deletion import DeletionResult, PodRef, PodsDeleted
+from rollouts.services.pods import Selection, pods_delete
+from rollouts.services.workloads import edit_strategy, scale
 from tests.services.stage import Stage
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
@@ -242,7 +245,7 @@ def test_force_still_minds_the_uid(outdated: Stage, caller: Caller) -> None:
 
 
 def test_a_strategy_that_replaces_pods_itself_is_left_to_it(outdated: Stage, caller: Caller) -> None:
-    workload_edit_strategy(caller, outdated.place, {"type": "RollingRecreate"})
+    execute(caller, outdated.place, edit_strategy({"type": "RollingRecreate"}))
     before = uids(outdated)
     with pytest.raises(InvalidState, match="RollingRecreate"):
         pods_delete(caller, outdated.place, EVERYTHING)
@@ -250,14 +253,14 @@ def test_a_strategy_that_replaces_pods_itself_is_left_to_it(outdated: Stage, cal
 
 
 def test_an_override_to_on_delete_counts(outdated: Stage, caller: Caller) -> None:
-    workload_edit_strategy(caller, outdated.place, {"type": "RollingRecreate"})
+    execute(caller, outdated.place, edit_strategy({"type": "RollingRecreate"}))
     StrategyOverride.objects.create(name="chat", strategy="OnDelete", reason="an incident")
     assert fates(pods_delete(caller, outdated.place, EVERYTHING)) == {DeletionResult.EVICTED: 3}
 
 
 def test_a_state_that_is_no_more_loses_the_race(outdated: Stage, caller: Caller) -> None:
     seen, before = outdated.version(), uids(outdated)
-    workload_scale(caller, outdated.place, 2)
+    execute(caller, outdated.place, scale(2))
     with pytest.raises(VersionConflict):
         pods_delete(caller, outdated.place, EVERYTHING, expected=seen)
     assert uids(outdated) == before
@@ -289,7 +292,7 @@ def test_a_cluster_that_stops_answering_is_not_asked_further(
         raise Unavailable("no answer")
 
     monkeypatch.setattr("rollouts.cluster.ClusterClient.evict", away)
-    monkeypatch.setattr(pods_service, "_THREADS", 1)
+    monkeypatch.setattr(deletion, "_THREADS", 1)
     deleted = pods_delete(caller, outdated.place, EVERYTHING)
     assert [one.outcome for one in deleted.outcomes] == [
         DeletionResult.UNKNOWN,

@@ -19,10 +19,12 @@ from rollouts.models import AuditEntry
 from rollouts.runtime import connections
 from rollouts.services.apply import workload_apply
 from rollouts.services.audit import Caller
-from rollouts.services.pods import DeletionResult, Selection, pods_delete
+from rollouts.services.changes import execute
+from rollouts.services.deletion import DeletionResult
+from rollouts.services.pods import Selection, pods_delete
 from rollouts.services.takeover import workload_take_over
 from rollouts.services.workload_deletion import workload_delete
-from rollouts.services.workloads import workload_edit_strategy, workload_scale, workload_set_images
+from rollouts.services.workloads import edit_strategy, scale, set_images
 from tests.controller.roles import SECONDS, allowed, bound, restricted_user
 from tests.engine.manifests import small
 from tests.project.running import wait_until
@@ -52,8 +54,8 @@ def restricted(site: Site, stage: Stage) -> Iterator[Stage]:
 
 def test_a_cluster_that_takes_no_commands_says_so(restricted: Stage, caller: Caller) -> None:
     before = restricted.stored()
-    with pytest.raises(PermissionDenied, match="does not let this installation"):
-        workload_scale(caller, restricted.place, 2)
+    with pytest.raises(PermissionDenied, match="account of Grove UI lacks a permission"):
+        execute(caller, restricted.place, scale(2))
     assert restricted.stored() == before
     assert [entry.result for entry in AuditEntry.objects.order_by("id")] == ["Begun", "Refused"]
 
@@ -62,14 +64,14 @@ def test_both_roles_are_enough_for_every_command(restricted: Stage, caller: Call
     restricted.deploy()
     with bound(restricted.cluster, ROLES["commands"]):
         wait_until(lambda: _is_taken(restricted, caller), SECONDS)
-        workload_edit_strategy(caller, restricted.place, {"type": "OnDelete"})
-        workload_set_images(caller, restricted.place, [ImageEdit("frontend", "app:v2")])
+        execute(caller, restricted.place, edit_strategy({"type": "OnDelete"}))
+        execute(caller, restricted.place, set_images([ImageEdit("frontend", "app:v2")]))
         restricted.deploy()
         deleted = pods_delete(caller, restricted.place, Selection(component="frontend"))
         assert {one.outcome for one in deleted.outcomes} == {DeletionResult.EVICTED}
         forced = pods_delete(caller, restricted.place, Selection(component="leader"), force=True)
         assert {one.outcome for one in forced.outcomes} == {DeletionResult.DELETED}
-        workload_scale(caller, restricted.place, 4, "frontend", replica=0)
+        execute(caller, restricted.place, scale(4, "frontend", replica=0))
         hand_to_grove(restricted.cluster, restricted.namespace)
         assert workload_take_over(caller, restricted.place).changed.changes
         place = WorkloadRef(restricted.cluster_name, restricted.namespace, "fresh")
@@ -81,7 +83,7 @@ def test_both_roles_are_enough_for_every_command(restricted: Stage, caller: Call
 def _is_taken(stage: Stage, caller: Caller) -> bool:
     """Say whether the server has taken notice of the role."""
     with contextlib.suppress(PermissionDenied):
-        workload_scale(caller, stage.place, 1, dry_run=True)
-        workload_scale(caller, stage.place, 2, dry_run=True)
+        execute(caller, stage.place, scale(1), dry_run=True)
+        execute(caller, stage.place, scale(2), dry_run=True)
         return True
     return False

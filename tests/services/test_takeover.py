@@ -20,9 +20,11 @@ from rollouts.models import AuditEntry, Rollout
 from rollouts.queue.results import Done, Stop
 from rollouts.runtime import connections
 from rollouts.services.audit import Caller
-from rollouts.services.pods import PodRef, pods_delete
+from rollouts.services.changes import execute
+from rollouts.services.deletion import PodRef
+from rollouts.services.pods import pods_delete
 from rollouts.services.takeover import TakeoverResult, cluster_take_over, workload_take_over
-from rollouts.services.workloads import workload_restart
+from rollouts.services.workloads import restart
 from tests.controller.interruptions import Interrupted, Way
 from tests.engine.manifests import small
 from tests.project.running import wait_until
@@ -108,13 +110,13 @@ def test_a_dry_run_shows_everything_and_changes_nothing(stage: Stage, caller: Ca
 
 def test_people_command_nothing_to_a_workload_of_grove_until_it_is_taken_over(stage: Stage, caller: Caller) -> None:
     before = versions(stage)
-    with pytest.raises(InvalidState, match="Grove's own operator keeps this set"):
-        workload_restart(caller, stage.place)
-    with pytest.raises(InvalidState, match="Grove's own operator keeps this set"):
+    with pytest.raises(InvalidState, match="Grove's own operator manages this set"):
+        execute(caller, stage.place, restart())
+    with pytest.raises(InvalidState, match="Grove's own operator manages this set"):
         pods_delete(caller, stage.place, [PodRef(stage.loop.pods()[0]["metadata"]["name"])])
     assert versions(stage) == before
     take_over(caller, stage)
-    workload_restart(caller, stage.place, dry_run=True)
+    execute(caller, stage.place, restart(), dry_run=True)
 
 
 def test_a_takeover_replaces_no_pod_and_comes_to_rest(stage: Stage, caller: Caller) -> None:
@@ -184,7 +186,7 @@ def test_pods_of_an_older_template_are_left_to_the_update(stage: Stage, caller: 
     before = uids(stage)
     told = take_over(caller, stage, dry_run=True)
     assert told.outdated == 1
-    assert "1 of 30 pods are of another template" in told.changed.warnings[0].message
+    assert "1 of 30 pods run another template" in told.changed.warnings[0].message
     take_over(caller, stage)
     assert uids(stage) == before
     stage.deploy()
@@ -209,7 +211,7 @@ def test_an_object_that_grove_wrote_after_us_stops_us_until_it_is_taken_over(sta
         assert outcome.reason == "OtherOperator"
         assert f"wrote {resource.kind} {name} after Grove UI" in outcome.error
         # Which object it names is open: managed fields tell the second, and Grove has written several in one.
-        with pytest.raises(InvalidState, match=r"wrote Pod\w+ chat\S* \d+ s ago, so it seems to run"):
+        with pytest.raises(InvalidState, match=r"wrote Pod\w+ chat\S* \d+ s ago, so it still runs"):
             workload_take_over(caller, stage.place)
         take_over(caller, stage)
         stage.observe()

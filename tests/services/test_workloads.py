@@ -19,13 +19,14 @@ from rollouts.models import AuditEntry, Clique, ScalingGroup, User
 from rollouts.queue.workqueue import WorkQueue
 from rollouts.services import edit, workload_client
 from rollouts.services.audit import Caller
-from rollouts.services.scaling import LiveScale, scale_observed
+from rollouts.services.changes import execute
+from rollouts.services.scaling import ScaleLive, scale_observed
 from rollouts.services.workloads import (
-    workload_edit_strategy,
-    workload_restart,
-    workload_roll_back,
-    workload_scale,
-    workload_set_images,
+    edit_strategy,
+    restart,
+    roll_back,
+    scale,
+    set_images,
 )
 from tests.engine.manifests import small, workload_of
 from tests.engine.simulated import settled
@@ -37,25 +38,25 @@ IMAGE = "spec.template.cliques[0].spec.podSpec.containers[0].image"
 Command = Callable[..., Any]
 
 COMMANDS: dict[str, tuple[Command, dict[str, Any], dict[str, Any]]] = {
-    "images": (workload_set_images, {"images": [ImageEdit("frontend", "app:v2")]}, {IMAGE: "app:v2"}),
-    "scale the set": (workload_scale, {"replicas": 3}, {"spec.replicas": 3}),
+    "images": (set_images, {"images": [ImageEdit("frontend", "app:v2")]}, {IMAGE: "app:v2"}),
+    "scale the set": (scale, {"replicas": 3}, {"spec.replicas": 3}),
     "scale a group": (
-        workload_scale,
+        scale,
         {"replicas": 3, "component": "decode"},
         {"spec.template.podCliqueScalingGroups[0].replicas": 3},
     ),
     "scale a clique": (
-        workload_scale,
+        scale,
         {"replicas": 4, "component": "frontend"},
         {"spec.template.cliques[0].spec.replicas": 4},
     ),
     "strategy": (
-        workload_edit_strategy,
+        edit_strategy,
         {"changes": {"components": {"frontend": {"maxSurge": 1}}}},
         {"spec.template.cliques[0].updateStrategy": {"maxSurge": 1}},
     ),
     "restart": (
-        workload_restart,
+        restart,
         {"components": ["frontend"], "at": 0.0},
         {"spec.template.cliques[0].annotations": {RESTARTED_AT: "1970-01-01T00:00:00.000000Z"}},
     ),
@@ -66,7 +67,7 @@ EACH = pytest.mark.parametrize("name", COMMANDS)
 def give(name: str, caller: Caller, stage: Stage, **terms: Any) -> edit.EditResult:
     """Give one of the commands."""
     command, arguments, _ = COMMANDS[name]
-    changed: edit.EditResult = command(caller, stage.place, **arguments, **terms)
+    changed: edit.EditResult = execute(caller, stage.place, command(**arguments), **terms)
     return changed
 
 
@@ -205,7 +206,7 @@ def test_of_two_writers_who_saw_the_same_one_loses(stage: Stage, caller: Caller)
 
     def write(replicas: int) -> None:
         try:
-            workload_scale(caller, stage.place, replicas, expected=seen)
+            execute(caller, stage.place, scale(replicas), expected=seen)
             outcomes.append(replicas)
         except VersionConflict:
             outcomes.append(None)
@@ -228,7 +229,7 @@ def test_two_writers_of_different_fields_both_win(stage: Stage, caller: Caller) 
         connection.close()
 
     writers = [
-        threading.Thread(target=write, args=(lambda: workload_scale(caller, stage.place, 5),)),
+        threading.Thread(target=write, args=(lambda: execute(caller, stage.place, scale(5)),)),
         threading.Thread(target=write, args=(lambda: give("images", caller, stage),)),
     ]
     for writer in writers:
@@ -242,33 +243,33 @@ def test_two_writers_of_different_fields_both_win(stage: Stage, caller: Caller) 
 
 REFUSED: dict[str, tuple[Command, dict[str, Any], str, FindingCode]] = {
     "an unknown clique": (
-        workload_set_images,
+        set_images,
         {"images": [ImageEdit("nobody", "a")]},
         "images[0].clique",
         FindingCode.UNKNOWN_CLIQUE,
     ),
     "an unknown component": (
-        workload_scale,
+        scale,
         {"replicas": 1, "component": "nobody"},
         "component",
         FindingCode.UNKNOWN_COMPONENT,
     ),
-    "a negative number": (workload_scale, {"replicas": -1}, "spec.replicas", FindingCode.OUT_OF_RANGE),
-    "too many pods": (workload_scale, {"replicas": 10**6}, "spec.replicas", FindingCode.TOO_MANY_PODS),
+    "a negative number": (scale, {"replicas": -1}, "spec.replicas", FindingCode.OUT_OF_RANGE),
+    "too many pods": (scale, {"replicas": 10**6}, "spec.replicas", FindingCode.TOO_MANY_PODS),
     "a budget of nothing": (
-        workload_edit_strategy,
+        edit_strategy,
         {"changes": {"components": {"frontend": {"maxUnavailable": 0}}}},
         "spec.template.cliques[0].updateStrategy",
         FindingCode.BUDGET_ZERO,
     ),
     "a budget of the wrong kind": (
-        workload_edit_strategy,
+        edit_strategy,
         {"changes": {"type": "ReplicaRecreate", "maxSurge": "many"}},
         "spec.updateStrategy.rollingUpdate.maxSurge",
         FindingCode.INVALID_BUDGET,
     ),
     "a strategy for a member": (
-        workload_edit_strategy,
+        edit_strategy,
         {"changes": {"components": {"leader": {"maxSurge": 1}}}},
         "spec.template.cliques[1].updateStrategy",
         FindingCode.MEMBER_HAS_STRATEGY,
@@ -281,7 +282,7 @@ def test_what_breaks_a_rule_changes_nothing_and_names_the_field(name: str, stage
     command, arguments, field, code = REFUSED[name]
     before = stage.stored()
     with pytest.raises(ValidationFailed) as refusal:
-        command(caller, stage.place, **arguments)
+        execute(caller, stage.place, command(**arguments))
     assert (field, code) in [(one.field, one.code) for one in refusal.value.findings]
     assert stage.stored() == before
     assert [entry.result for entry in AuditEntry.objects.all()] == ["Refused"]
@@ -292,7 +293,7 @@ def test_a_clique_is_not_scaled_below_the_minimum_that_is_written(stage: Stage, 
     cliques[0]["spec"]["minAvailable"] = 3
     stage.edit_elsewhere(template={"cliques": cliques})
     with pytest.raises(ValidationFailed) as refusal:
-        workload_scale(caller, stage.place, 1, component="frontend")
+        execute(caller, stage.place, scale(1, component="frontend"))
     (finding,) = refusal.value.findings
     assert (finding.field, finding.code) == (
         "spec.template.cliques[0].spec.minAvailable",
@@ -311,7 +312,7 @@ def test_there_is_no_command_to_what_is_not_there(stage: Stage, caller: Caller) 
     ]
     for place in nowhere:
         with pytest.raises((NotFound, ValidationFailed)):
-            workload_scale(caller, place, 3)
+            execute(caller, place, scale(3))
 
 
 def test_a_command_costs_a_constant_number_of_queries(stage: Stage, caller: Caller) -> None:
@@ -330,7 +331,7 @@ def test_a_deployed_workload_goes_back_to_the_template_of_a_revision(deployed: S
     give("scale the set", caller, deployed)
     deployed.deploy()
     assert deployed.loop.status()["currentGenerationHash"] != first
-    changed = workload_roll_back(caller, deployed.place, 1)
+    changed = execute(caller, deployed.place, roll_back(deployed.place, 1))
     assert [one.field for one in changed.changes] == [IMAGE]
     deployed.deploy()
     assert deployed.loop.status()["currentGenerationHash"] == first
@@ -340,7 +341,7 @@ def test_a_deployed_workload_goes_back_to_the_template_of_a_revision(deployed: S
 def test_a_revision_that_is_not_on_record_is_not_there(deployed: Stage, caller: Caller) -> None:
     before = deployed.stored()["spec"]
     with pytest.raises(NotFound, match="revision 7"):
-        workload_roll_back(caller, deployed.place, 7)
+        execute(caller, deployed.place, roll_back(deployed.place, 7))
     assert deployed.spec() == before
     assert AuditEntry.objects.get().result == "Refused"
 
@@ -353,31 +354,31 @@ def test_a_live_component_is_scaled_and_the_set_left_alone(
     deployed: Stage, caller: Caller, component: str, resource: Resource
 ) -> None:
     before, name = deployed.stored()["spec"], f"chat-0-{component}"
-    changed = workload_scale(caller, deployed.place, 5, component, replica=0, expected=deployed.version())
+    changed = execute(caller, deployed.place, scale(5, component, replica=0), expected=deployed.version())
     assert [(one.field, one.after) for one in changed.changes] == [(f"{resource.kind} {name}: spec.replicas", 5)]
     assert deployed.cluster.get(resource, name, namespace=deployed.namespace)["spec"]["replicas"] == 5
     assert deployed.spec() == before
     model: type[Clique | ScalingGroup] = Clique if resource is PODCLIQUES else ScalingGroup
     assert model.objects.get(name=name, namespace=deployed.namespace).replicas == 5
-    assert workload_scale(caller, deployed.place, 5, component, replica=0).changes == ()
+    assert execute(caller, deployed.place, scale(5, component, replica=0)).changes == ()
     assert [entry.result for entry in AuditEntry.objects.order_by("id")] == ["Begun", "Done", "Done"]
 
 
 @pytest.mark.parametrize(
     ("wanted", "field"),
     [
-        (LiveScale("leader", 0, 2), "component"),  # scaled with its group
-        (LiveScale("nobody", 0, 2), "component"),
-        (LiveScale("", 0, 2), "component"),
-        (LiveScale("frontend", 0, 2), "replicas"),  # below its minAvailable
-        (LiveScale("frontend", 1, 5), "replica"),
+        (ScaleLive("leader", 0, 2), "component"),  # scaled with its group
+        (ScaleLive("nobody", 0, 2), "component"),
+        (ScaleLive("", 0, 2), "component"),
+        (ScaleLive("frontend", 0, 2), "replicas"),  # below its minAvailable
+        (ScaleLive("frontend", 1, 5), "replica"),
     ],
 )
 def test_a_live_component_is_scaled_within_its_rules(
-    deployed: Stage, caller: Caller, wanted: LiveScale, field: str
+    deployed: Stage, caller: Caller, wanted: ScaleLive, field: str
 ) -> None:
     with pytest.raises(ValidationFailed) as refusal:
-        workload_scale(caller, deployed.place, wanted.replicas, wanted.component, replica=wanted.replica)
+        execute(caller, deployed.place, wanted)
     assert [one.field for one in refusal.value.findings] == [field]
     assert [entry.result for entry in AuditEntry.objects.all()] == ["Refused"]
 
@@ -387,24 +388,24 @@ def test_a_live_clique_is_scaled_down_to_the_minimum_that_it_was_made_with(deplo
     cliques[0]["spec"] |= {"replicas": 5, "autoScalingConfig": {"minReplicas": 3, "maxReplicas": 9}}
     deployed.edit_elsewhere(template={"cliques": cliques})
     deployed.observe()
-    changed = workload_scale(caller, deployed.place, 4, "frontend", replica=0)
+    changed = execute(caller, deployed.place, scale(4, "frontend", replica=0))
     assert [one.after for one in changed.changes] == [4]
     # Grove UI makes no autoscaler, so it does not warn of one either.
     assert changed.warnings == ()
     with pytest.raises(ValidationFailed) as refusal:
-        workload_scale(caller, deployed.place, 2, "frontend", replica=0)
+        execute(caller, deployed.place, scale(2, "frontend", replica=0))
     assert "must be 3 (its minAvailable) or more" in refusal.value.findings[0].message
 
 
 def test_a_simulation_of_a_live_clique_knows_the_minimum_that_it_was_made_with() -> None:
     observed = settled(workload_of(small())).world.observed()
     raised = workload_of(small({"spec.template.cliques.0.spec.replicas": 5}))
-    tried = scale_observed(raised, observed, LiveScale("frontend", 0, 4))
+    tried = scale_observed(raised, observed, ScaleLive("frontend", 0, 4))
     assert [one.replicas for one in tried.cliques if one.name == "chat-0-frontend"] == [4]
     with pytest.raises(ValidationFailed, match="must be 3"):
-        scale_observed(raised, observed, LiveScale("frontend", 0, 2))
+        scale_observed(raised, observed, ScaleLive("frontend", 0, 2))
 
 
 def test_a_live_component_that_is_not_there_yet_cannot_be_scaled(stage: Stage, caller: Caller) -> None:
     with pytest.raises(NotFound):
-        workload_scale(caller, stage.place, 5, "frontend", replica=0)
+        execute(caller, stage.place, scale(5, "frontend", replica=0))

@@ -195,7 +195,7 @@ def test_a_redis_that_is_away_hides_nothing_else(
     prometheus: Client, cluster: models.Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nowhere: Redis = Redis.from_url("unix:///nonexistent/redis.sock")
-    for module in ("gauges", "readiness", "dispatch", "web.metrics"):
+    for module in ("selectors.gauges", "runtime.readiness", "queue.dispatch", "web.metrics"):
         monkeypatch.setattr(f"rollouts.{module}.redis_client", lambda: nowhere)
     seen = _scrape(prometheus)
     assert (seen["grove_ui_part_up", "redis"], seen["grove_ui_part_up", "database"]) == (0, 1)

@@ -43,12 +43,12 @@ AWAY = Unavailable("list pods: the server cannot be reached")
         (
             {PODS: Forbidden("no"), PODCLIQUES: Forbidden("no"), PODCLIQUESETS: UnknownResource("what?")},
             "Forbidden",
-            "Our account may not list and watch podcliques.grove.io, pods: grant it a role that may.",
+            "Grove UI's account may not list and watch podcliques.grove.io, pods. Grant it a role that allows both.",
         ),
         (
             {PODCLIQUES: UnknownResource("what?"), PODCLIQUESETS: UnknownResource("what?")},
             "MissingDefinitions",
-            "The cluster does not serve podcliques.grove.io, podcliquesets.grove.io: install deploy/crds.",
+            "The cluster does not serve podcliques.grove.io, podcliquesets.grove.io. Apply deploy/crds.",
         ),
     ],
 )

@@ -10,7 +10,6 @@ import pytest
 from rollouts import mirror, models
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.controller.pod_counts import count_pods
-from rollouts.engine.manifest.parsing import render_manifest
 from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import Strategy, Workload
@@ -19,6 +18,7 @@ from rollouts.selectors.paging import Window
 from rollouts.selectors.workload_rows import RowPodCounts, workload_rows
 from rollouts.selectors.workloads import WorkloadFilters, workload_list
 from tests.api.read import fleet
+from tests.engine.manifest.rendering import render_manifest
 from tests.engine.simulated import clique, group, settled, with_image, workload
 
 pytestmark = pytest.mark.django_db

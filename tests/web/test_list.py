@@ -15,6 +15,7 @@ from rollouts.selectors.paging import Window
 from rollouts.selectors.workload_rows import WorkloadRow, workload_rows
 from rollouts.selectors.workloads import WorkloadFilters, workload_list
 from tests.api.read import fleet
+from tests.markup import compact
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
@@ -25,7 +26,7 @@ def get(client: Client, address: str = "/") -> str:
     """Return a page."""
     answer = client.get(address)
     assert answer.status_code == 200, answer.content
-    return answer.content.decode()
+    return compact(answer.content.decode())
 
 
 def names_in(page: str) -> list[str]:

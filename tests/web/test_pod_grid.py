@@ -68,7 +68,7 @@ def test_a_cell_says_its_template_what_it_does_and_where(row: models.Cluster) ->
 def test_leaders_are_marked(row: models.Cluster) -> None:
     fleet.store_parts(row, chat())
     (group,) = picture_of("chat").replicas[0].groups
-    assert [["lead" in cell.css_classes for cell in box.cells] for box in group.boxes] == [[True, False, False]] * 2
+    assert [["leader" in cell.css_classes for cell in box.cells] for box in group.boxes] == [[True, False, False]] * 2
 
 
 def test_a_template_of_the_revision_before_is_previous_and_one_before_that_is_older(row: models.Cluster) -> None:
@@ -150,7 +150,7 @@ def test_a_group_replica_that_is_gone_is_an_empty_box_of_its_size(row: models.Cl
     models.Clique.objects.filter(name__startswith="chat-0-decode-1-").delete()
     (group,) = picture_of("chat").replicas[0].groups
     assert [(box.index, box.is_available) for box in group.boxes] == [(0, True), (1, False)]
-    assert Counter(cell.css_classes for cell in group.boxes[1].cells) == {"missing lead": 1, "missing": 2}
+    assert Counter(cell.css_classes for cell in group.boxes[1].cells) == {"missing leader": 1, "missing": 2}
 
 
 def test_a_replica_of_which_nothing_is_there_is_still_shown(row: models.Cluster) -> None:

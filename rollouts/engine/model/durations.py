@@ -1,6 +1,6 @@
-"""Times as Kubernetes writes them: 10s, 4h, 1h30m, 1.5h.
+"""Durations as Kubernetes writes them: 10s, 4h, 1h30m, 1.5h.
 
-Read by `schema` (is it one?) and `parsing` (how long is it?).
+`field_types` asks whether a text is a duration, `parsing` how long it is.
 """
 
 import re
@@ -23,25 +23,16 @@ _MAX_NANOSECONDS: Final = 2**63 - 1
 
 
 def parse_duration(text: str) -> float | None:
-    """Return a time longer than 0 in seconds; None for anything else.
+    """Return a duration longer than 0 in seconds; None for any other text.
 
     >>> [parse_duration(text) for text in ("10s", "1h30m", "1.5h", "4h")]
     [10.0, 5400.0, 5400.0, 14400.0]
     >>> [parse_duration(text) for text in ("0s", "-1h", "1d", "90", "", "1 h")]
     [None, None, None, None, None, None]
+    >>> parse_duration("90m") == parse_duration("1h30m")
+    True
     """
     if len(text) > _MAX_LENGTH or not _DURATION.fullmatch(text):
         return None
     nanoseconds = sum(int(Fraction(number) * _UNITS[unit]) for number, unit in _COMPONENT.findall(text))
     return nanoseconds / 10**9 if 0 < nanoseconds <= _MAX_NANOSECONDS else None
-
-
-def render_duration(seconds: float) -> str:
-    """Return a time in the largest unit that holds it without a fraction.
-
-    >>> [render_duration(seconds) for seconds in (14400.0, 5400.0, 0.25)]
-    ['4h', '90m', '250ms']
-    """
-    nanoseconds = round(seconds * 10**9)
-    unit = next(unit for unit, size in _UNITS.items() if nanoseconds % size == 0)
-    return f"{nanoseconds // _UNITS[unit]}{unit}"

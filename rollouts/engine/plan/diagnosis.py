@@ -1,10 +1,10 @@
 """Why it is not moving: for everything that waits a code, a sentence with names and numbers, and what would help.
 
-Reads the steps of the pass (DESIGN 6.12), so what is told is what was decided; `remedies` says what would help. A wait
-is no fault: pods take time. It is called a problem once it has lasted longer than such things do, by the measured times
-(`ready_times`), and at once where waiting does not help: a container that fails (`container_faults`), or fewer
-available replicas than the budget allows. One code of a pass is told to be the cause. The invariant: while a pass has
-nothing to do and something wanted is not there, a wait names what it is waiting for.
+Reads the steps of the pass (`docs/semantics.md` 12), so what is told is what was decided; `remedies` says what helps.
+A wait is no fault: pods take time. It is called a problem once it has lasted longer than such things do, by the
+measured times (`ready_times`), and at once where waiting does not help: a container that fails (`container_faults`),
+or fewer available replicas than the budget allows. One code of a pass is told to be the cause. The invariant: while a
+pass has nothing to do and something wanted is not there, a wait names what it is waiting for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from rollouts.engine.model.conditions import SCALED_BELOW
 from rollouts.engine.model.container_faults import FAULT_SENTENCES, STABLE_AFTER, ContainerFault, is_stable
 from rollouts.engine.model.observed import Group, Pod, Service
 from rollouts.engine.model.values import value
-from rollouts.engine.model.workload import Strategy
+from rollouts.engine.model.workload import BUDGET_STRATEGIES
 from rollouts.engine.plan import remedies
 from rollouts.engine.plan.remedies import NO_SURGE_STATE, Remedies, Remedy, SurgeState
 from rollouts.engine.rollout.gangs import WantedGang
@@ -401,8 +401,8 @@ class WaitCollector:
             f" and maxUnavailable is {budget.max_unavailable}{_render_surge_suffix(budget)}."
         )
         keys = tuple(unit.key for unit in waiting)
-        is_ours_to_set = self._workload.strategy is not Strategy.ROLLING_RECREATE
-        helps = remedies.choose_for_exhausted_budget(budget, wanted, is_configurable=is_ours_to_set)
+        is_configurable = self._workload.strategy in BUDGET_STRATEGIES
+        helps = remedies.choose_for_exhausted_budget(budget, wanted, is_configurable=is_configurable)
         return [Wait(WaitCode.BUDGET_EXHAUSTED, component, keys, text, helps, is_problem=False)]
 
     def _is_overdue(self, dues: list[float]) -> bool:

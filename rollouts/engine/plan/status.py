@@ -1,4 +1,4 @@
-"""The status of the three kinds: what is told to everybody who looks at the resources (DESIGN 6.11).
+"""The status of the three kinds: what is told to everybody who looks at the resources (`docs/semantics.md` 11).
 
 The last thing a plan decides, from the same views and steps as its actions. Progress lives here and nowhere else: the
 next pass reads back what this one wrote. The invariants: a status is written only when it differs from the stored one;
@@ -166,7 +166,7 @@ def _clique_progress(
     if not _is_open(progress):
         return _without_selection(progress)
     selected = _select_pods(progress.get("readyPodsSelectedToUpdate") or {}, view, _list_replaced_units(step.step))
-    told_progress = {**progress, "updatedReplicas": len(_updated_indices(view))}
+    told_progress = {**_without_selection(progress), "updatedReplicas": len(_updated_indices(view))}
     return {**told_progress, "readyPodsSelectedToUpdate": selected} if selected else told_progress
 
 
@@ -174,10 +174,12 @@ def _select_pods(former: Mapping[str, Any], view: CliqueView, chosen: list[Unit]
     """Return the pods being replaced, with the index of each, and those whose replacement is Ready.
 
     A replacement has the index of the pod that it replaces, and another name. Surge that is Ready replaces nobody.
+    A pod is named before it is deleted: one that stays is not being replaced.
     """
     names: list[str] = _as_list(former.get("current"))
     indices: list[int] = _as_list(former.get("currentIndices"))
-    replaced = dict(zip(names, indices, strict=False))
+    staying = {pod.name for pod in view.live}
+    replaced = {name: index for name, index in zip(names, indices, strict=False) if name not in staying}
     replaced |= {unit.key: unit.index for unit in chosen}
     going = {unit.index for unit in chosen}
     ready = _updated_indices(view) - going
@@ -293,7 +295,8 @@ def _group_progress(
     selected = _select_indices(
         former_ones, step.units, [unit.index for unit in _list_replaced_units(step.step)], view.wanted
     )
-    return {**progress, "readyReplicaIndicesSelectedToUpdate": selected} if selected else progress
+    told_progress = _without_selection(progress)
+    return {**told_progress, "readyReplicaIndicesSelectedToUpdate": selected} if selected else told_progress
 
 
 def is_group_scaled_below(view: GroupView) -> bool:
@@ -318,10 +321,14 @@ def is_member_updated(view: CliqueView) -> bool:
 def _select_indices(
     former: Mapping[str, Any], units: Iterable[Unit], chosen: list[int], wanted: int
 ) -> dict[str, list[int]] | None:
-    """Return the replicas being replaced, and those that are back."""
+    """Return the replicas being replaced, and those that are back.
+
+    A replica is named before it is deleted: one that still serves with the former template is not being replaced.
+    """
+    staying = {unit.index for unit in units if unit.available and unit.outdated and not unit.leaving}
     finished = {unit.index for unit in units if unit.available and not unit.outdated and not unit.leaving}
     finished -= {*chosen}
-    before: list[int] = [*_as_list(former.get("current"))]
+    before: list[int] = [index for index in _as_list(former.get("current")) if index not in staying]
     current = [*before, *(index for index in chosen if index not in before)]
     completed: list[int] = [*_as_list(former.get("completed"))]
     completed += [index for index in current if index in finished and index not in completed]
@@ -532,7 +539,7 @@ def _put_progress(status: Status, progress: Mapping[str, Any] | None) -> None:
 
 
 def _without_selection(progress: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a progress that names nothing that is being replaced: nothing is once it has ended."""
+    """Return a progress that names nothing as being replaced."""
     if _SELECTION.isdisjoint(progress):
         return progress
     return {name: told for name, told in progress.items() if name not in _SELECTION}

@@ -350,7 +350,7 @@ class SimulatedCluster:
         return self._of_replica.setdefault(replica, {})
 
     def _update_waiting(self, pod: Pod) -> None:
-        if pod.gated or pod.node or pod.leaving or pod.phase in TERMINAL_PHASES:
+        if pod.gated or pod.node or not pod.is_live:
             self._waiting.pop(pod.name, None)
         else:
             self._waiting[pod.name] = None
@@ -418,7 +418,7 @@ class SimulatedCluster:
             pod = self.pods[name]
             if event is _TimerEvent.TERMINATED:
                 self._remove(Kind.POD, pod)
-            elif not pod.leaving and pod.phase not in TERMINAL_PHASES:
+            elif pod.is_live:
                 keys = {pod.template_hash, self._key_of(pod), pod.name, names.pod_hostname(pod.clique, pod.index)}
                 self.set_ready(name, not keys & self._behaviour.never_ready)
 

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 from rollouts.engine.model.actions import Delete, Kind, Wait
 from rollouts.engine.model.budget import resolve_max_surge, resolve_max_unavailable
 from rollouts.engine.model.observed import Clique, Group, Observed, Service
-from rollouts.engine.model.workload import BudgetSpec, Strategy, Workload
+from rollouts.engine.model.workload import SET_BUDGET_STRATEGY, BudgetSpec, Strategy, Workload
 from rollouts.engine.plan.diagnosis import NOT_READY_CODES, UNSCHEDULED_CODES, WaitCode, find_common_code
 from rollouts.engine.plan.remedies import Remedy
 from rollouts.engine.rollout.levels import is_part_of_component
@@ -182,7 +182,7 @@ _Change: TypeAlias = Callable[[BudgetSpec, int], BudgetSpec]
 
 def _with_budget(workload: Workload, component: str, change: _Change) -> Workload:
     """Return the workload with another budget at the level of the component that waits, or else at all levels."""
-    if workload.strategy is Strategy.REPLICA_RECREATE:
+    if workload.strategy is SET_BUDGET_STRATEGY:
         return replace(workload, budget=change(workload.budget, workload.replicas))
     meant = list_budget_owners(workload, component)
     return replace(
@@ -200,7 +200,7 @@ def _with_budget(workload: Workload, component: str, change: _Change) -> Workloa
 
 def list_budget_owners(workload: Workload, component: str) -> list[str]:
     """Return whose budgets a component that waits is held to: cliques and groups, or the set, whose name is empty."""
-    if workload.strategy is Strategy.REPLICA_RECREATE:
+    if workload.strategy is SET_BUDGET_STRATEGY:
         return [""]
     grouped = {name for group in workload.groups for name in group.clique_names}
     names = [*(group.name for group in workload.groups), *(clique.name for clique in workload.cliques)]

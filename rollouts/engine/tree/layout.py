@@ -170,6 +170,7 @@ class Layout:
         live = pods
         available = scheduled = gated = outdated = 0
         for pod in pods:
+            # As in `Pod.is_live`, which would cost a call for each of thousands of pods.
             if pod.leaving or pod.phase in TERMINAL_PHASES:
                 live = ()
                 continue
@@ -182,7 +183,7 @@ class Layout:
             if pod.template_hash != current:
                 outdated += 1
         if pods and not live:
-            live = [pod for pod in pods if not pod.leaving and pod.phase not in TERMINAL_PHASES]
+            live = [pod for pod in pods if pod.is_live]
         wanted, is_live, is_updating = template.replicas, False, False
         if clique is not None:
             # A slip of somebody who scales it must not cost us more than a cluster can hold.

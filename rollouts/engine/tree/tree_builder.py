@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from rollouts.engine.model.actions import Kind
-from rollouts.engine.model.observed import TERMINAL_PHASES, Clique, Gang, Group, Observed, Pod, Service
+from rollouts.engine.model.observed import Clique, Gang, Group, Observed, Pod, Service
 from rollouts.engine.model.values import value
 from rollouts.engine.tree.layout import Layout, ObjectIndex
 from rollouts.engine.tree.steady_state import is_steady, is_steady_and_complete
@@ -321,7 +321,7 @@ def _drop_duplicates(pods: list[Pod]) -> Iterator[Stranger]:
         if pod.index < 0:
             yield pod.name, "it has no index"
             continue
-        if not pod.leaving and pod.phase not in TERMINAL_PHASES:
+        if pod.is_live:
             if pod.index == last:
                 yield pod.name, f"another pod of {pod.clique} has the index {pod.index} too"
                 continue

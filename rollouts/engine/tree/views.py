@@ -1,4 +1,4 @@
-"""What belongs together, with what the words of DESIGN 6.1 say about it: available, outdated, leaving, complete.
+"""Views of PodCliques, scaling groups and replicas: available, outdated, leaving, complete (`docs/semantics.md` 1).
 
 `tree_builder` builds these from what is observed; everything after it reads them. Counting is done once, so that a
 settled workload of a thousand pods costs little more than looking at each pod.
@@ -117,12 +117,16 @@ class CliqueView:
         """
         return 0 if is_extra else None if self.is_complete else self.wanted
 
-    def count_surge(self, *, is_extra: bool) -> int:
-        """Count the pods that are there beyond what is desired."""
+    def list_surge(self, *, is_extra: bool) -> list[Pod]:
+        """Return the live pods that are surge, by index."""
         first = self.first_surge(is_extra=is_extra)
         if first is None or not self.live or self.live[-1].index < first:
-            return 0
-        return sum([pod.index >= first for pod in self.live])
+            return []
+        return [pod for pod in self.live if pod.index >= first]
+
+    def count_surge(self, *, is_extra: bool) -> int:
+        """Count the live pods that are surge."""
+        return len(self.list_surge(is_extra=is_extra))
 
     def count_updated(self, *, is_extra: bool) -> int:
         """Count the pods of the current template that are available where one is desired: surge is none of them."""

@@ -1,24 +1,25 @@
-"""What a manifest may show: values that may be secrets are hidden, and put back when the manifest returns.
+"""Masking: hides values in manifests that may be secrets, and restores them when an edited manifest is sent back.
 
-Before it: manifests and templates as they are stored. After it: pages, the API, diffs and the audit, none of which ever
-sees what is hidden. It is a heuristic: names and forms that speak of a secret (`secret_names`, `secret_patterns`).
+Before it: manifests and templates as they are stored. After it: pages, the API, diffs and the audit, none of which
+sees a hidden value. Masking is a heuristic over names (`secret_names`) and forms (`secret_patterns`).
 
-Readers who may apply a manifest to the workload see marks like `‹hidden 5f0c9e21›`. A mark is made with the key of this
-installation, of the workload and of the field: there the same value has the same mark, so that a diff shows that it
-changed, and nowhere else does it tell anything. All other readers see `‹hidden›`, and no command, no argument and no
-literal value of an environment variable at all. So does everybody in what is shown to all alike.
+Readers who may apply a manifest to the workload see marks like `‹hidden 5f0c9e21›`. A mark is an HMAC with the key of
+the installation, over the workload, the field and the value: the same value in the same field has the same mark, so a
+diff shows that it changed; marks of different fields cannot be compared. All other readers see `‹hidden›`, and no
+command, argument or literal value of an environment variable at all. The same holds for what all readers share.
 
-Hidden are literal values of environment variables, but for those that are well known to hold none; in texts what
-follows a name like `--api-key` or `TOKEN=`, the user part of URLs, and what is a token by its form; what hangs by
-a name that speaks of a secret. Names of Secrets stay: they are references. The invariants: anything at all can be
-masked without an error, what is masked twice is masked once, and a mark is only put back where it is masked again to
-exactly what was sent, so that nobody can move a value to where it is shown.
+Masking hides: literal values of environment variables, except well-known ones that hold settings; in texts, the value
+after a name like `--api-key` or `TOKEN=`, the user part of URLs, and tokens by their form; the values of fields with a
+name that indicates a secret. Names of Secrets stay visible: they are references.
 
-    names       which names speak of a secret
-    texts       which parts of a text look like one
-    masker      the walk over a manifest
-    sentences   what API servers and kubelets quote
-    restoring   the way back
+The invariants: masking any value raises no error; masking a masked value changes nothing; a mark is restored only where
+masking the restored manifest yields exactly what was sent, so nobody can move a secret to a field that shows it.
+
+    secret_names      names that indicate a secret
+    secret_patterns   parts of a text that look like a secret
+    masker            walks over a manifest
+    messages          masks sentences of API servers and kubelets, which quote manifests
+    unmasking         restores hidden values
 """
 
 from typing import Any
@@ -53,5 +54,5 @@ __all__ = [
 
 
 def mask_manifest(obj: Any, reader: Reader = PUBLIC_READER) -> Any:
-    """Return a manifest, or a part of one, as a reader may see it; nothing given is changed."""
+    """Return a copy of a manifest, or of a part of one, as a reader may see it."""
     return Masker(reader).mask_value(obj, "")

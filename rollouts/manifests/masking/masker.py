@@ -1,8 +1,8 @@
-"""A walk over a manifest, or a part of one, that hides what may be a secret.
+"""Walks over a manifest, or a part of one, and hides what may be a secret.
 
-Before it: `secret_names` and `secret_patterns`, which say what looks like one. After it: what is shown, and
-`unmasking`, which asks what was hidden where. Nothing given is changed, and anything at all can be masked: what is
-deeper than any manifest is hidden whole.
+Before it: `secret_names` and `secret_patterns` recognise secrets. After it: readers see the masked copy, and
+`unmasking` looks up the hidden values by their marks. The walk never changes its input and accepts any value: it hides
+whatever is nested deeper than MAX_DEPTH.
 """
 
 import hmac
@@ -35,54 +35,52 @@ _DIGEST_OPTIONS: Final = orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
 _MANIFEST_COPY_SUFFIXES: Final = ("last-applied-configuration", "/last-applied", "/applied", "/last-applied-config")
 _LABELS: Final = frozenset({"labels", "matchLabels", "nodeSelector"})
 _COMMANDS: Final = frozenset({"args", "command"})
-# A field as changes name it, that is a command line or the value of a variable, or a part of one.
+# Field paths in change lists that name a command line, the value of a variable, or a part of one.
 _FIELD_OF_COMMAND: Final = re.compile(r"(?:.*\.)?(?:args|command)(?:\[.*)?", re.DOTALL)
 _FIELD_OF_VALUE: Final = re.compile(r"(?:.*\.)?env\[[^\]]*\](?:\.value)?", re.DOTALL)
 _FIELD_OF_VARIABLES: Final = re.compile(r".*\.env", re.DOTALL)
 _PATH_OF_PROBE: Final = "httpGet.path"
 _OPTION: Final = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*+)")
-# An argument of its own that assigns: no shell reads it, so what is assigned goes on to its end.
+# An argument of the form NAME=VALUE: no shell parses it, so the value extends to its end.
 _ASSIGNING: Final = re.compile(r"(?s:-{1,2}+(?P<option>[A-Za-z][\w.-]*+)=.++)|(?P<name>[A-Za-z_][\w.-]*+)=\S++")
 
 FieldPath = tuple[Any, str] | None
-"""The names that lead to a value: the way to what it is in, and its name there. Entries of lists go by their names,
-and by none where they have none: a value that is moved within its list stays the same field."""
+"""The path of a field: the path of its parent, and its name there. A list entry counts by its `name`, or by an empty
+name: a value that moves within its list keeps its path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who reads a manifest, as far as that decides what is hidden."""
+    """What decides which values of a manifest are hidden from a reader."""
 
-    # The key of the workload whose marks tell this reader which values are the same; empty: all marks are alike.
+    # The workload for which marks carry a digest, so that equal values have equal marks; empty: marks without digest.
     workload: str = ""
     sees_commands: bool = False  # and the literal values of harmless environment variables
 
 
 PUBLIC_READER: Final = Reader()
-"""Readers who may not apply there, and whatever is shown to all alike."""
+"""Readers who may not apply manifests to the workload, and content that all readers share."""
 RECORD_READER: Final = Reader(sees_commands=True)
-"""What is stored or put into a sentence: no mark there tells anything."""
+"""For stored records and sentences: commands are visible, marks carry no digest."""
 
 
 def make_workload_reader(workload: str) -> Reader:
-    """Return readers who may apply a manifest to a workload."""
+    """Return the reader who may apply manifests to a workload."""
     return Reader(workload, sees_commands=True)
 
 
 @dataclass(slots=True)
 class Masker:
-    """Masks one object, and notes what it has hidden."""
+    """Masks one object, and records what it hides."""
 
     reader: Reader
-    hidden: dict[str, Any] = field(default_factory=dict)  # by mark, where marks differ
-    secrets: list[str] = field(default_factory=list)  # texts that were hidden
-    commands: list[str] = field(
-        default_factory=list
-    )  # texts that are hidden from this reader though they look harmless
+    hidden: dict[str, Any] = field(default_factory=dict)  # values by mark, if marks carry a digest
+    secrets: list[str] = field(default_factory=list)  # texts hidden as secrets
+    commands: list[str] = field(default_factory=list)  # texts hidden as parts of commands, though they look harmless
     _key: bytes = b""
 
     def mask_value(self, value: Any, name: str, field_path: FieldPath = None, depth: int = 0) -> Any:
-        """Mask what hangs by a name."""
+        """Mask the value of a field."""
         if depth > MAX_DEPTH:
             return self.hide(value, field_path)
         if name in NAME_VALUE_LISTS and isinstance(value, list | tuple):
@@ -96,7 +94,7 @@ class Masker:
         return self._mask_list(value, name, field_path, depth) if isinstance(value, list | tuple) else value
 
     def hide(self, secret: Any, field_path: FieldPath) -> Any:
-        """Return the mark of a value; nothing, and what is a mark already, is left."""
+        """Return the mark of a value; an empty value or a mark is returned unchanged."""
         if secret is None or secret == "" or (isinstance(secret, str) and MARK.fullmatch(secret)):
             return secret
         if isinstance(secret, str):
@@ -108,7 +106,7 @@ class Masker:
         return mark
 
     def _compute_digest(self, secret: Any, field_path: FieldPath) -> str:
-        """Return what is the same for the same value in the same field of the same workload, and nowhere else."""
+        """Return a digest that is equal only for equal values in the same field of the same workload."""
         if not self._key:
             self._key = salted_hmac(_SALT, self.reader.workload, algorithm="sha256").digest()
         names = [render_text(secret)]
@@ -131,7 +129,7 @@ class Masker:
                 for key, member in kept.items()
             }
         if name in _LABELS:
-            # Too short for secrets, and nobody can read a workload without them.
+            # Label values are too short for secrets, and readers need them to understand a workload.
             return {
                 key: self.mask_value(member, "", (field_path, str(key)), depth + 1) for key, member in value.items()
             }
@@ -148,7 +146,7 @@ class Masker:
         }
 
     def _mask_public_member(self, name: str, value: Any, field_path: FieldPath, depth: int) -> Any:
-        """Mask a member for those who do not see commands; its name may be a field as changes name it."""
+        """Mask a member for readers who do not see commands; its name may be a field path of a change list."""
         if name in _COMMANDS and isinstance(value, str):
             return self._hide_command(value)
         if "." in name or "[" in name:
@@ -180,7 +178,7 @@ class Masker:
         return [self.mask_value(entry, "", (field_path, name_of(entry)), depth + 1) for entry in value]
 
     def _mask_pair(self, entry: Any, depth: int, is_harmless: Callable[[object], bool], field_path: FieldPath) -> Any:
-        """Mask a pair of name and value."""
+        """Mask an entry with a name and a value."""
         if not isinstance(entry, Mapping):
             return self.hide(entry, (field_path, ""))
         below: FieldPath = (field_path, name_of(entry))
@@ -200,7 +198,7 @@ class Masker:
         return {key: masked if key == "value" else shown[key] for key in entry}
 
     def _hide_command(self, value: Any) -> Any:
-        """Hide a command line, or what goes into one, from those who do not see any."""
+        """Hide a command line, or a part of one, from readers who do not see commands."""
         parts = value if isinstance(value, list | tuple) else [value]
         texts = [part for part in parts if isinstance(part, str) and not MARK.fullmatch(part)]
         self.commands += texts
@@ -209,12 +207,12 @@ class Masker:
         return HIDDEN if value is not None and value != "" else value
 
     def _hide_query(self, path: str, field_path: FieldPath) -> str:
-        """Hide what follows the path of a probe, which is as free as an argument."""
+        """Hide the query of the path of a probe, which may hold anything, like an argument."""
         path, sign, query = path.partition("?")
         return f"{self._mask_text(path, field_path)}{sign}{self._hide_command(query)}"
 
     def _mask_arguments(self, arguments: list[Any] | tuple[Any, ...], field_path: FieldPath, depth: int) -> list[Any]:
-        """Mask a command line: also the argument after an option that speaks of a secret."""
+        """Mask a command line, including the argument after an option that indicates a secret."""
         masked: list[Any] = []
         previous_option = ""  # the option just before, without its dashes
         has_password_client = any(isinstance(one, str) and is_password_client(one) for one in arguments)
@@ -232,13 +230,13 @@ class Masker:
 
 
 def name_of(entry: Any) -> str:
-    """Return the name that an entry of a list goes by; empty where it has none."""
+    """Return the `name` of a list entry; empty if it has none."""
     name = entry.get("name") if isinstance(entry, Mapping) else None
     return name if isinstance(name, str) else ""
 
 
 def without_digests(value: Any) -> Any:
-    """Return something that was masked with marks that tell nothing."""
+    """Return a masked value with the digests removed from its marks."""
     if isinstance(value, str):
         return MARK.sub(HIDDEN, value)
     if isinstance(value, Mapping):
@@ -257,7 +255,7 @@ def _mask_argument(argument: str, hide: Callable[[str], str], *, is_client: bool
 
 
 def _is_value_of_option(option: str, argument: Any, *, is_client: bool) -> bool:
-    """Whether an argument is the secret that the option before it announces."""
+    """Whether an argument is the secret value of the option before it."""
     if not option:
         return False
     if not isinstance(argument, str):
@@ -270,7 +268,7 @@ def _is_value_of_option(option: str, argument: Any, *, is_client: bool) -> bool:
 
 
 def _cannot_be_secret(value: Any) -> bool:
-    """Whether a value is too plain to be a secret: nothing, a switch."""
+    """Whether a value is null or a boolean, which cannot be a secret."""
     return value is None or isinstance(value, bool)
 
 
@@ -279,7 +277,7 @@ def _mentions_secret(text: str) -> bool:
 
 
 def render_text(secret: Any) -> str:
-    """Return a value as a text: a text as it is, anything else as JSON."""
+    """Return a string unchanged, and any other value as JSON."""
     if isinstance(secret, str):
         return secret
     try:
@@ -290,5 +288,5 @@ def render_text(secret: Any) -> str:
 
 @lru_cache(maxsize=4096)
 def _mask_name(name: str) -> str:
-    """Return a name as every reader knows it: a part of it may be hidden."""
+    """Return a name as all readers see it; parts of it may be hidden."""
     return MARK.sub(HIDDEN, hide_in_text(name, lambda _: HIDDEN))

@@ -1,8 +1,8 @@
-"""Sentences that quote what must not be shown: of API servers, kubelets, schedulers.
+"""Masks messages of API servers, kubelets and schedulers, which may quote secrets from manifests.
 
-Before it: a sentence, and the manifests that it may be about. What is hidden in these is hidden in the sentence too,
-also where it stands alone, and so is what looks like a secret by itself. Sentences are for everybody, so their marks
-tell nothing, and what is quoted of a command line is hidden unless it is a plain word.
+Before it: a message, and the manifests that it may quote. The mask hides every value in the message that is hidden in
+the manifests, and everything that looks like a secret by itself. All readers see messages, so marks carry no digest,
+and quoted parts of a command line are hidden unless they are plain words.
 """
 
 import re
@@ -12,22 +12,22 @@ from typing import Any, Final
 from rollouts.manifests.masking.masker import PUBLIC_READER, RECORD_READER, Masker
 from rollouts.manifests.masking.secret_patterns import HIDDEN, hide_in_text
 
-# Shorter values are in any sentence by chance.
+# Shorter values appear in messages by chance.
 _SHORTEST_QUOTED: Final = 4
 _SHORTEST_ARGUMENT: Final = 8
-# What may be quoted without its user. Shorter ones may as well be ports.
+# The password of a `user:password` pair, which a message may quote alone. Shorter ones may be ports.
 _PASSWORD: Final = re.compile(r"[^\s:/@]++:(?P<password>[^\s/]{8,}+)")
 # A name, a path, a number.
 _PLAIN_WORD: Final = re.compile(r"[a-z0-9./:_-]*+")
 
 
 def mask_text(text: str, *manifests: Any) -> str:
-    """Return a sentence as it may be shown: also without the values that are hidden in these manifests."""
+    """Mask a message, including the values that are hidden in the manifests."""
     return make_text_mask(*manifests)(text)
 
 
 def make_text_mask(*manifests: Any) -> Callable[[str], str]:
-    """Return the same for many sentences, so that the manifests are gone through once."""
+    """Return a function that masks messages; the manifests are searched once for all of them."""
     secrets = _find_secrets(manifests)
 
     def mask(text: str) -> str:
@@ -39,7 +39,7 @@ def make_text_mask(*manifests: Any) -> Callable[[str], str]:
 
 
 def _find_secrets(manifests: tuple[Any, ...]) -> list[str]:
-    """Return the texts that are hidden in manifests, the longest first."""
+    """Return the texts that are hidden in manifests, longest first."""
     everybody, operators = Masker(PUBLIC_READER), Masker(RECORD_READER)
     for manifest in manifests:
         everybody.mask_value(manifest, "")
@@ -47,7 +47,7 @@ def _find_secrets(manifests: tuple[Any, ...]) -> list[str]:
     found = {*operators.secrets, *everybody.secrets}
     inner = Masker(RECORD_READER)
     for secret in found:
-        inner.mask_value(secret, "")  # hidden whole, and part of it may be quoted alone
+        inner.mask_value(secret, "")  # a message may quote a part of a secret alone
     found |= {*inner.secrets}
     found |= {password["password"] for secret in found if (password := _PASSWORD.fullmatch(secret))}
     arguments = {

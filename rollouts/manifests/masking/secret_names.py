@@ -1,6 +1,6 @@
-"""Which names speak of a secret: of options, variables, headers and fields.
+"""Names that indicate a secret: of options, environment variables, headers and fields.
 
-The forms of `secret_patterns` and the walk of `masker` ask here; nothing but names is looked at.
+`secret_patterns` and `masker` ask here. Only names decide, never values.
 """
 
 import re
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
-# Environment variables whose values are settings and never secrets, as far as their names go on harmlessly.
+# Environment variables with these prefixes hold settings, unless the rest of the name indicates a secret.
 _HARMLESS_PREFIXES: Final = (
     *("CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "NVIDIA_", "NVSHMEM_", "ROCM_", "HIP_", "RCCL_", "UCX_", "FI_", "GLOO_"),
     *("OMP_", "MKL_", "OPENBLAS_", "KMP_", "NUMEXPR_", "MPI_", "OMPI_", "PMIX_", "TORCH_", "PYTORCH_", "TRITON_"),
@@ -25,7 +25,7 @@ _HARMLESS_NAMES: Final = frozenset(
 )
 _HARMLESS_HEADERS: Final = frozenset({"accept", "content-type", "host", "user-agent", "connection"})
 
-# Words that speak of a secret wherever they stand in a name; `tokens` and `tokenizer` are something else.
+# Words that indicate a secret anywhere in a name; `tokens` and `tokenizer` do not.
 _SECRET_WORDS: Final = frozenset(
     {
         *("token", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "passcode", "pass", "pwd"),
@@ -34,11 +34,11 @@ _SECRET_WORDS: Final = frozenset(
         *("license", "licence", "webhook", "headers", "pat", "sas"),
     }
 )
-# Words that also end longer ones: authtoken, dbpassword.
+# Endings of longer words that indicate a secret: authtoken, dbpassword.
 _SECRET_ENDINGS: Final = ("token", "password", "passwd", "passphrase", "secret", "apikey", "accesskey", "secretkey")
-# A key is one at the end of a name: an API key, but no key-value cache.
+# Words that indicate a secret at the end of a name: an API key, but not a key-value cache.
 _LAST_SECRET_WORDS: Final = frozenset({"key", "keys"})
-# Fields of Kubernetes that have such a name and hold references or settings.
+# Fields of Kubernetes that have such a name but hold references or settings.
 _REFERENCES: Final = frozenset(
     {
         *("secret", "secretName", "secretRef", "secretKeyRef", "configMapKeyRef", "imagePullSecrets", "secrets"),
@@ -47,13 +47,13 @@ _REFERENCES: Final = frozenset(
         "tokenExpirationSeconds",
     }
 )
-# The names in a manifest are the same over and over; longer ones are no names.
+# Manifests repeat the same names, so results are cached; longer texts are not names.
 _MAX_CACHED_LENGTH: Final = 100
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a name speaks of a secret.
+    """Whether a name indicates a secret.
 
     >>> [is_secret_name(name) for name in ("--api-key", "HF_TOKEN", "dbPassword", "X-Auth")]
     [True, True, True, True]
@@ -74,19 +74,19 @@ _is_secret_name = lru_cache(maxsize=4096)(_has_secret_word)
 
 
 def is_secret_field(name: str) -> bool:
-    """Return whether a field holds a secret by its name, and no reference to one."""
+    """Whether the name of a field indicates a secret and not a reference to one."""
     return name not in _REFERENCES and is_secret_name(name)
 
 
 def is_harmless_variable(name: object) -> bool:
-    """Return whether the values of an environment variable are settings."""
+    """Whether an environment variable holds a setting, by its name."""
     if not isinstance(name, str) or is_secret_name(name):
         return False
     return name in _HARMLESS_NAMES or name.startswith(_HARMLESS_PREFIXES)
 
 
 def is_harmless_header(name: object) -> bool:
-    """Return whether a header says nothing of who sends it."""
+    """Whether a header carries no credentials."""
     return isinstance(name, str) and name.lower() in _HARMLESS_HEADERS
 
 
@@ -94,4 +94,4 @@ NAME_VALUE_LISTS: Final[Mapping[str, Callable[[object], bool]]] = {
     "env": is_harmless_variable,
     "httpHeaders": is_harmless_header,
 }
-"""Lists of names with values, and which of their values are shown."""
+"""Fields with lists of names and values, and the test whether a value may be shown."""

@@ -1,13 +1,13 @@
-r"""Which parts of a text look like a secret: a heuristic of forms, each found in time in proportion to the text.
+r"""Finds parts of a text that look like a secret, in time linear in the length of the text.
 
-Between `masker`, which walks over manifests, and the texts in them: arguments, scripts, annotations, sentences. What
-is found is handed to a function that says what stands in its place. A form is looked for only where the text has what
-each of its matches has, since most texts are names.
+`masker` and `messages` call it for arguments, scripts, annotations and messages. A function of the caller replaces each
+part that is found. Each pattern runs only if the text contains a character that all of its matches need, since most
+texts are plain names.
 
     --api-key=X   TOKEN: X   Authorization: X   bearer X   -u user:X   //user:X@host   user:X@registry/image
     export NAME=X   redis-cli -a X   mysql -pX   sshpass -p X   and tokens by their form
 
-The invariant: each pattern gives back nothing of what it has taken (`++`), and a mark is in no match.
+The invariant: quantifiers are possessive (`++`) wherever backtracking could be slow, and no match contains a mark.
 """
 
 import re
@@ -23,11 +23,11 @@ Hide = Callable[[str], str]
 
 _SHORTEST_TOKEN: Final = 16
 
-# Up to the last @ before the path: passwords hold some, too. Another URL can only begin behind what was looked at.
+# Up to the last @ before the path, because passwords may contain @.
 _URL_USER: Final = re.compile(r"(?:(?<=://)|(?<=//)(?=[^/\s'\"@‹]*+[:@]))[^/\s'\"‹]+(?=@)")
-# As image references have it: a registry and a path follow, and no digest.
+# As in image references: a registry and a path follow, and no digest.
 _REGISTRY_USER: Final = re.compile(r"(?<![\w.:@/%-])[\w.-]++:[^\s/@'\"‹]++(?=@(?!sha[0-9]+:)[\w.-]++(?::[0-9]++)?+/)")
-# Tokens by their form: of model hubs, clouds, code hosts and chats; signed ones; private keys.
+# Tokens by their form: of model hubs, clouds, code hosts and chats; JWTs; private keys.
 _TOKEN_FORMS: Final = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}+|nvapi-[\w-]{16,}+|sk-[\w-]{16,}+|gh[opsur]_[A-Za-z0-9]{20,}+|github_pat_\w{20,}+"
     r"|glpat-[\w-]{16,}+|xox[abprs]-[\w-]{10,}+|A[KS]IA[A-Z0-9]{16}|AIza[\w-]{30,}+|grove_[\w-]{16,}+)"
@@ -38,39 +38,39 @@ _TOKEN_FORMS: Final = re.compile(
 )
 _SCHEME_CREDENTIALS: Final = re.compile(r"(?i)(?<=\bbearer )[\w+/.~=-]{8,}+|(?<=\bbasic )[\w+/.~=-]{8,}+")
 _SCHEMES: Final = frozenset({"bearer", "basic"})
-# What identifies somebody in a header is all of it, whatever it is made of.
+# The whole value of these headers is a credential.
 _SECRET_HEADER: Final = re.compile(
     r"""(?i)\b(?:(?:proxy-)?authorization|(?:set-)?cookie):[ \t]*+"""
     r"""(?:(?:bearer|basic)[ \t]++)?+(?P<value>[^"'\r\n‹]++)"""
 )
-# A name and what is assigned to it, in an argument, a script, a header or a bit of JSON.
+# A name and its value, in an argument, a script, a header or a piece of JSON.
 _ASSIGNMENT: Final = re.compile(
     r"""(?<![\w.-])-{0,2}+(?P<name>[A-Za-z_][\w.-]*+)["']?+(?:\s*+=\s*+|\s*+:\s++|:)"""
     r"""(?P<value>"[^"]*+"|'[^']*+'|[^\s"';&|,‹]++)"""
 )
-# A user with a password after it, as curl takes it.
+# `user:password`, as curl takes it.
 _CURL_USER: Final = re.compile(r"(?:(?<=--user[ =])|(?<=-u ))(?P<quote>[\"']?)[^\s\"':‹]++:[^\s\"'‹]++(?P=quote)")
 _SPACED_OPTION: Final = re.compile(
     r"""(?:^|(?<=\s))--?(?P<name>[A-Za-z][\w.-]*+)\s++(?P<value>"[^"]*+"|'[^']*+'|[^\s"'‹-]\S*+)"""
 )
-# A command of a shell, with what is quoted in it.
+# One command of a shell script, including quoted text.
 _SHELL_COMMAND: Final = re.compile(r"""(?:"[^"]*+"|'[^']*+'|[^;&|\n"']++|["'])++""")
 _EXPORT: Final = re.compile(r"\b(?:export|declare\s++-x)\s")
 _VARIABLE: Final = re.compile(
     r"""(?<![\w$./-])(?P<name>[A-Za-z_]\w*+)=(?P<value>"[^"]*+"|'[^']*+'|[^\s"';&|‹]++)(?!‹)"""
 )
 _REFERENCE: Final = re.compile(r"""["']?\$(?:\w++|\{\w++\})["']?""")
-# -p X, -pX and -a X mean a password to these.
+# These programs take a password by -p X, -pX or -a X.
 _PASSWORD_CLIENT: Final = re.compile(
     r"(?<![\w.-])(?:mysql\w*|mariadb[\w-]*|sshpass|redis-cli|valkey-cli|mongo\w*|docker\s+login|podman\s+login)(?![\w.-])"
 )
-# And something else to these.
+# For these programs -p and -a mean something else.
 _OTHER_PROGRAM: Final = re.compile(r"\s*(?:\S*/)?(?:mkdir|install|cp|rsync|ssh|scp|tar|ls|ps|nc|test|read|set)\s")
 _SHORT_OPTION: Final = re.compile(
     r"""(?<![^\s"'(])-(?P<flag>[pa])(?:(?P<gap>\s++)(?![-‹])|(?=[^\s"'‹-]))(?P<value>"[^"]*+"|'[^']*+'|[^\s"'‹]++)"""
 )
 _HARMLESS_VALUE: Final = re.compile(r"[0-9]{1,5}(?::[0-9]{1,5})*(?:/(?:tcp|udp))?|(?:\.{0,2}|~)/.*|[$({].*", re.DOTALL)
-# An option whose name is a word: -port, -path=/x.
+# An option with a long name: -port, -path=/x.
 _WORD: Final = re.compile(r"[a-z][a-z0-9.-]*+(?:=.*)?", re.DOTALL)
 _PROSE_ASSIGNMENT: Final = re.compile(
     r"""(?i)\b(?:password|passwd|passphrase|passcode|pwd|secret|token|credentials?|(?:api|access)[ _-]?key)"""
@@ -80,7 +80,7 @@ _PLAIN_WORD: Final = re.compile(r"[a-z]{1,12}+[.,;!?]*+")
 
 
 def hide_in_text(text: str, hide: Hide) -> str:
-    """Return a text with what looks like a secret hidden."""
+    """Hide everything in a text that looks like a secret."""
     if ":" in text or "=" in text:
         text = _SECRET_HEADER.sub(lambda found: _hide_value(found, hide, found["value"].rstrip()), text)
         text = _ASSIGNMENT.sub(lambda found: _hide_assigned(found, hide), text)
@@ -98,7 +98,7 @@ def hide_in_text(text: str, hide: Hide) -> str:
 
 
 def hide_in_argument(argument: str, hide: Hide, *, is_client: bool) -> str:
-    """Return an argument, which may be a whole script, with what looks like a secret hidden."""
+    """Hide everything in an argument, which may be a whole script, that looks like a secret."""
     text = _SPACED_OPTION.sub(lambda found: _hide_assigned(found, hide), hide_in_text(argument, hide))
     if is_client and "-p" in text:
         text = _SHORT_OPTION.sub(lambda found: _hide_short(found, hide, is_client=True), text)
@@ -106,7 +106,7 @@ def hide_in_argument(argument: str, hide: Hide, *, is_client: bool) -> str:
 
 
 def hide_in_prose(text: str, hide: Hide) -> str:
-    """Return what a person wrote with what looks like a secret hidden: `the password is X`."""
+    """Hide everything in prose that looks like a secret, including `the password is X`."""
 
     def hide_word(found: re.Match[str]) -> str:
         value = found["value"]
@@ -117,12 +117,12 @@ def hide_in_prose(text: str, hide: Hide) -> str:
 
 
 def is_password_client(program: str) -> bool:
-    """Return whether a program takes a password by a short option."""
+    """Whether a program takes a password by a short option."""
     return _PASSWORD_CLIENT.fullmatch(program.rpartition("/")[2]) is not None
 
 
 def is_harmless_value(value: str) -> bool:
-    """Return whether what follows -p or -a is a port, a path or a reference."""
+    """Whether the value of -p or -a is a port, a path or a variable reference."""
     return _HARMLESS_VALUE.fullmatch(value) is not None
 
 
@@ -147,7 +147,7 @@ def _hide_assigned(found: re.Match[str], hide: Hide) -> str:
 
 
 def _hide_exported(command: str, hide: Hide) -> str:
-    """Hide what a shell exports, as the value of a variable of a container is hidden."""
+    """Hide exported shell variables, by the same rule as environment variables of a container."""
     if not (beginning := _EXPORT.search(command)):
         return command
 

@@ -1,12 +1,12 @@
-"""The way back: what was hidden in a manifest is put in again when the manifest returns.
+"""Restores hidden values when an edited manifest is sent back.
 
-Before it: a manifest as a person read and edited it, and the live object. A mark stands for what the live object has in
-the same field of the same workload. What was put back is masked once more, and must look as it did when it was sent:
-a mark that was moved to where a part of its value would be shown is refused, with the field that it is in.
+Before it: a manifest that a person read and edited, and the live object. A mark stands for the value of the same field
+in the live object. The restored manifest is masked once more and must equal what was sent: if a mark was moved to a
+field that would show a part of its value, the field gets a finding.
 
-A mark is short and may stand for a long value. So what is put back is counted over the whole manifest, and a manifest
-that would become too large is refused before the text that is too much is built. What a value of the live object hides
-is looked for once, however often it is asked for.
+A mark is short but may stand for a long value. So the size is counted over the whole manifest, and a manifest that
+would become too large gets a finding before the text is built. The hidden values of each field of the live object are
+computed once.
 """
 
 from collections import Counter
@@ -28,23 +28,23 @@ from rollouts.manifests.masking.masker import (
 from rollouts.manifests.masking.secret_names import NAME_VALUE_LISTS
 from rollouts.manifests.masking.secret_patterns import HIDDEN, MARK
 
-_ADVICE: Final = "write the value itself, or leave what was shown in the place where it was shown."
-_UNKNOWN_MARK: Final = f"This value is hidden, and the workload has another one here; {_ADVICE}"
-_MOVED_MARK: Final = f"This value is hidden, and a part of it would be shown like this; {_ADVICE}"
+_ADVICE: Final = "Write the value itself, or leave the mark in the field where it was shown."
+_UNKNOWN_MARK: Final = f"This mark stands for no value that this field has in the cluster. {_ADVICE}"
+_MOVED_MARK: Final = f"In this field a part of the hidden value would be visible. {_ADVICE}"
 _TOO_LARGE: Final = (
-    "With its hidden values put back, the manifest is larger than {kib} KiB; leave each hidden value only where it was "
-    "shown, and take out what is not needed."
+    "With its hidden values restored, the manifest is larger than {kib} KiB. Leave each mark only where it was shown, "
+    "and remove what is not needed."
 )
 _HIDDEN_FROM_READER: Final = (
-    "This value was hidden from the account that read the manifest, which may not apply it; write the value itself, "
-    "or read the manifest with an account that may apply it."
+    "This value was hidden because the account that read the manifest may not apply it. Write the value itself, or "
+    "read the manifest with an account that may apply it."
 )
 
 
 def unmask_manifest(obj: Any, live: Any, workload: str, max_bytes: int) -> tuple[Any, list[Finding]]:
-    """Return what somebody sends back with what was hidden put in again, and what cannot be put back.
+    """Return the manifest with its hidden values restored, and a finding for each mark that cannot be restored.
 
-    `workload` is the key of the workload that the live object is. Nothing larger than `most_bytes` is made.
+    `workload` is the key of the live object. The result is never larger than `max_bytes`.
     """
     restorer = _Restorer(make_workload_reader(workload), max_bytes)
     restored = restorer.restore(obj, live)
@@ -56,10 +56,10 @@ def unmask_manifest(obj: Any, live: Any, workload: str, max_bytes: int) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class _FieldPosition:
-    """A place in a manifest."""
+    """A field of the manifest that is restored."""
 
     path: str
-    name: str  # by which it hangs: that of the nearest field
+    name: str  # of the field, or of the nearest parent with a name
     field_path: FieldPath
 
     def field(self, key: object) -> "_FieldPosition":
@@ -71,20 +71,20 @@ class _FieldPosition:
 
 @dataclass(slots=True)
 class _Restorer:
-    """Puts hidden values back, place by place."""
+    """Restores the hidden values of one manifest, field by field."""
 
     reader: Reader
     max_bytes: int
     findings: list[Finding] = field(default_factory=list)
     has_put_back: bool = False
-    is_too_large: bool = False  # then nothing more is put back
-    _bytes: int = 0  # what the manifest has by now
-    # What is known of values of the live object, by their ids: they stay as long as this is in use.
+    is_too_large: bool = False  # from then on nothing more is restored
+    _bytes: int = 0  # size of the manifest so far
+    # Caches by id() of values in the live object, which outlives this object.
     _hidden: dict[tuple[int, str, FieldPath], dict[str, Any]] = field(default_factory=dict)
     _by_name: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def report_moved_values(self, given: Any, sent: Any, shown: Any, path: str, depth: int = 0) -> None:
-        """Find what would look different from what was sent, now that it was put back."""
+        """Add a finding for each mark whose restored value is masked differently from what was sent."""
         if depth > MAX_DEPTH:
             return
         if isinstance(given, Mapping):
@@ -100,12 +100,12 @@ class _Restorer:
             self.findings.append(Finding(path, FindingCode.UNKNOWN_VALUE, _MOVED_MARK))
 
     def restore(self, obj: Any, live: Any) -> Any:
-        """Put back what is hidden in a whole manifest."""
+        """Restore a whole manifest."""
         self._bytes = _count_bytes(obj)
         return self.restore_value(obj, live, _FieldPosition("", "", None))
 
     def restore_value(self, value: Any, live: Any, position: _FieldPosition, depth: int = 0) -> Any:
-        """Put back what is hidden in a place, given what the live object has there."""
+        """Restore a field, given its value in the live object."""
         if isinstance(value, str):
             return self._restore_text(
                 value, live, position, position.path, (id(live), position.name, position.field_path)
@@ -130,7 +130,7 @@ class _Restorer:
     def _restore_list(self, value: Sequence[Any], live: Any, position: _FieldPosition, depth: int) -> list[Any]:
         there = list(live) if isinstance(live, list | tuple) else []
         if any(isinstance(entry, str) and MARK.search(entry) for entry in value):
-            # Arguments are looked for in the whole command line: what is put in before one moves it on.
+            # Search the whole command line: an inserted argument shifts the positions of those after it.
             hidden = self._find_hidden(there, position, (id(live), position.name, position.field_path))
         else:
             hidden = {}
@@ -186,13 +186,13 @@ class _Restorer:
             return text
         self.has_put_back = True
         if text in hidden:
-            return hidden[text]  # as it was, be it a number
+            return hidden[text]  # keeps its type, for example a number
         return MARK.sub(lambda found: str(hidden[found[0]]), text)
 
     def _find_hidden(
         self, live: Any, position: _FieldPosition, cache_key: tuple[int, str, FieldPath]
     ) -> dict[str, Any]:
-        """Return what is hidden in one place of the live object, by its marks."""
+        """Return the hidden values of one field of the live object, by mark."""
         if self.is_too_large:
             return {}
         if cache_key not in self._hidden:
@@ -202,7 +202,7 @@ class _Restorer:
         return self._hidden[cache_key]
 
     def _find_names(self, live: Any, there: list[Any]) -> dict[str, Any]:
-        """Return the entries of a list by their names, and by what is shown of these: a name may be hidden in part."""
+        """Return the entries of a list by name, and by masked name, since a part of a name may be hidden."""
         if id(live) not in self._by_name:
             named = [entry for entry in there if name_of(entry)]
             masker = Masker(RECORD_READER)

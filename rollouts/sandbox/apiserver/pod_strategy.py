@@ -225,9 +225,9 @@ def _container_findings(path: str, container: Obj, names: set[str]) -> Iterator[
 
 _MAX_SECONDS = 2**31 - 1
 _IMMUTABLE_MESSAGE = (
-    "pod updates may not change fields other than `parsing.containers[*].image`,`parsing.initContainers[*].image`,"
-    "`parsing.activeDeadlineSeconds`,`parsing.tolerations` (only additions to existing tolerations),"
-    "`parsing.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 # While a pod waits behind gates, these may still be made stricter; the sandbox lets them change freely then.
 _MUTABLE_WHILE_GATED = ("nodeSelector", "affinity")

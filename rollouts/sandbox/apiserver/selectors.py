@@ -220,7 +220,7 @@ _TERM = re.compile(r"(?P<field>[^=!]*?)(?P<operator>!=|==|=)(?P<value>.*)", re.D
 
 
 def parse_field_selector(kind: Kind, text: str) -> Predicate:
-    """Read `parsing.nodeName=a,status.phase!=Running`."""
+    """Read `spec.nodeName=a,status.phase!=Running`."""
     offered = _COMMON_FIELDS + (_SELECTABLE_FIELDS.get(kind.plural, ()) if kind.builtin else ())
     tests = [_field_test(kind, term, offered) for term in re.split(r"(?<!\\),", text) if term.strip()]
     return lambda obj: all(test(obj) for test in tests)

@@ -8,7 +8,6 @@ A new workload has no address yet: its form hangs beside the list, and the manif
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -21,15 +20,14 @@ from rollouts.accounts.errors import CommandRefused, InvalidState, ValidationFai
 from rollouts.accounts.permissions import Refusal, RefusalReason
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.manifests.strict_yaml import MAX_BODY_BYTES, UnreadableDocument, find_lines, parse_yaml
+from rollouts.runtime.connections import configured_cluster_names
 from rollouts.selectors.manifests import manifest_detail
-from rollouts.selectors.workload_snapshot import configured_names
-from rollouts.services.apply import workload_apply
 from rollouts.services.audit import Caller
+from rollouts.services.changes import Apply, WorkloadChange
 from rollouts.services.edit import EDITABLE_METADATA, EditResult
-from rollouts.services.simulation import Proposal
 from rollouts.services.simulation_report import Simulated
 from rollouts.services.workload_client import invalid_command
-from rollouts.web.commands.forms import EditForm, FormContext, ProposedEdit
+from rollouts.web.commands.forms import EditForm, FormContext
 from rollouts.web.manifests import render_yaml
 from rollouts.web.page_layout import viewer_required
 
@@ -75,15 +73,9 @@ class ApplyForm(EditForm):
             "fields": [_MANIFEST_FIELD],
         }
 
-    def parse(self, scene: FormContext, given: QueryDict, **about: Any) -> ProposedEdit:
-        """Return the manifest that is to be applied."""
-        manifest = (
-            scene.parse_manifest() if isinstance(scene, _NewWorkloadContext) else _parse_manifest(_manifest_text(given))
-        )
-        return ProposedEdit(
-            partial(workload_apply, place=scene.ref, manifest=manifest, force=_FORCE_FIELD in given),
-            Proposal(self.command, manifest=manifest),
-        )
+    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Apply:
+        """Return the manifest to apply."""
+        return Apply(_parse_manifest(_manifest_text(given)), force=_FORCE_FIELD in given)
 
     def find_field(self, scene: FormContext, finding: Finding) -> str:
         """What is wrong with the text as a whole is said below it."""
@@ -107,11 +99,11 @@ class ApplyForm(EditForm):
     ) -> Simulated:
         """Have the cluster try it, which also tells what others hold, and then see what it would do."""
         try:
-            draft = self.parse(scene, given, **about)
-            draft.run(caller, expected=None, dry_run=True)
+            change = self.parse_change(scene, given, **about)
+            self._execute_once(caller, scene, change, expected=None, dry_run=True)
         except CommandRefused as refusal:
             raise _add_line_numbers(refusal, _manifest_text(given)) from refusal
-        return self._simulate(caller, scene, given, draft.proposal)
+        return self._simulate(caller, scene, given, change)
 
 
 class _NewWorkloadContext(FormContext):
@@ -138,21 +130,21 @@ class NewWorkloadForm(ApplyForm):
         """Show something to begin with, and the clusters to choose from."""
         return {
             "text": _STARTER_MANIFEST if given is None else _manifest_text(given),
-            "clusters": configured_names(),
+            "clusters": configured_cluster_names(),
             "namespace": _DEFAULT_NAMESPACE if given is None else given.get("namespace", ""),
             "fields": [_MANIFEST_FIELD],
         }
 
-    def parse(self, scene: FormContext, given: QueryDict, **about: Any) -> ProposedEdit:
-        """Return the manifest that is to be created; it must say its name."""
-        draft = super().parse(scene, given, **about)
+    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Apply:
+        """Return the manifest to create; it must have a name."""
+        manifest = (
+            scene.parse_manifest() if isinstance(scene, _NewWorkloadContext) else _parse_manifest(_manifest_text(given))
+        )
         if not scene.ref.name:
             raise invalid_command(
                 [Finding(_MANIFEST_FIELD, FindingCode.FIELD_MISSING, "metadata.name is missing; add it")]
             )
-        return ProposedEdit(
-            partial(_create_workload, place=scene.ref, manifest=draft.proposal.manifest), draft.proposal
-        )
+        return Apply(manifest, must_be_new=True)
 
     def urlpatterns(self, below: str) -> list[URLPattern]:
         """Return where the page and its trial hang: there is no workload to hang them below."""
@@ -179,6 +171,14 @@ class NewWorkloadForm(ApplyForm):
         document = _parse_manifest_or_error(_manifest_text(given))
         return _NewWorkloadContext(_parse_workload_ref(given, document), request.GET, document)
 
+    def _execute_once(
+        self, caller: Caller, scene: FormContext, change: WorkloadChange, *, expected: str | None, dry_run: bool = False
+    ) -> EditResult:
+        try:  # a workload that does not exist has no version to expect
+            return super()._execute_once(caller, scene, change, expected=None, dry_run=dry_run)
+        except VersionConflict as error:
+            raise InvalidState(f"{error.sentence} Open it to edit its manifest.") from error
+
     def _current_version(self, scene: FormContext) -> str:
         return ""
 
@@ -189,20 +189,6 @@ class NewWorkloadForm(ApplyForm):
 
     def _urls(self, scene: FormContext, about: Mapping[str, Any]) -> dict[str, str]:
         return {"desk_url": reverse("steer-new"), "trial_url": reverse("steer-new-trial"), "back_url": reverse("home")}
-
-
-def _create_workload(
-    caller: Caller, *, place: WorkloadRef, manifest: Any, expected: str | None, dry_run: bool
-) -> EditResult:
-    """Create a workload that is not there yet."""
-    try:
-        return workload_apply(caller, place, manifest, must_be_new=True, dry_run=dry_run)
-    except VersionConflict as error:
-        # Sent twice, it is there because the first one created it.
-        tried = workload_apply(caller, place, manifest, dry_run=True)
-        if tried.changes:
-            raise InvalidState(f"{error.sentence} Open it to edit its manifest.") from error
-        return tried
 
 
 # ---- the text
@@ -256,7 +242,7 @@ def _add_line_numbers(refusal: CommandRefused, text: str) -> CommandRefused:
 
 def _parse_workload_ref(given: QueryDict, document: Any) -> WorkloadRef:
     """Return where a manifest wants to go, as far as it says so; else as the form says."""
-    names = configured_names()
+    names = configured_cluster_names()
     cluster = given.get("cluster") or (names[0] if names else "")
     metadata = document.get("metadata") if isinstance(document, dict) else None
     written = metadata if isinstance(metadata, dict) else {}

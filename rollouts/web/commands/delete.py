@@ -16,7 +16,6 @@ from rollouts.accounts.commands import Command
 from rollouts.accounts.errors import CommandRefused
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.services.audit import Source, caller_of
-from rollouts.services.simulation import Proposal
 from rollouts.services.workload_client import invalid_command
 from rollouts.services.workload_deletion import Extent, WorkloadDeleted, measure_extent, workload_delete
 from rollouts.web.commands.forms import VERSION_FIELD, CommandForm, FormContext, Preview
@@ -36,7 +35,7 @@ class DeleteForm(CommandForm):
 
     name, title, submit_label, command = "delete", "Delete the workload", "Delete the workload", Command.DELETE_WORKLOAD
     submit_style: ClassVar[str] = "danger"
-    preview_template: ClassVar[str] = "steering/_delete_trial.html"
+    preview_template: ClassVar[str] = "commands/_delete_dry_run.html"
     has_assumptions = False
 
     def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
@@ -47,10 +46,6 @@ class DeleteForm(CommandForm):
             "typed": "" if given is None else given.get(_NAME_FIELD, ""),
             **self.blocked_context(_deletion_sentence(scene)),
         }
-
-    def make_proposal(self, scene: FormContext, given: QueryDict, **about: Any) -> Proposal:
-        """Return the command as something to consider: it changes nothing that could be simulated."""
-        return Proposal(self.command)
 
     def confirmation_text(self, scene: FormContext, given: QueryDict, **about: Any) -> str:
         """Have it said once more what goes; where the name has to be typed, that says it."""

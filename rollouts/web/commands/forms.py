@@ -12,9 +12,9 @@ that they send all the same.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
@@ -39,8 +39,9 @@ from rollouts.live.fragments import Fragment
 from rollouts.manifests.masking import PUBLIC_READER, Reader
 from rollouts.selectors.forecast import Assumptions
 from rollouts.services.audit import Caller, Result, Source, caller_of, reader_for, record, require
+from rollouts.services.changes import Apply, Simulable, WorkloadChange, execute
 from rollouts.services.edit import EditResult
-from rollouts.services.simulation import Proposal, workload_simulate
+from rollouts.services.simulation import workload_simulate
 from rollouts.services.simulation_report import Simulated
 from rollouts.web.commands.manifest_diff import render_manifest_diff
 from rollouts.web.commands.simulation_summary import summarize_simulation
@@ -63,21 +64,6 @@ SECONDS_TO_READY_FIELD: Final = "seconds_to_ready"
 
 _MAX_VERSION_LENGTH: Final = 100
 _MAX_SECONDS_TO_READY: Final = 86_400
-
-
-class RunCommand(Protocol):
-    """A service, with everything filled in that a form says."""
-
-    def __call__(self, caller: Caller, *, expected: str | None, dry_run: bool) -> EditResult:
-        """Carry the command out."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProposedEdit:
-    """A form as it was read: the command that it gives, and the same as something to consider."""
-
-    run: RunCommand
-    proposal: Proposal
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +103,7 @@ class CommandForm(ABC):
     command: ClassVar[Command]
     path_suffix: ClassVar[str] = ""  # of the address: what the form is about, as Django's paths write it
     template: ClassVar[str] = ""  # of the page; left out, it is called like the form
-    preview_template: ClassVar[str] = "steering/_trial.html"  # the template of what stands beside it
+    preview_template: ClassVar[str] = "commands/_preview.html"  # the template of what stands beside it
     has_assumptions: ClassVar[bool] = True  # whether it can be tried under other beliefs about the cluster
     shows_manifest_diff: ClassVar[bool] = False  # whether what it changes is a manifest
     unchanged_text: ClassVar[str] = ""  # what is said while nothing is changed; empty: what is simulated then
@@ -131,12 +117,12 @@ class CommandForm(ABC):
         """Return what the template shows the form by: as it stands at first, or as somebody has filled it in."""
 
     @abstractmethod
-    def make_proposal(self, scene: FormContext, given: QueryDict, **about: Any) -> Proposal:
-        """Return what a form means as something to consider; raises Invalid, a finding for each field."""
+    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+        """Execute the command and redirect; raises CommandRefused."""
 
     @abstractmethod
-    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
-        """Carry the command out and answer where it leads; raises what is in the way."""
+    def _compute_preview(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> Preview:
+        """Return what the form would do as it is filled in, or why it is refused."""
 
     def find_field(self, scene: FormContext, finding: Finding) -> str:
         """Return the field of the form that a finding is about; empty: none of them alone."""
@@ -149,16 +135,6 @@ class CommandForm(ABC):
     def blocked_context(self, sentence: str) -> dict[str, Any]:
         """Return what `fill_in` adds where there is nothing to command, whoever asks; an empty sentence: there is."""
         return {"barred": NothingToDo(sentence)} if sentence else {}
-
-    def parse_assumptions(self, given: QueryDict) -> Assumptions:
-        """Return how the cluster behaves when the form is tried."""
-        return Assumptions(
-            seconds_to_ready=_parse_seconds(given.get(SECONDS_TO_READY_FIELD, "")),
-            never_ready=tuple(given.getlist(NEVER_READY_FIELD)),
-            all_ready=bool(given.get(ALL_READY_FIELD)),
-            is_full=bool(given.get(FULL_FIELD)),
-            is_unlimited=bool(given.get(UNLIMITED_FIELD)),
-        )
 
     # ---- views
 
@@ -193,7 +169,7 @@ class CommandForm(ABC):
         def render_standing() -> str:
             scene = FormContext(place, given)  # each rendering looks anew
             context = {"place": place, "version": version, "now": scene.snapshot.version, **self._urls(scene, about)}
-            return render_to_string("steering/_standing.html", context)
+            return render_to_string("commands/_version_check.html", context)
 
         return Fragment(("standing", self.name, place, *about.values(), version), render_standing)
 
@@ -218,30 +194,12 @@ class CommandForm(ABC):
         context = self._context(request, scene, about, self._compute_preview(request, scene, about))
         return render(request, self.preview_template, {**context, "is_update": True})
 
-    def _compute_preview(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> Preview:
-        caller = caller_of(request, Source.PAGE)
-        try:
-            require(caller, self.command, scene.ref)  # before anything of the form is read
-            return Preview(self._simulate_form(caller, scene, request.POST, about))
-        except CommandRefused as refusal:
-            return Preview(error=refusal)
-
-    def _simulate_form(
-        self, caller: Caller, scene: FormContext, given: QueryDict, about: Mapping[str, Any]
-    ) -> Simulated:
-        """Return what a form would do; raises what is in the way."""
-        return self._simulate(caller, scene, given, self.make_proposal(scene, given, **about))
-
-    def _simulate(self, caller: Caller, scene: FormContext, given: QueryDict, proposal: Proposal) -> Simulated:
-        # Whatever the form was filled in from: what it would do to the workload as it is now is what counts.
-        return workload_simulate(caller, scene.ref, proposal, self.parse_assumptions(given))
-
     def _render_page(
         self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], trial: Preview
     ) -> HttpResponse:
         context = self._context(request, scene, about, trial)
         status = HTTPStatus.OK if trial.error is None else _http_status(trial.error)
-        return render(request, self.template or f"steering/{self.name}.html", context, status=status)
+        return render(request, self.template or f"commands/{self.name}.html", context, status=status)
 
     def _context(
         self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], trial: Preview
@@ -326,39 +284,75 @@ class CommandForm(ABC):
         return by_field, others
 
 
-class EditForm(CommandForm):
-    """A form whose command changes the manifest of the workload; done, it leads back to the workload."""
+class SimulatedForm(CommandForm):
+    """A form whose preview is a simulation."""
+
+    @abstractmethod
+    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Simulable:
+        """Return the change that the form describes; raises ValidationFailed with a finding for each wrong field."""
+
+    def parse_assumptions(self, given: QueryDict) -> Assumptions:
+        """Return how the simulated cluster behaves."""
+        return Assumptions(
+            seconds_to_ready=_parse_seconds(given.get(SECONDS_TO_READY_FIELD, "")),
+            never_ready=tuple(given.getlist(NEVER_READY_FIELD)),
+            all_ready=bool(given.get(ALL_READY_FIELD)),
+            is_full=bool(given.get(FULL_FIELD)),
+            is_unlimited=bool(given.get(UNLIMITED_FIELD)),
+        )
+
+    def _compute_preview(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> Preview:
+        caller = caller_of(request, Source.PAGE)
+        try:
+            require(caller, self.command, scene.ref)  # before anything of the form is read
+            return Preview(self._simulate_form(caller, scene, request.POST, about))
+        except CommandRefused as refusal:
+            return Preview(error=refusal)
+
+    def _simulate_form(
+        self, caller: Caller, scene: FormContext, given: QueryDict, about: Mapping[str, Any]
+    ) -> Simulated:
+        """Return what the form would do; raises CommandRefused."""
+        return self._simulate(caller, scene, given, self.parse_change(scene, given, **about))
+
+    def _simulate(self, caller: Caller, scene: FormContext, given: QueryDict, change: Simulable) -> Simulated:
+        # The preview is of the workload as it is now, whichever version the form was filled in from.
+        return workload_simulate(caller, scene.ref, change, self.parse_assumptions(given))
+
+
+class EditForm(SimulatedForm):
+    """A form whose command changes the workload; afterwards the browser goes back to the page of the workload."""
 
     shows_manifest_diff = True
 
     @abstractmethod
-    def parse(self, scene: FormContext, given: QueryDict, **about: Any) -> ProposedEdit:
-        """Return what a form means; raises Invalid with a finding for each field that cannot be read."""
+    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
+        """Return the change that the form describes; raises ValidationFailed with a finding for each wrong field."""
 
     def success_message(self, changed: EditResult) -> str:
         """Return what is said once the command has been carried out."""
         return f"{self.title}: {len(changed.changes)} field{'s' * (len(changed.changes) != 1)} changed."
 
-    def make_proposal(self, scene: FormContext, given: QueryDict, **about: Any) -> Proposal:
-        """Return the same as something to consider."""
-        return self.parse(scene, given, **about).proposal
-
     def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
-        """Carry the command out and go back to the workload."""
-        draft = self.parse(scene, request.POST, **about)
-        changed = self._run_once(draft, caller_of(request, Source.PAGE), request.POST.get(VERSION_FIELD, ""))
+        """Make the change and redirect to the workload."""
+        change = self.parse_change(scene, request.POST, **about)
+        expected = f'"{request.POST.get(VERSION_FIELD, "")}"'
+        changed = self._execute_once(caller_of(request, Source.PAGE), scene, change, expected=expected)
         said = self.success_message(changed) if changed.changes else "It was so already; nothing has been changed."
         messages.success(request, said)
         for warning in changed.warnings:
             messages.warning(request, warning.message)
         return HttpResponseRedirect(workload_url(scene.ref))
 
-    def _run_once(self, draft: ProposedEdit, caller: Caller, version: str) -> EditResult:
+    def _execute_once(
+        self, caller: Caller, scene: FormContext, change: WorkloadChange, *, expected: str | None, dry_run: bool = False
+    ) -> EditResult:
         try:
-            return draft.run(caller, expected=f'"{version}"', dry_run=False)
+            return execute(caller, scene.ref, change, expected=expected, dry_run=dry_run)
         except VersionConflict:
-            # Sent twice, by whoever was in a hurry: the first one is the change that the second one lost against.
-            tried = draft.run(caller, expected=None, dry_run=True)
+            # A form that is sent twice conflicts with its own first change: then nothing is left to change.
+            again = replace(change, must_be_new=False) if isinstance(change, Apply) else change
+            tried = execute(caller, scene.ref, again, dry_run=True)
             if tried.changes:
                 raise
             return tried

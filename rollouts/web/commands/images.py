@@ -6,7 +6,6 @@ another change of images sends their own once more, and not the other's former o
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from django.http import QueryDict
@@ -17,11 +16,11 @@ from rollouts.engine.manifest.edits import ImageEdit, InvalidEdit
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.manifests.masking import MARK
 from rollouts.selectors.revisions import mask_image, revision_list
+from rollouts.services import workloads
+from rollouts.services.changes import WorkloadChange
 from rollouts.services.edit import EditResult
-from rollouts.services.simulation import Proposal
 from rollouts.services.workload_client import invalid_command
-from rollouts.services.workloads import workload_set_images
-from rollouts.web.commands.forms import EditForm, ProposedEdit
+from rollouts.web.commands.forms import EditForm
 from rollouts.web.commands.pod_counts import count_pods_by_clique
 from rollouts.web.workload import WorkloadContext
 
@@ -65,7 +64,7 @@ class ImagesForm(EditForm):
     """The form has every container of every clique."""
 
     name, title, submit_label, command = "images", "Change images", "Change the images", Command.SET_IMAGES
-    oob_template = "steering/_replaced.html"
+    oob_template = "commands/_replaced_counts.html"
     unchanged_text = "Change an image to see what it would do."
 
     def field_context(self, scene: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
@@ -78,7 +77,7 @@ class ImagesForm(EditForm):
             "shared": _shared_repositories(fields),
         }
 
-    def parse(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> ProposedEdit:
+    def parse_change(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the images that were changed in the form."""
         images = _parse_images(given)
         hidden = [
@@ -91,10 +90,7 @@ class ImagesForm(EditForm):
         tried = edits.set_images(scene.snapshot.mirrored.manifest, images)
         if isinstance(tried, InvalidEdit):
             raise invalid_command([_finding_for_field(finding, images) for finding in tried.findings])
-        return ProposedEdit(
-            partial(workload_set_images, place=scene.ref, images=images),
-            Proposal(self.command, partial(edits.set_images, images=images)),
-        )
+        return workloads.set_images(images)
 
     def find_field(self, scene: WorkloadContext, finding: Finding) -> str:
         """What is said of a field is about that one; rules of the manifest are about none alone."""

@@ -25,8 +25,9 @@ from rollouts.engine.simulation.simulate import BY_HAND
 from rollouts.live.fragments import Fragment
 from rollouts.selectors.pod_deletions import pod_deletions_detail
 from rollouts.services.audit import Caller, Source, caller_of
-from rollouts.services.pods import MAX_PODS, PodsDeleted
-from rollouts.web.commands.forms import VERSION_FIELD, CommandForm, FormContext, url_kwargs
+from rollouts.services.deletion import PodsDeleted
+from rollouts.services.pods import MAX_PODS
+from rollouts.web.commands.forms import VERSION_FIELD, FormContext, SimulatedForm, url_kwargs
 from rollouts.web.page_layout import fragment_view, viewer_required
 from rollouts.web.workload import WorkloadContext
 
@@ -34,10 +35,10 @@ _DELETED_PODS_URL = "steer-pods-done"
 _DELETED_PODS_LIVE_URL = "steer-pods-live"
 
 
-class PodDeletionForm(CommandForm):
+class PodDeletionForm(SimulatedForm):
     """A form whose command deletes pods."""
 
-    preview_template: ClassVar[str] = "steering/_removal_trial.html"
+    preview_template: ClassVar[str] = "commands/_pod_deletion_preview.html"
 
     @abstractmethod
     def delete_pods(
@@ -84,7 +85,7 @@ def deletion_urlpatterns(below: str) -> list[URLPattern]:
 def deleted_pods(request: HttpRequest, cluster: str, namespace: str, name: str, record: int) -> HttpResponse:
     """Show what became of pods that somebody deleted, and who took their places."""
     return render(
-        request, "steering/pods_done.html", _deleted_pods_context(WorkloadRef(cluster, namespace, name), record)
+        request, "commands/deleted_pods.html", _deleted_pods_context(WorkloadRef(cluster, namespace, name), record)
     )
 
 
@@ -94,7 +95,7 @@ def deleted_pods_fragment(given: QueryDict, cluster: str, namespace: str, name: 
     place = WorkloadRef(cluster, namespace, name)
     return Fragment(
         ("departures", place, record),
-        lambda: render_to_string("steering/_departures.html", _deleted_pods_context(place, record)),
+        lambda: render_to_string("commands/_deleted_pods.html", _deleted_pods_context(place, record)),
     )
 
 

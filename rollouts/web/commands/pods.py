@@ -3,7 +3,7 @@
 The form is the picture of the workload with a box to tick in each cell that may be deleted; addresses choose some of
 them to begin with (`?replica=`, `?component=`, `?node=`, `?all=`, `?rest=` of an earlier command). Which pods may be
 deleted is what the service says. The uid of each pod travels with the form, so that a pod that has taken its name
-meanwhile is safe, and the picture goes on living while somebody chooses (`static/pods.js` keeps what is chosen).
+meanwhile is safe, and the picture goes on living while somebody chooses (`pod-selection.js` keeps what is chosen).
 """
 
 from collections import Counter
@@ -18,7 +18,6 @@ from django.urls import URLPattern, path, reverse
 
 from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import ValidationFailed
-from rollouts.engine.manifest import edits
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.model.observed import Pod
 from rollouts.engine.tree.layout import Layout, make_layout
@@ -26,16 +25,9 @@ from rollouts.live.fragments import Fragment
 from rollouts.selectors.pod_deletions import list_remaining_uids
 from rollouts.selectors.pod_grid import build_grid, build_node_grids
 from rollouts.services.audit import Caller
-from rollouts.services.pods import (
-    MAX_PODS,
-    PodRef,
-    PodsDeleted,
-    Selection,
-    choose_candidates,
-    find_obstacle,
-    pods_delete,
-)
-from rollouts.services.simulation import Proposal
+from rollouts.services.changes import DeletePods, Simulable
+from rollouts.services.deletion import PodRef, PodsDeleted
+from rollouts.services.pods import MAX_PODS, Selection, choose_candidates, find_obstacle, pods_delete
 from rollouts.services.workload_client import invalid_command
 from rollouts.web.commands.forms import FormContext, url_kwargs
 from rollouts.web.commands.pod_deletion import PodDeletionForm, make_pod_deletes, parse_pairs
@@ -65,7 +57,7 @@ class OutdatedPodsForm(PodDeletionForm):
         "Delete the selected pods",
         Command.DELETE_OUTDATED_PODS,
     )
-    template, preview_template = "steering/pods.html", "steering/_pods_trial.html"
+    template, preview_template = "commands/pods.html", "commands/_pods_preview.html"
     force: ClassVar[bool] = False
 
     def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
@@ -85,12 +77,12 @@ class OutdatedPodsForm(PodDeletionForm):
             **self.blocked_context("" if candidates else self._no_pods_sentence(scene)),
         }
 
-    def make_proposal(self, scene: FormContext, given: QueryDict, **about: Any) -> Proposal:
-        """Return the world without the chosen pods."""
+    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Simulable:
+        """Return the deletion of the chosen pods."""
         uids = _parse_uids(given)
         if not uids:
             raise _no_pods_selected()
-        return Proposal(self.command, edit=edits.keep_manifest, plan_deletions=partial(make_pod_deletes, uids=uids))
+        return DeletePods(self.command, partial(make_pod_deletes, uids=uids))
 
     def delete_pods(
         self, caller: Caller, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], expected: str
@@ -128,7 +120,7 @@ class OutdatedPodsForm(PodDeletionForm):
             scene = FormContext(place, given)  # each rendering looks anew
             shape = _layout_of(scene)
             context = self._pod_grid_context(scene, shape, self._list_candidates(scene, shape), frozenset())
-            return render_to_string("steering/_pods.html", {"place": place, "force": self.force, **context})
+            return render_to_string("commands/_pod_selection.html", {"place": place, "force": self.force, **context})
 
         return Fragment(("pods", self.name, place, given.get("by", "")), render_picture)
 

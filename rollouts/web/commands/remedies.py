@@ -13,7 +13,7 @@ import re
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -25,12 +25,11 @@ from django.views.decorators.http import require_safe
 
 from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import ValidationFailed
-from rollouts.engine.manifest import edits
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.model.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE, resolve_max_unavailable
-from rollouts.engine.model.observed import Observed, Pod
-from rollouts.engine.model.workload import BudgetSpec, Workload
+from rollouts.engine.model.observed import Pod
+from rollouts.engine.model.workload import BudgetSpec
 from rollouts.engine.plan.remedies import Remedy
 from rollouts.engine.rollout.levels import is_part_of_component, list_levels
 from rollouts.selectors.activity import REMEDY_LABELS
@@ -39,15 +38,16 @@ from rollouts.selectors.strategy_detail import PartSource, StrategyLevel
 from rollouts.selectors.timestamps import to_datetime
 from rollouts.selectors.tree import ReplicaNode
 from rollouts.selectors.workload_snapshot import find_workload
+from rollouts.services import workloads
 from rollouts.services.audit import Caller
+from rollouts.services.changes import DeletePods, ForgetPods, Simulable, WorkloadChange
+from rollouts.services.deletion import PodRef, PodsDeleted
 from rollouts.services.edit import EditResult
-from rollouts.services.pods import PodRef, PodsDeleted, pods_delete_stuck
-from rollouts.services.simulation import Proposal
+from rollouts.services.pods import pods_delete_stuck
 from rollouts.services.surge import SurgeUnit, SurgeUnitRef, find_surge, plan_surge_deletion, surge_delete
 from rollouts.services.workload_client import invalid_command
-from rollouts.services.workloads import workload_edit_strategy, workload_scale
 from rollouts.web.commands.budget_text import UNIT_NAMES
-from rollouts.web.commands.forms import CommandForm, EditForm, FormContext, ProposedEdit, url_kwargs, workload_url
+from rollouts.web.commands.forms import EditForm, FormContext, SimulatedForm, url_kwargs, workload_url
 from rollouts.web.commands.pod_deletion import PodDeletionForm, parse_pairs
 from rollouts.web.page_layout import viewer_required
 from rollouts.web.text import age
@@ -70,10 +70,10 @@ class RemedyRow:
     is_preselected: bool = True  # ticked at first, if it is of whoever waits
 
 
-class RemedyForm(CommandForm):
+class RemedyForm(SimulatedForm):
     """What the forms of all remedies have in common: rows to tick."""
 
-    template: ClassVar[str] = "steering/remedy.html"
+    template: ClassVar[str] = "commands/remedy.html"
     remedy: ClassVar[Remedy]
     intro: ClassVar[str]  # what it does, and what it costs
     nothing_to_do_text: ClassVar[str]  # what is said when there is nothing that it could be applied to
@@ -160,7 +160,7 @@ class _BudgetRemedyForm(RemedyForm, EditForm):
             if (fields := self.compute_budget_change(level, own[level.component]))
         ]
 
-    def parse(self, scene: FormContext, given: QueryDict, **about: Any) -> ProposedEdit:
+    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the change of the strategy that is meant: the numbers that the form showed."""
         levels = _levels_by_name(scene)
         boxes = (_parse_row_value(value) for value in given.getlist(SELECTED_FIELD))
@@ -172,10 +172,7 @@ class _BudgetRemedyForm(RemedyForm, EditForm):
         if not chosen:
             raise _nothing_selected(given)
         changes: dict[str, Any] = {**chosen.pop("", {}), "components": chosen}
-        return ProposedEdit(
-            partial(workload_edit_strategy, place=scene.ref, changes=changes),
-            Proposal(self.command, partial(edits.edit_strategy, changes=changes)),
-        )
+        return workloads.edit_strategy(changes)
 
 
 _BUDGET_ASSIGNMENT: Final = re.compile(r"(maxUnavailable|maxSurge)=([0-9]{1,10})")
@@ -282,13 +279,10 @@ class ScaleInForm(RemedyForm, EditForm):
         gone = ", ".join(f"{names}-{index}" for index in range(fewest, wanted))
         return [RemedyRow(str(fewest), f"replicas {wanted} → {fewest}", f"{gone} without a node", scene.ref.name)]
 
-    def parse(self, scene: FormContext, given: QueryDict, **about: Any) -> ProposedEdit:
+    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the number that is meant."""
         replicas = int(self.parse_selected_rows(scene, given)[0].value)
-        return ProposedEdit(
-            partial(workload_scale, place=scene.ref, replicas=replicas),
-            Proposal(self.command, partial(edits.scale, replicas=replicas)),
-        )
+        return workloads.scale(replicas)
 
 
 def _count_scheduled(replicas: Sequence[ReplicaNode], wanted: int) -> int:
@@ -311,8 +305,8 @@ class DeleteSurgeForm(RemedyForm, PodDeletionForm):
     name, title, submit_label, command = "delete-surge", "Delete the surge", "Delete the surge", Command.DELETE_ANY_PODS
     remedy = Remedy.DELETE_SURGE
     intro = (
-        "Its pods go, and their room is free at once. While an original is outdated, surge is created anew, perhaps on "
-        "a better node; otherwise it stays gone."
+        "The pods are deleted, and their room is free at once. While an original is outdated, the controller creates "
+        "surge again, perhaps on a better node; otherwise it does not come back."
     )
     nothing_to_do_text = "There is no surge: it is gone, or it was taken over."
 
@@ -325,13 +319,9 @@ class DeleteSurgeForm(RemedyForm, PodDeletionForm):
             for unit in units
         ]
 
-    def make_proposal(self, scene: FormContext, given: QueryDict, **about: Any) -> Proposal:
-        """Return the world without the chosen surge."""
-        return Proposal(
-            self.command,
-            edit=edits.keep_manifest,
-            plan_deletions=partial(plan_surge_deletion, chosen=self._parse_units(scene, given)),
-        )
+    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Simulable:
+        """Return the deletion of the chosen surge."""
+        return DeletePods(self.command, partial(plan_surge_deletion, chosen=self._parse_units(scene, given)))
 
     def delete_pods(
         self, caller: Caller, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], expected: str
@@ -385,10 +375,9 @@ class ForceDeletePodsForm(RemedyForm, PodDeletionForm):
             return ""
         return f"Nothing runs on {', '.join(nodes)} any more: otherwise the containers go on there, unseen."
 
-    def make_proposal(self, scene: FormContext, given: QueryDict, **about: Any) -> Proposal:
-        """Return the world without the chosen pods."""
-        uids = frozenset(pod.uid for pod in self._parse_pods(scene, given))
-        return Proposal(self.command, edit=edits.keep_manifest, change_observed=partial(_without_pods, uids=uids))
+    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Simulable:
+        """Return the removal of the chosen pods."""
+        return ForgetPods(frozenset(pod.uid for pod in self._parse_pods(scene, given)))
 
     def delete_pods(
         self, caller: Caller, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], expected: str
@@ -415,10 +404,6 @@ def _render_terminating(pod: Pod) -> str:
     if pod.gone_by is None or not _is_overdue(pod):
         return f"{where}, has time left to end by itself"
     return f"{where}, should have been gone {age(to_datetime(pod.gone_by))} ago"
-
-
-def _without_pods(_: Workload, observed: Observed, uids: frozenset[str]) -> Observed:
-    return replace(observed, pods=tuple(pod for pod in observed.pods if pod.uid not in uids))
 
 
 # ---- where each of them is

@@ -2,22 +2,20 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from django.http import QueryDict
 from django.utils import timezone
 
 from rollouts.accounts.commands import Command
-from rollouts.engine.manifest import edits
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.model.times import parse_time, render_time
 from rollouts.engine.model.workload import Strategy, Workload
+from rollouts.services import workloads
+from rollouts.services.changes import WorkloadChange
 from rollouts.services.edit import EditResult
-from rollouts.services.simulation import Proposal
 from rollouts.services.workload_client import invalid_command
-from rollouts.services.workloads import workload_restart
-from rollouts.web.commands.forms import EditForm, FormContext, ProposedEdit
+from rollouts.web.commands.forms import EditForm, FormContext
 from rollouts.web.commands.pod_counts import count_pods_by_clique
 
 
@@ -48,17 +46,14 @@ class RestartForm(EditForm):
             "fields": ["components"],
         }
 
-    def parse(self, scene: FormContext, given: QueryDict, **about: Any) -> ProposedEdit:
+    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the restart that is meant."""
         at, components = parse_time(given.get("at", "")), given.getlist("component")
         if at is None:
             raise invalid_command(
                 [Finding("at", FindingCode.WRONG_TYPE, "the form does not say when it was opened; open it again")]
             )
-        return ProposedEdit(
-            partial(workload_restart, place=scene.ref, components=components, at=at),
-            Proposal(self.command, partial(edits.restart, at=render_time(at), components=components)),
-        )
+        return workloads.restart(components, at=at)
 
     def find_field(self, scene: FormContext, finding: Finding) -> str:
         """Every finding is about the components that were named."""

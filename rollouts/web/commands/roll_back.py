@@ -1,6 +1,5 @@
 """Roll back: make the pods again what they were under an earlier revision, once the difference has been seen."""
 
-from functools import partial
 from typing import Any
 
 from django.http import QueryDict
@@ -8,10 +7,10 @@ from django.http import QueryDict
 from rollouts.accounts.commands import Command
 from rollouts.engine.manifest.findings import Finding
 from rollouts.selectors.revisions import revision_detail, revision_diff, revision_list
+from rollouts.services import workloads
+from rollouts.services.changes import WorkloadChange
 from rollouts.services.edit import EditResult
-from rollouts.services.simulation import Proposal
-from rollouts.services.workloads import roll_back_to, workload_roll_back
-from rollouts.web.commands.forms import EditForm, FormContext, ProposedEdit
+from rollouts.web.commands.forms import EditForm, FormContext
 from rollouts.web.revisions import choose_base_revision, parse_diff
 
 
@@ -36,13 +35,9 @@ class RollBackForm(EditForm):
             "send": f"Roll back to revision {number}",
         }
 
-    def parse(self, scene: FormContext, given: QueryDict, **about: Any) -> ProposedEdit:
+    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the way back."""
-        number: int = about["number"]
-        return ProposedEdit(
-            partial(workload_roll_back, place=scene.ref, revision=number),
-            Proposal(self.command, partial(roll_back_to, place=scene.ref, revision=number)),
-        )
+        return workloads.roll_back(scene.ref, about["number"])
 
     def find_field(self, scene: FormContext, finding: Finding) -> str:
         """There is no field to be wrong."""

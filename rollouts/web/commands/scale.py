@@ -10,7 +10,6 @@ or come, somebody has to agree to the number.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from django.http import QueryDict
@@ -18,22 +17,21 @@ from django.http import QueryDict
 from rollouts.accounts.commands import Command
 from rollouts.accounts.errors import CommandRefused
 from rollouts.controller.pod_counts import count_desired
-from rollouts.engine.manifest import edits
 from rollouts.engine.manifest.edits import InvalidEdit
+from rollouts.engine.manifest.field_types import MAX_INT32
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
-from rollouts.engine.manifest.schema import MAX_INT32
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.rollout.levels import LevelKind
 from rollouts.selectors.strategy_detail import StrategyLevel
 from rollouts.selectors.tree import CliqueNode, GroupNode, WorkloadTree
+from rollouts.services import workloads
+from rollouts.services.changes import WorkloadChange
 from rollouts.services.edit import EditResult
-from rollouts.services.scaling import LiveScale, scale_observed
-from rollouts.services.simulation import Proposal
+from rollouts.services.scaling import ScaleLive, scale_observed
 from rollouts.services.workload_client import invalid_command
-from rollouts.services.workloads import scale_template, workload_scale, workload_scale_template
 from rollouts.web.commands.budget_text import SHADOWED_SENTENCE, is_shadowed
-from rollouts.web.commands.forms import EditForm, ProposedEdit
+from rollouts.web.commands.forms import EditForm
 from rollouts.web.workload import WorkloadContext
 
 _TEMPLATE_PREFIX: Final = "replicas_"  # and the component; of the set nothing more
@@ -91,28 +89,16 @@ class ScaleForm(EditForm):
             "fields": [*(one.name for one in named), *(f"{_LIVE_PREFIX}{name}" for name in _LIVE_FIELDS)],
         }
 
-    def parse(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> ProposedEdit:
+    def parse_change(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the numbers that were changed, or the one of a live component."""
         numbers, live = _parse_numbers(given), _parse_live_scale(given)
         if live is None:
-            return ProposedEdit(
-                partial(workload_scale_template, place=scene.ref, numbers=numbers),
-                Proposal(self.command, partial(scale_template, numbers=numbers)),
-            )
+            return workloads.scale_template(numbers)
         if numbers:
             raise invalid_command(
                 [Finding(f"{_LIVE_PREFIX}component", FindingCode.UNKNOWN_VALUE, _MIXED_SCALES_SENTENCE)]
             )
-        return ProposedEdit(
-            partial(
-                workload_scale,
-                place=scene.ref,
-                replicas=live.replicas,
-                component=live.component,
-                replica=live.replica,
-            ),
-            Proposal(self.command, edits.keep_manifest, change_observed=partial(scale_observed, wanted=live)),
-        )
+        return live
 
     def confirmation_text(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> str:
         """Have somebody agree where many pods go or come."""
@@ -221,7 +207,7 @@ def _parse_numbers(given: QueryDict) -> dict[str, int]:
     return {field.removeprefix(_TEMPLATE_PREFIX): number for field, number in _parse_all(changed).items()}
 
 
-def _parse_live_scale(given: QueryDict) -> LiveScale | None:
+def _parse_live_scale(given: QueryDict) -> ScaleLive | None:
     """Return what a live component is to have; None: nothing is said of one."""
     texts = {name: given.get(f"{_LIVE_PREFIX}{name}", "").strip() for name in _LIVE_FIELDS}
     if not any(texts.values()):
@@ -231,7 +217,7 @@ def _parse_live_scale(given: QueryDict) -> LiveScale | None:
             [Finding(f"{_LIVE_PREFIX}component", FindingCode.FIELD_MISSING, "choose which component is meant")]
         )
     numbers = _parse_all({f"{_LIVE_PREFIX}{name}": texts[name] for name in ("replica", "replicas")})
-    return LiveScale(texts["component"], numbers[f"{_LIVE_PREFIX}replica"], numbers[f"{_LIVE_PREFIX}replicas"])
+    return ScaleLive(texts["component"], numbers[f"{_LIVE_PREFIX}replica"], numbers[f"{_LIVE_PREFIX}replicas"])
 
 
 def _parse_all(texts: Mapping[str, str]) -> dict[str, int]:
@@ -250,10 +236,10 @@ def _is_number(text: str) -> bool:
 # ---- what somebody has to agree to
 
 
-def _count_wanted_pods(scene: WorkloadContext, numbers: Mapping[str, int], live: LiveScale | None) -> tuple[int, int]:
+def _count_wanted_pods(scene: WorkloadContext, numbers: Mapping[str, int], live: ScaleLive | None) -> tuple[int, int]:
     """Return how many pods are wanted now, and would be."""
     workload, observed = scene.snapshot.workload, scene.snapshot.mirrored.observed
-    tried = scale_template(scene.snapshot.mirrored.manifest, numbers)
+    tried = workloads.scale_template(numbers).function(scene.snapshot.mirrored.manifest)
     after = tried if isinstance(tried, InvalidEdit) else parse_workload(tried)
     if workload is None or isinstance(after, InvalidEdit | ParseFailure):
         return 0, 0

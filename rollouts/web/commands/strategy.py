@@ -12,41 +12,33 @@ is wrong is what the engine finds.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 from django.http import QueryDict
 
 from rollouts.accounts.commands import Command
-from rollouts.controller.effective_strategy import (
-    MAX_SURGE,
-    MAX_UNAVAILABLE,
-    STRATEGY_TYPE,
-    StrategyField,
-    compute_effective_strategy,
-)
+from rollouts.controller.effective_strategy import StrategyField, compute_effective_strategy
 from rollouts.engine.manifest import edits
 from rollouts.engine.manifest.edits import InvalidEdit
 from rollouts.engine.manifest.findings import Finding
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.manifest.schema import BUDGET_FIELDS
+from rollouts.engine.manifest.strategy_parts import MAX_SURGE, MAX_UNAVAILABLE, STRATEGY_TYPE
 from rollouts.engine.model.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE, parse_budget
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.rollout.levels import LevelKind, list_levels
 from rollouts.selectors.strategy_detail import StrategyDetail, StrategyLevel, StrategyPart, snapshot_strategy
+from rollouts.services import workloads
+from rollouts.services.changes import WorkloadChange
 from rollouts.services.edit import EditResult
-from rollouts.services.simulation import Proposal
 from rollouts.services.workload_client import invalid_command
-from rollouts.services.workloads import workload_edit_strategy
 from rollouts.web.commands.budget_text import SHADOWED_SENTENCE, STRATEGY_TYPE_TEXTS, is_shadowed, render_level
-from rollouts.web.commands.forms import EditForm, ProposedEdit
+from rollouts.web.commands.forms import EditForm
 from rollouts.web.workload import WorkloadContext
 
 _DEFAULTS: Final = {MAX_UNAVAILABLE: DEFAULT_MAX_UNAVAILABLE, MAX_SURGE: DEFAULT_MAX_SURGE}
 _TYPE_PART: Final[StrategyField] = ("", STRATEGY_TYPE)
 _MAX_LENGTH: Final = 40
-# Any time that no restart was made at.
-_RESTART_MARK: Final = "the next time"
 _SET_PATH: Final = re.compile(r"spec\.updateStrategy(?:\.rollingUpdate)?(?:\.(\w+))?")
 _COMPONENT_PATH: Final = re.compile(
     r"spec\.template\.(cliques|podCliqueScalingGroups)\[(\d+)\]\.updateStrategy(?:\.(\w+))?"
@@ -81,7 +73,7 @@ class StrategyForm(EditForm):
     """The form has the type, and two numbers for each level."""
 
     name, title, command = "strategy", "Strategy and surge", Command.EDIT_STRATEGY
-    oob_template = "steering/_strategy_rows.html"
+    oob_template = "commands/_budget_meanings.html"
 
     def field_context(self, scene: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show every level, with what the numbers in the form come to."""
@@ -101,16 +93,12 @@ class StrategyForm(EditForm):
             "fields": [STRATEGY_TYPE],
         }
 
-    def parse(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> ProposedEdit:
+    def parse_change(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the edit of just what somebody has touched."""
         form = _parse_form(scene, given)
         if form is None:
             raise invalid_command(scene.snapshot.findings)
-        changes = form.list_changes(scene)
-        return ProposedEdit(
-            partial(workload_edit_strategy, place=scene.ref, changes=changes),
-            Proposal(self.command, partial(edits.edit_strategy, changes=changes), rehearsal=_replace_all_pods),
-        )
+        return workloads.edit_strategy(form.list_changes(scene), rehearse=True)
 
     def find_field(self, scene: WorkloadContext, finding: Finding) -> str:
         """Return the field, or the line, that the path of a finding leads to."""
@@ -175,11 +163,6 @@ class _StrategyEntries:
         if isinstance(workload, ParseFailure):
             return scene.strategy
         return snapshot_strategy(scene.ref, replace(look, effective=effective, workload=workload))
-
-
-def _replace_all_pods(manifest: dict[str, Any]) -> dict[str, Any] | InvalidEdit:
-    """Give every pod another template, as the next rollout may."""
-    return edits.restart(manifest, at=_RESTART_MARK)
 
 
 def _parse_form(scene: WorkloadContext, given: QueryDict | None) -> _StrategyEntries | None:

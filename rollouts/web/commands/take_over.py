@@ -16,7 +16,6 @@ from rollouts.accounts.errors import CommandRefused
 from rollouts.mirror.other_operator import find_grove_management
 from rollouts.services.audit import Source, caller_of
 from rollouts.services.edit import Change
-from rollouts.services.simulation import Proposal
 from rollouts.services.takeover import TakeoverResult, workload_take_over
 from rollouts.web.commands.forms import VERSION_FIELD, CommandForm, FormContext, Preview, workload_url
 
@@ -42,17 +41,13 @@ class TakeOverForm(CommandForm):
     """The form has nothing to fill in but the box that says that Grove's operator is gone."""
 
     name, title, submit_label, command = "take-over", "Take over", "Take over from Grove", Command.TAKE_OVER_WORKLOAD
-    preview_template: ClassVar[str] = "steering/_take_over_trial.html"
+    preview_template: ClassVar[str] = "commands/_take_over_dry_run.html"
     has_assumptions = False
 
     def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show why the workload is Grove's."""
         seen = scene.snapshot.mirrored
         return {"keeper": find_grove_management(seen.manifest, seen.written_by_grove)}
-
-    def make_proposal(self, scene: FormContext, given: QueryDict, **about: Any) -> Proposal:
-        """Return the command as something to consider: it changes nothing that could be simulated."""
-        return Proposal(self.command)
 
     def confirmation_text(self, scene: FormContext, given: QueryDict, **about: Any) -> str:
         """Ask for what nobody but the operator of the cluster can know."""

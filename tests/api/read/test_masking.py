@@ -385,7 +385,7 @@ def test_a_manifest_that_hidden_values_would_make_too_large_is_refused_before_it
     assert [(one.field, one.code) for one in findings] == [
         (f"spec.podSpec.containers[0].{field}", FindingCode.TOO_LONG)
     ]
-    assert "larger than 1024 KiB; leave each hidden value only where it was shown" in findings[0].message
+    assert "larger than 1024 KiB. Leave each mark only where it was shown" in findings[0].message
     assert peak < 20 * MAX_BODY_BYTES
     assert sum(len(value) for _, value in _leaves(restored)) < 2 * MAX_BODY_BYTES
 

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from rollouts.engine.manifest.defaults import with_defaults
 from rollouts.engine.manifest.findings import FindingCode
-from rollouts.engine.manifest.parsing import ParseFailure, parse_workload, render_manifest
+from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.model import durations
-from rollouts.engine.model.durations import parse_duration, render_duration
+from rollouts.engine.model.durations import parse_duration
 from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.engine.model.workload import BudgetSpec, StartupType, Strategy, Workload
 from tests.deploy.manifests import GROVE, REMOVED, SAMPLES, Edits, Obj, load
+from tests.engine.manifest.rendering import render_duration, render_manifest
 from tests.engine.manifests import JSON, complete, damaged, small, valid, workload_of
 
 FRONTEND = "spec.template.cliques.0"
@@ -354,3 +355,7 @@ def test_what_is_not_a_time_is_not_read(text: str) -> None:
 @given(st.integers(1, 9 * 10**12))
 def test_a_rendered_time_reads_as_itself(milliseconds: int) -> None:
     assert parse_duration(render_duration(milliseconds / 1000)) == pytest.approx(milliseconds / 1000, rel=1e-12)
+
+
+def test_a_duration_is_rendered_in_the_largest_unit_that_holds_it() -> None:
+    assert [render_duration(seconds) for seconds in (14400.0, 5400.0, 0.25)] == ["4h", "90m", "250ms"]

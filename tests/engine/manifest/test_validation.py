@@ -123,7 +123,7 @@ STRATEGIES = [
         {"maxUnavailable": "5%", "maxSurge": "0%"},
         "",
         FindingCode.BUDGET_RESOLVES_TO_ZERO,
-        "come to 0",
+        "resolve to 0",
     ),
     *_levels("both-zero", {"maxUnavailable": 0, "maxSurge": 0}, "", FindingCode.BUDGET_ZERO, "may not both be 0"),
     *_levels("spaces", {"maxUnavailable": " 5 %"}, ".maxUnavailable", FindingCode.INVALID_BUDGET, "percentage from"),
@@ -237,7 +237,7 @@ PODS = [
         {f"{FRONTEND}.labels": {"a b": "c"}},
         f"{CLIQUES}[0].labels",
         FindingCode.INVALID_LABEL,
-        "'a b' cannot be a key",
+        "'a b' is not a valid key",
     ),
     Planted(
         "label-prefix",
@@ -258,7 +258,7 @@ PODS = [
         {f"{FRONTEND}.labels": {"a": "-"}},
         f"{CLIQUES}[0].labels",
         FindingCode.INVALID_LABEL,
-        "value of a label",
+        "label value",
     ),
     Planted(
         "long-label-value",
@@ -272,14 +272,14 @@ PODS = [
         {f"{FRONTEND}.annotations": {"": "c"}},
         f"{CLIQUES}[0].annotations",
         FindingCode.INVALID_ANNOTATION,
-        "cannot be a key",
+        "is not a valid key",
     ),
     Planted(
         "annotation-key-of-a-group",
         {f"{DECODE}.annotations": {"a//b": "c"}},
         f"{GROUPS}[0].annotations",
         FindingCode.INVALID_ANNOTATION,
-        "cannot be a key",
+        "is not a valid key",
     ),
     Planted(
         "long-annotations",
@@ -300,14 +300,14 @@ PODS = [
         {f"{FRONT_POD}.initContainers": [{"name": "main"}]},
         f"{FRONT_FIELD}.containers[0].name",
         FindingCode.DUPLICATE_NAME,
-        "init containers too",
+        "an init container have the same name",
     ),
     Planted(
         "variable-with-equals",
         {f"{FRONT_POD}.containers.0.env": [{"name": "A=B"}]},
         f"{FRONT_FIELD}.containers[0].env[0].name",
         FindingCode.INVALID_ENV_NAME,
-        "other than =",
+        "except =",
     ),
     Planted(
         "variable-of-an-init-container",
@@ -335,7 +335,7 @@ PODS = [
         {f"{FRONT_POD}.containers.0.volumeMounts": [{"mountPath": "/a"}, {"mountPath": "/a"}]},
         f"{FRONT_FIELD}.containers[0].volumeMounts[1].mountPath",
         FindingCode.DUPLICATE_NAME,
-        "of its own",
+        "have the same mountPath",
     ),
 ]
 

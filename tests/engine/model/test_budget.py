@@ -1,4 +1,4 @@
-"""Budgets in numbers: every rule of DESIGN 6.3 as a table, and what holds for all of them."""
+"""Budgets in numbers: every rule of `docs/semantics.md` 3 as a table, and what holds for all of them."""
 
 import doctest
 

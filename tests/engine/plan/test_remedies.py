@@ -2,7 +2,8 @@
 
 Also: the surge that keeps the last original from its room. With maxUnavailable and maxSurge both above 0 and room for
 no more than the originals, surge takes the room of the first one deleted and goes only when every original is
-available, so the last one finds none. The design has it so; here it is named at every level, and ends by its remedies.
+available, so the last one finds none. That follows from `docs/semantics.md` 4; here the wait is
+named at every level, and its remedies end it.
 """
 
 from collections.abc import Callable, Iterator

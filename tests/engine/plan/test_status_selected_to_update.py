@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rollouts.engine.model.actions import Kind, WriteStatus
+from rollouts.engine.model.actions import Delete, Kind, WriteStatus
 from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.engine.model.workload import Strategy
 from rollouts.engine.simulation.cluster import ClusterBehaviour
@@ -61,6 +61,7 @@ def test_surge_that_is_ready_completes_nobody() -> None:
     assert cluster.view.pods_text("w-0-frontend", "frontend") == "0? 1? 2? 3* 4* 5s"
     selected = selected_pods(cluster, "w-0-frontend")
     assert (sorted(selected["current"]), selected["completed"]) == (sorted(names[:3]), [])
+    assert progress_of(cluster, "w-0-frontend")["updatedReplicas"] == 0
 
 
 def test_in_every_pass_current_are_the_pods_whose_replacement_is_not_ready() -> None:
@@ -123,6 +124,35 @@ def test_a_pod_that_is_no_longer_wanted_is_no_longer_selected() -> None:
     cluster.world.scale(Kind.CLIQUE, "w-0-a", 2)
     cluster.step()
     assert selected_pods(cluster)["currentIndices"] == [0, 1]
+
+
+def write_statuses_only(cluster: Cluster) -> None:
+    """Carry out of the next plan that replaces anything what is written before it."""
+    while not any(isinstance(action, Delete) for action in cluster.plan().actions):
+        cluster.step()
+    cluster.carry_out([one for one in cluster.plan().actions if isinstance(one, WriteStatus)])
+
+
+def test_a_pod_that_was_named_and_not_deleted_is_no_longer_selected() -> None:
+    cluster = settled(workload(clique("a", 3, 1, (1, 0)), strategy=Strategy.ROLLING_UPDATE)).update()
+    write_statuses_only(cluster)
+    (named,) = selected_pods(cluster)["current"]
+    other = next(pod for pod in cluster.live_pods() if pod.name != named)
+    cluster.world.set_ready(other.name, ready=False)
+    cluster.step()  # the other pod is freed, and the budget is spent
+    assert named in {pod.name for pod in cluster.live_pods()}
+    assert not selected_pods(cluster)
+
+
+def test_a_replica_of_a_group_that_was_named_and_not_deleted_is_no_longer_selected() -> None:
+    parts = (clique("l", 1), group("g", ("l",), 3, 1, (1, 0)))
+    cluster = settled(workload(*parts, strategy=Strategy.ROLLING_UPDATE)).update()
+    write_statuses_only(cluster)
+    assert progress_of(cluster, "w-0-g")["readyReplicaIndicesSelectedToUpdate"]["current"] == [0]
+    cluster.world.set_ready(next(pod.name for pod in cluster.live_pods() if "-g-1-" in pod.name), ready=False)
+    cluster.step()
+    assert cluster.view.group_text("w-0-g", "g").startswith("0* ")
+    assert "readyReplicaIndicesSelectedToUpdate" not in progress_of(cluster, "w-0-g")
 
 
 BOTH = (clique("a", 3), clique("l", 1), group("g", ("l",), 3))

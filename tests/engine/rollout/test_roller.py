@@ -1,7 +1,8 @@
 """The rolling algorithm: exact sequences, and properties over random runs.
 
 A small level stands in for pods or replicas: what a step deletes leaves and is gone some ticks later, what it creates
-becomes available some ticks later. States are written as in the design: `0*` outdated, `3s` surge, `1?` not available.
+becomes available some ticks later. States are written as in `docs/semantics.md`: `0*` outdated, `3s` surge, `1?` not
+available.
 """
 
 from collections.abc import Callable, Iterator

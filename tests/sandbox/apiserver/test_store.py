@@ -48,8 +48,8 @@ def test_a_killed_process_loses_nothing_it_has_acknowledged(tmp_path: Path, regi
     script = (
         "import sys\n"
         "from rollouts.sandbox.apiserver.registry import Registry\n"
-        "from rollouts.sandbox.apiserver.storage import Store\n"
-        "store, kind = Store.open(sys.argv[1]), Registry.load().kind('configmaps')\n"
+        "from rollouts.sandbox.apiserver.storage import Storage\n"
+        "store, kind = Storage.open(sys.argv[1]), Registry.load().kind('configmaps')\n"
         "for n in range(1_000_000):\n"
         "    metadata = {'name': f'n{n % 7}', 'namespace': 'default'}\n"
         "    obj = store.put(kind, {'metadata': metadata, 'data': {'n': str(n)}})\n"

@@ -10,6 +10,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from rollouts.models import AuditEntry
+from tests.markup import compact
 from tests.services.stage import Stage
 
 Fields = dict[str, Any]
@@ -29,7 +30,7 @@ class _Reader(HTMLParser):
         given = dict(attrs)
         name, value = given.get("name") or "", given.get("value") or ""
         if tag == "form":
-            self._is_inside = given.get("id") == "desk"
+            self._is_inside = given.get("id") == "command-form"
         elif self._is_inside and tag == "select":
             self._select = name
             self.fields[name] = ""
@@ -69,7 +70,7 @@ def fields_of(page: str) -> Fields:
 def boxes_of(answer: Any, field: str) -> dict[str, str]:
     """Return the boxes that a page has for a field, by value: chosen, free, or off, which cannot be ticked."""
     pattern = rf'<input type="checkbox"[^>]* name="{re.escape(field)}" value="([^"]+)"([^>]*)>'
-    found = re.findall(pattern, answer.content.decode())
+    found = re.findall(pattern, compact(answer.content.decode()))
     states = ((html.unescape(value), rest.split()) for value, rest in found)
     return {
         value: "off" if "disabled" in state else "chosen" if "checked" in state else "free" for value, state in states
@@ -78,7 +79,7 @@ def boxes_of(answer: Any, field: str) -> dict[str, str]:
 
 def is_barred(page: str) -> bool:
     """Whether nothing of a form can be filled in, nor is it tried while somebody types."""
-    return "<fieldset disabled " in page and "hx-post" not in page
+    return "<fieldset disabled " in compact(page) and "hx-post" not in page
 
 
 def say(answer: Any, place: str = "") -> str:
@@ -93,7 +94,7 @@ def say(answer: Any, place: str = "") -> str:
 
 def said_beside(page: str, field: str) -> str:
     """Return what a page says is wrong with a field."""
-    found = re.search(rf'id="wrong-{re.escape(field)}"[^>]*>([^<]*)<', page)
+    found = re.search(rf'id="wrong-{re.escape(field)}"[^>]*>([^<]*)<', compact(page))
     assert found, f"nothing can be said beside {field}"
     return found[1]
 
@@ -135,7 +136,7 @@ class Desk:
         """Return what the page says beside a form while somebody types."""
         answer = self.client.post(f"{self.address(form)}trial/", fields)
         assert answer.status_code == 200, answer.content
-        return answer.content.decode()
+        return compact(answer.content.decode())
 
     def commands(self) -> list[tuple[str, str]]:
         """Return what is on record: commands and what came of them, the oldest first."""

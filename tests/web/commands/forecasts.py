@@ -20,7 +20,6 @@ from rollouts import mirror
 from rollouts.accounts.commands import Command
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import NAMESPACES, NODES, PODCLIQUESETS, PODS
-from rollouts.engine.manifest import edits
 from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.engine.model.actions import Wait
 from rollouts.engine.model.workload import Strategy
@@ -38,9 +37,11 @@ from rollouts.selectors.forecast import Assumptions
 from rollouts.selectors.revisions import find_previous
 from rollouts.selectors.workload_snapshot import read_snapshot
 from rollouts.services.audit import Caller
-from rollouts.services.simulation import Proposal, workload_simulate
+from rollouts.services.changes import Simulable, execute
+from rollouts.services.edit import Edit
+from rollouts.services.simulation import workload_simulate
 from rollouts.services.simulation_report import Simulated
-from rollouts.services.workloads import roll_back_to, workload_roll_back, workload_set_images
+from rollouts.services.workloads import roll_back, set_images
 from rollouts.web.commands.forms import EditForm, FormContext
 from rollouts.web.commands.pod_deletion import PodDeletionForm
 from rollouts.web.commands.remedies import _FORM_BY_REMEDY, SELECTED_FIELD
@@ -190,7 +191,9 @@ class Case:
         dice = self._dice
         self._strategy = dice.choice([Strategy.ROLLING_RECREATE, Strategy.ROLLING_UPDATE, Strategy.REPLICA_RECREATE])
         self._replicas = dice.randint(1, 3)
-        self._budget = dice.choice(BUDGETS)
+        # Half of one replica, rounded down, is none: what could never replace anything is refused.
+        is_one = self._strategy is Strategy.REPLICA_RECREATE and self._replicas == 1
+        self._budget = dice.choice([one for one in BUDGETS if not (is_one and one == ("50%", 0))])
         budget = {"maxUnavailable": self._budget[0], "maxSurge": self._budget[1]}
         spec: Obj = {"replicas": self._replicas, "updateStrategy": {"type": str(self._strategy)}}
         if self._strategy is Strategy.REPLICA_RECREATE:
@@ -268,11 +271,11 @@ class Case:
         # The watcher does so once a minute: of all nodes at once.
         (label,) = FOREIGN.items()
         mirror.store_foreign_requests(stage.loop.row, stage.cluster.list(PODS, labels="=".join(label)).items)
-        proposal = Proposal(Command.SET_IMAGES, partial(edits.set_images, images=images))
+        change = set_images(images)
         belief = Assumptions(seconds_to_ready=None, never_ready=never)
-        told = workload_simulate(self._caller, stage.place, proposal, belief)
+        told = workload_simulate(self._caller, stage.place, change, belief)
         before = Step.objects.filter(rollout__namespace=self._name).count()
-        workload_set_images(self._caller, stage.place, images)
+        execute(self._caller, stage.place, set_images(images))
         seen = Seen()
         yield from self._follow(stage, seen)
         seen.order = self._read_order(before)
@@ -280,8 +283,8 @@ class Case:
         title = f"{self.kind} {self._strategy} R{self._replicas} U{unavailable} S{surge}"
         result = Result(self._seed, self.kind, title, told, seen)
         if seen.stuck:
-            proposal = Proposal(Command.SET_IMAGES, edits.keep_manifest)
-            result.again = workload_simulate(self._caller, stage.place, proposal, Assumptions(seconds_to_ready=None))
+            unchanged = Edit(Command.SET_IMAGES, lambda manifest: manifest)
+            result.again = workload_simulate(self._caller, stage.place, unchanged, Assumptions(seconds_to_ready=None))
             yield from self._remedy(stage, result)
         AT_WORK.discard(self._name)
         yield result
@@ -356,8 +359,8 @@ class Case:
         pressed = self._press or next(iter(by_remedy))
         assert pressed in by_remedy, (pressed, result.offered)
         wait, result.pressed = by_remedy[pressed], pressed
-        proposal, carry_out = self._read_remedy(stage, Remedy(pressed), wait)
-        result.said = workload_simulate(self._caller, stage.place, proposal, Assumptions(seconds_to_ready=None))
+        change, carry_out = self._read_remedy(stage, Remedy(pressed), wait)
+        result.said = workload_simulate(self._caller, stage.place, change, Assumptions(seconds_to_ready=None))
         carry_out()
         result.after = Seen()
         yield from self._follow(stage, result.after)
@@ -369,26 +372,24 @@ class Case:
         look = read_snapshot(stage.place)
         return snapshot_diagnosis(stage.place, replace(look, now=look.now + LOOKS_AFTER)).waits
 
-    def _read_remedy(self, stage: Stage, remedy: Remedy, wait: Wait) -> tuple[Proposal, Callable[[], Any]]:
+    def _read_remedy(self, stage: Stage, remedy: Remedy, wait: Wait) -> tuple[Simulable, Callable[[], Any]]:
         """Return what the page of a remedy proposes as it is opened, and its button."""
         place, caller = stage.place, self._caller
         if remedy is Remedy.ROLL_BACK:
             seen = read_snapshot(place).mirrored
             former = find_previous(place.cluster, seen.uid, seen.observed.status.get("currentGenerationHash") or "")
             assert former is not None
-            number = former.number
-            edit = partial(roll_back_to, place=place, revision=number)
-            carry_out: Callable[[], Any] = partial(workload_roll_back, caller, place, number)
-            return Proposal(Command.ROLL_BACK_WORKLOAD, edit), carry_out
+            back = roll_back(place, former.number)
+            return back, partial(execute, caller, place, back)
         form = _FORM_BY_REMEDY[remedy]
         scene = FormContext(place, QueryDict(f"component={wait.component}"))
         chosen = [row.value for row, is_chosen in form.field_context(scene, None)["rows"] if is_chosen]
         given = QueryDict(mutable=True)
         given.setlist(SELECTED_FIELD, chosen)
         if isinstance(form, EditForm):
-            draft = form.parse(scene, given)
-            return draft.proposal, partial(draft.run, caller, expected=None, dry_run=False)
+            change = form.parse_change(scene, given)
+            return change, partial(execute, caller, place, change)
         assert isinstance(form, PodDeletionForm)
         request = RequestFactory().post("/", {SELECTED_FIELD: chosen})
         version = f'"{scene.snapshot.version}"'
-        return form.make_proposal(scene, given), lambda: form.delete_pods(caller, request, scene, {}, version)
+        return form.parse_change(scene, given), lambda: form.delete_pods(caller, request, scene, {}, version)

@@ -7,7 +7,8 @@ from django.test import Client
 
 from rollouts.models import StrategyOverride
 from rollouts.services.audit import Caller
-from rollouts.services.workloads import workload_edit_strategy
+from rollouts.services.changes import execute
+from rollouts.services.workloads import edit_strategy
 from tests.services.stage import Stage
 from tests.web.commands.filling import address, boxes_of, say
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.django_db
 def rolling(stage: Stage, caller: Caller) -> Stage:
     """A workload with surge at its clique."""
     changes = {"type": "RollingUpdate", "components": {"frontend": {"maxUnavailable": 0, "maxSurge": 1}}}
-    workload_edit_strategy(caller, stage.place, changes)
+    execute(caller, stage.place, edit_strategy(changes))
     stage.observe()
     return stage
 
@@ -78,7 +79,7 @@ def test_a_form_that_is_sent_twice_changes_a_budget_once(
 
 def test_what_others_have_raised_meanwhile_is_not_lowered(operator: Client, rolling: Stage, caller: Caller) -> None:
     sent = form(rolling, "frontend maxUnavailable=1")
-    workload_edit_strategy(caller, rolling.place, {"components": {"frontend": {"maxUnavailable": 2}}})
+    execute(caller, rolling.place, edit_strategy({"components": {"frontend": {"maxUnavailable": 2}}}))
     rolling.observe()
     lost = operator.post(address(rolling, "more-unavailable"), sent)
     assert (lost.status_code, budget_of(rolling)["maxUnavailable"]) == (409, 2)

@@ -10,7 +10,8 @@ from rollouts.cluster import NotFound
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.models import AuditEntry
 from rollouts.services import workload_deletion
-from rollouts.services.workloads import workload_scale
+from rollouts.services.changes import execute
+from rollouts.services.workloads import scale
 from tests.web.commands.filling import Desk, Fields, fields_of, said_beside, say
 
 pytestmark = pytest.mark.django_db
@@ -89,7 +90,7 @@ def test_a_large_workload_goes_only_by_its_name(large: Desk, typed: str) -> None
 
 def test_a_workload_that_was_changed_since_the_form_was_opened_stays(running: Desk, caller: Any) -> None:
     fields = agree(running)
-    workload_scale(caller, running.stage.place, 2)
+    execute(caller, running.stage.place, scale(2))
     answer = running.send("delete", fields)
     assert answer.status_code == 409
     assert "spec.replicas" in say(answer)

@@ -17,7 +17,8 @@ from rollouts.engine.simulation.simulate import SimulationEnd
 from rollouts.models import User
 from rollouts.selectors.forecast import Assumptions
 from rollouts.services.audit import Caller, Source
-from rollouts.services.simulation import Proposal, workload_simulate
+from rollouts.services.edit import Edit
+from rollouts.services.simulation import workload_simulate
 from rollouts.services.simulation_report import Simulated
 from tests.api.read import fleet
 
@@ -55,8 +56,8 @@ def store(row: models.Cluster, name: str = "chat", gpus: int = 1, pods: int = 4,
 
 def forecast(caller: Caller, edit: Any = None, **belief: Any) -> Simulated:
     """Ask what a change would do, with everything as it is measured unless said otherwise."""
-    proposal = Proposal(Command.SET_IMAGES, edit or set_image("v2"))
-    return workload_simulate(caller, PLACE, proposal, Assumptions(**{"seconds_to_ready": None, **belief}))
+    change = Edit(Command.SET_IMAGES, edit or set_image("v2"))
+    return workload_simulate(caller, PLACE, change, Assumptions(**{"seconds_to_ready": None, **belief}))
 
 
 def set_image(tag: str) -> Any:

@@ -6,14 +6,17 @@ prints a table of 43 cases, and insists on a machine that is quiet enough to mea
 are of one kind after the other, so each run has a case of each kind.
 """
 
+import contextlib
 import itertools
 import os
 import secrets
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from rollouts.cluster import ClusterClient
+from rollouts.cluster import ClusterClient, Watch
+from rollouts.cluster.resources import PODS
 from rollouts.runtime import connections
 from rollouts.selectors import remedies
 from rollouts.services.audit import Caller
@@ -25,6 +28,8 @@ pytestmark = pytest.mark.django_db
 
 AT_ONCE = 4
 CASES = len(KINDS)
+# Without news of a pod a case may go on all the same: it takes its passes, or has rested for long enough.
+LOOKS_EVERY = 0.5
 # Tried in every run: an update that replaces all pods at once by an image that never becomes Ready.
 REPLACED_AT_ONCE = 26
 
@@ -41,12 +46,31 @@ def make_stage(cluster: ClusterClient) -> Callable[[str, str], Stage]:
     return lambda namespace, name: Stage(cluster, namespace, name, connections.cluster_names()[0])
 
 
-def run_all(cases: list[Case], at_once: int = AT_ONCE) -> list[Result]:
+@pytest.fixture
+def news(cluster: ClusterClient) -> Iterator[threading.Event]:
+    """What is set whenever something happens to a pod."""
+    happened, watch = threading.Event(), Watch(cluster, PODS)
+
+    def hear() -> None:
+        for _ in watch:
+            happened.set()
+
+    with contextlib.ExitStack() as stack:
+        hearing = threading.Thread(target=hear)
+        stack.callback(hearing.join)
+        stack.callback(watch.stop)
+        hearing.start()
+        yield happened
+
+
+def run_all(cases: list[Case], news: threading.Event, at_once: int = AT_ONCE) -> list[Result]:
     """Run cases, of which some take turns, and return what came of each."""
     results: list[Result] = []
     waiting = iter([case.run() for case in cases])
     running = list(itertools.islice(waiting, at_once))
     while running:
+        news.wait(LOOKS_EVERY)
+        news.clear()
         for one in [*running]:
             found = next(one, None)
             if isinstance(found, Result):
@@ -58,16 +82,18 @@ def run_all(cases: list[Case], at_once: int = AT_ONCE) -> list[Result]:
 
 
 @pytest.mark.usefixtures("redis")
-def test_a_forecast_holds_in_the_sandbox(make_stage: Callable[[str, str], Stage], caller: Caller) -> None:
+def test_a_forecast_holds_in_the_sandbox(
+    make_stage: Callable[[str, str], Stage], caller: Caller, news: threading.Event
+) -> None:
     first = int(os.environ.get("FORECAST_SEED") or secrets.randbelow(10**6))
     seeds = [REPLACED_AT_ONCE, *(first + number for number in range(examples(CASES)))]
-    results = run_all([Case(seed, make_stage, caller) for seed in seeds])
+    results = run_all([Case(seed, make_stage, caller) for seed in seeds], news)
     if examples(1) > 1:
         busy = [one.seed for one in results if not one.is_measured]
-        alone = run_all([Case(seed, make_stage, caller) for seed in busy], at_once=1)
+        alone = run_all([Case(seed, make_stage, caller) for seed in busy], news, at_once=1)
         assert all(one.is_measured for one in alone), "the machine is too busy to measure how long a rollout takes"
         results = [one for one in results if one.is_measured] + alone
     others = [(one.seed, press) for one in results for press in one.offered if press != one.pressed]
-    results += run_all([Case(seed, make_stage, caller, press) for seed, press in others])
+    results += run_all([Case(seed, make_stage, caller, press) for seed, press in others], news)
     faults = {f"{one.seed} {one.title} {one.pressed}": found for one in results if (found := one.find_faults())}
     assert not faults

@@ -12,8 +12,10 @@ from rollouts.engine.model.observed import Pod
 from rollouts.models import AuditEntry
 from rollouts.services import pods as pods_service
 from rollouts.services.audit import MAX_VALUE_BYTES, Caller
-from rollouts.services.pods import DeletionResult, PodOutcome, PodRef, pods_delete, render_audit_outcomes
+from rollouts.services.deletion import DeletionResult, PodOutcome, PodRef, render_audit_outcomes
+from rollouts.services.pods import pods_delete
 from tests.controller.interruptions import Killed
+from tests.markup import compact
 from tests.services.stage import Stage
 from tests.web.commands.filling import address, boxes_of, fields_of, say
 
@@ -45,7 +47,7 @@ def test_of_a_deletion_that_was_cut_off_is_told_that_nothing_is_known(
     assert answer.status_code == 200
     said = say(answer)
     assert name in said
-    assert "Whether it was deleted is not known" in said
+    assert "It is not known whether it was deleted" in said
     assert "it is still there" in said
     assert "0 leaving" in said
 
@@ -82,11 +84,11 @@ def test_what_a_deletion_by_force_leaves_is_gone_on_with_by_force(
     monkeypatch.setattr("rollouts.web.commands.pod_deletion.MAX_PODS", 2)
     form = address(deployed, "any-pods")
     fields = fields_of(operator.get(f"{form}?all=1").content.decode())
-    refused = operator.post(form, fields).content.decode()
+    refused = compact(operator.post(form, fields).content.decode())
     (asks,) = re.findall(r'name="agreed" value="([^"]+)"', refused)
     answer = operator.post(form, {**fields, "agreed": html.unescape(asks)}, follow=True)
     assert "4 pods were selected as well, and one command deletes at most 2." in say(answer)
-    (rest,) = re.findall(r'href="([^"]+\?rest=\d+)"', answer.content.decode())
+    (rest,) = re.findall(r'href="([^"]+\?rest=\d+)"', compact(answer.content.decode()))
     deployed.observe()
     boxes = boxes_of(operator.get(rest), "pod")
     assert [*boxes.values()].count("chosen") == 4

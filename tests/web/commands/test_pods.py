@@ -14,8 +14,10 @@ from rollouts.engine.model import names
 from rollouts.models import AuditEntry, NamespaceGrant, Pod, User
 from rollouts.services import pods as pods_service
 from rollouts.services.audit import Caller
-from rollouts.services.workloads import workload_edit_strategy, workload_set_images
+from rollouts.services.changes import execute
+from rollouts.services.workloads import edit_strategy, set_images
 from tests import both_sites
+from tests.markup import compact
 from tests.services.stage import Stage
 from tests.services.test_pods import protect
 from tests.web.commands.conftest import sign_in
@@ -114,7 +116,7 @@ def test_whoever_chose_before_the_template_changed_has_lost_and_keeps_the_choice
 ) -> None:
     chosen = values(pods_of(outdated))[1:]
     sent = form(outdated, chosen)
-    workload_set_images(caller, outdated.place, [ImageEdit("frontend", "app:v3")])
+    execute(caller, outdated.place, set_images([ImageEdit("frontend", "app:v3")]))
     answer = operator.post(address(outdated, "pods"), sent)
     assert answer.status_code == 409
     assert "has been changed" in say(answer)
@@ -134,7 +136,7 @@ def test_a_disruption_budget_keeps_its_pod_and_is_named(operator: Client, outdat
     answer = operator.post(address(outdated, "pods"), form(outdated, chosen), follow=True)
     said = say(answer)
     assert "Refused" in said
-    assert "A disruption budget is in the way" in said
+    assert "A disruption budget does not allow it" in said
     assert (said.count("Evicted"), said.count("it was not deleted"), "1 not deleted" in said) == (1, 1, True)
     assert chosen[0] in values(pods_of(outdated))
 
@@ -147,7 +149,7 @@ def test_what_one_command_leaves_is_said_and_chosen_again(
     chosen = values(pods_of(outdated))
     answer = operator.post(address(outdated, "pods"), form(outdated, chosen), follow=True)
     assert "1 pod was selected as well" in say(answer)
-    (rest,) = re.findall(r'href="([^"]+\?rest=\d+)"', answer.content.decode())
+    (rest,) = re.findall(r'href="([^"]+\?rest=\d+)"', compact(answer.content.decode()))
     assert [*boxes_of(operator.get(rest), "pod").items()] == [(chosen[2], "chosen")]
 
 
@@ -158,7 +160,7 @@ def test_other_pods_are_deleted_by_force_only_and_once_that_is_agreed_to(operato
     assert leader[0] in boxes_of(operator.get(address(outdated, "any-pods")), "pod")
     refused = operator.post(address(outdated, "any-pods"), form(outdated, leader))
     assert (refused.status_code, leader == values(pods_of(outdated, "leader"))) == (422, True)
-    (asks,) = re.findall(r'name="agreed" value="([^"]+)"', refused.content.decode())
+    (asks,) = re.findall(r'name="agreed" value="([^"]+)"', compact(refused.content.decode()))
     answer = operator.post(
         address(outdated, "any-pods"), form(outdated, leader, agreed=html.unescape(asks)), follow=True
     )
@@ -171,9 +173,9 @@ def test_where_the_strategy_deletes_by_itself_nothing_can_be_chosen(
     operator: Client, outdated: Stage, caller: Caller
 ) -> None:
     sent = form(outdated, values(pods_of(outdated)))
-    workload_edit_strategy(caller, outdated.place, {"type": "RollingUpdate"})
+    execute(caller, outdated.place, edit_strategy({"type": "RollingUpdate"}))
     page = operator.get(address(outdated, "pods"))
-    assert "RollingUpdate replaces outdated pods by itself" in say(page)
+    assert "RollingUpdate replaces outdated pods itself" in say(page)
     assert boxes_of(page, "pod") == {}
     before = values(pods_of(outdated))
     assert (

@@ -33,7 +33,7 @@ def olga(silent_cluster: models.Cluster, redis: Any) -> Client:
 
 def refused_in(page: str) -> str:
     """Return what is said above the form about the command that was sent; empty: nothing."""
-    found = re.search(r'<div class="notice bad command-error" id="refused" role="alert">(.*?)</div>', page, re.DOTALL)
+    found = re.search(r'<div class="notice bad command-error" id="command-error"[^>]*>(.*?)</div>', page, re.DOTALL)
     assert found is None or found.start() < page.index("<fieldset")
     return " ".join(html.unescape(re.sub("<[^>]+>", " ", found[1])).split()) if found else ""
 
@@ -52,8 +52,8 @@ def test_trying_a_form_says_nothing_above_it_and_takes_nothing_away_from_there(o
     fields = {**fields_of(olga.get(SCALE).content.decode()), "replicas_": "3"}
     assert refused_in(olga.post(SCALE, {**fields, "try": "1"}).content.decode()) == ""
     trial = olga.post(f"{SCALE}trial/", fields).content.decode()
-    assert 'id="trial"' in trial
-    assert 'id="refused"' not in trial
+    assert 'id="preview"' in trial
+    assert 'id="command-error"' not in trial
 
 
 def test_a_manifest_that_the_cluster_refuses_is_told_above_the_form_with_what_the_cluster_said(desk: Desk) -> None:

@@ -13,7 +13,9 @@ from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.engine.plan.remedies import Remedy
 from rollouts.models import AuditEntry, StrategyOverride
 from rollouts.services.audit import Caller
-from rollouts.services.workloads import workload_edit_strategy, workload_scale, workload_set_images
+from rollouts.services.changes import execute
+from rollouts.services.workloads import edit_strategy, scale, set_images
+from tests.markup import compact
 from tests.services.stage import Stage
 from tests.web.commands.filling import address, boxes_of, say
 from tests.web.commands.waiting import bring_nodes_back, is_there, lose_pod, make_surge, surge_of
@@ -91,14 +93,14 @@ def test_surge_is_deleted_and_its_pods_are_followed(operator: Client, surging: S
 
 def test_a_whole_surge_replica_goes_with_all_that_holds_it(operator: Client, deployed: Stage, caller: Caller) -> None:
     strategy = {"type": "ReplicaRecreate", "maxUnavailable": 0, "maxSurge": 1}
-    workload_edit_strategy(caller, deployed.place, strategy)
-    workload_set_images(caller, deployed.place, [ImageEdit("frontend", "app:broken")])
+    execute(caller, deployed.place, edit_strategy(strategy))
+    execute(caller, deployed.place, set_images([ImageEdit("frontend", "app:broken")]))
     # A replica is there before its pods are.
     deployed.loop.run(lambda: surge_of(deployed) == ["chat-1"] and len(deployed.loop.pods()) == 12)
     deployed.observe()
     (value,) = boxes_of(operator.get(address(deployed, "delete-surge")), "chosen")
     answer = operator.post(address(deployed, "delete-surge"), form(deployed, value), follow=True)
-    assert "With all of chat-1." in say(answer)
+    assert "Deleted with chat-1." in say(answer)
     found = deployed.cluster.list(PODCLIQUES, namespace=deployed.namespace).items
     assert {one["metadata"]["name"] for one in found} == {
         *("chat-0-frontend", "chat-0-decode-0-leader", "chat-0-decode-0-worker")
@@ -125,7 +127,7 @@ def test_a_replica_without_a_node_is_scaled_in(operator: Client, deployed: Stage
     for node in deployed.cluster.list(NODES).items:
         deployed.cluster.patch_merge(NODES, node["metadata"]["name"], {"spec": {"unschedulable": True}})
     try:
-        workload_scale(caller, deployed.place, 2)
+        execute(caller, deployed.place, scale(2))
         deployed.loop.run(lambda: len(deployed.loop.pods()) == 12)
         deployed.observe()
         page = operator.get(address(deployed, "scale-in"))
@@ -147,7 +149,7 @@ def test_a_pod_that_does_not_go_is_let_go_once_somebody_has_said_that_its_node_i
     assert boxes_of(page, "chosen") == {value: "free"}  # it has time left to end by itself
     refused = operator.post(address(deployed, "let-go"), form(deployed, value))
     assert refused.status_code == 422
-    (asks,) = re.findall(r'name="agreed" value="([^"]+)"', refused.content.decode())
+    (asks,) = re.findall(r'name="agreed" value="([^"]+)"', compact(refused.content.decode()))
     agreed = form(deployed, value, agreed=html.unescape(asks))
     answer = operator.post(address(deployed, "let-go"), agreed, follow=True)
     assert "Deleted" in say(answer)

@@ -3,6 +3,7 @@
 import pytest
 
 from rollouts.engine.manifest.edits import RESTARTED_AT
+from tests.markup import compact
 from tests.web.commands.filling import Desk
 
 pytestmark = pytest.mark.django_db
@@ -16,7 +17,7 @@ def restarted(desk: Desk) -> dict[str, str]:
 
 
 def test_the_form_counts_the_pods_of_each_component(running: Desk) -> None:
-    page = running.client.get(running.address("restart")).content.decode()
+    page = compact(running.client.get(running.address("restart")).content.decode())
     assert "none chosen: all 6 pods" in page
     for words in ("3 pods", "scaling group, 3 pods", "2 pods", "1 pod<"):
         assert words in page

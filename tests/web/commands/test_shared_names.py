@@ -7,6 +7,7 @@ from django.test import Client
 
 from rollouts import models
 from tests.api.read import fleet
+from tests.markup import compact
 from tests.web.commands.conftest import sign_in
 from tests.web.commands.filling import boxes_of, fields_of, said_beside, say
 
@@ -31,7 +32,7 @@ def admin(silent_cluster: models.Cluster) -> Client:
 
 def test_only_the_group_has_a_number_and_the_clique_says_why_it_has_none(admin: Client) -> None:
     answer = admin.get(f"{PAGE}scale/")
-    page = answer.content.decode()
+    page = compact(answer.content.decode())
     assert (fields_of(page)["replicas_web"], fields_of(page)["was_replicas_web"]) == ("2", "2")
     assert page.count('name="replicas_web"') == 1
     assert said_beside(page, "shadowed_web") == SENTENCE

@@ -81,7 +81,7 @@ def test_another_type_looks_at_other_levels_at_once(admin: Client, chat: models.
 WRONG = [
     (f"{WEB}.maxUnavailable", "0", WEB, "may not both be 0"),
     (f"{WEB}.maxUnavailable", "4", f"{WEB}.maxUnavailable", "may not exceed replicas"),
-    (f"{WEB}.maxUnavailable", "10%", WEB, "both come to 0"),
+    (f"{WEB}.maxUnavailable", "10%", WEB, "both resolve to 0"),
     (f"{DECODE}.maxSurge", "some", f"{DECODE}.maxSurge", "must be a whole number"),
     ("maxSurge", "2", "set", "RollingUpdate always updates one replica of the set at a time"),
     ("type", "Sideways", "type", "must be one of"),

@@ -1,26 +1,24 @@
 """A change of strategy judged by the next rollout: with it and without it, at the pace of the pods that run now."""
 
-from functools import partial
 from typing import Any
 
 import pytest
 
 from rollouts import models
-from rollouts.accounts.commands import Command, WorkloadRef
-from rollouts.engine.manifest import edits
+from rollouts.accounts.commands import WorkloadRef
 from rollouts.engine.simulation.simulate import SimulationEnd
 from rollouts.models import StrategyOverride, User
 from rollouts.selectors.forecast import Assumptions
 from rollouts.services.audit import Caller, Source
-from rollouts.services.simulation import Proposal, workload_simulate
+from rollouts.services.simulation import workload_simulate
 from rollouts.services.simulation_report import Simulated
+from rollouts.services.workloads import edit_strategy
 from tests.api.read import fleet
 
 pytestmark = pytest.mark.django_db
 
 PLACE = WorkloadRef("sandbox", "default", "chat")
 FASTER = {"type": "RollingUpdate", "components": {"web": {"maxUnavailable": 3}}}
-NEXT = partial(edits.restart, at="next")
 
 
 @pytest.fixture
@@ -37,9 +35,7 @@ def store(row: models.Cluster, **fields: Any) -> None:
 
 def rehearse(caller: Caller, changes: dict[str, Any], **belief: Any) -> Simulated:
     """Ask what a change of strategy would do to the next rollout."""
-    edit = partial(edits.edit_strategy, changes=changes)
-    proposal = Proposal(Command.EDIT_STRATEGY, edit, rehearsal=NEXT)
-    return workload_simulate(caller, PLACE, proposal, Assumptions(**belief))
+    return workload_simulate(caller, PLACE, edit_strategy(changes, rehearse=True), Assumptions(**belief))
 
 
 def test_a_settled_workload_is_judged_by_its_next_rollout(caller: Caller, silent_cluster: models.Cluster) -> None:

@@ -13,8 +13,9 @@ from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.models import AuditEntry
 from rollouts.services import surge
 from rollouts.services.audit import Caller
+from rollouts.services.changes import execute
 from rollouts.services.surge import PodOwner, SurgeUnitRef, surge_delete
-from rollouts.services.workloads import workload_edit_strategy, workload_set_images
+from rollouts.services.workloads import edit_strategy, set_images
 from rollouts.web.workload import WorkloadContext
 from tests.services.stage import Stage
 from tests.web.commands.filling import address, fields_of, say
@@ -32,8 +33,8 @@ def units_of(stage: Stage) -> list[surge.SurgeUnit]:
 def surging(deployed: Stage, caller: Caller) -> Stage:
     """A workload whose scaling group has one replica too many, which never becomes Ready."""
     changes = {"type": "RollingUpdate", "components": {"decode": {"maxUnavailable": 0, "maxSurge": 1}}}
-    workload_edit_strategy(caller, deployed.place, changes)
-    workload_set_images(caller, deployed.place, [ImageEdit("leader", "app:broken")])
+    execute(caller, deployed.place, edit_strategy(changes))
+    execute(caller, deployed.place, set_images([ImageEdit("leader", "app:broken")]))
     wait_for_surge(deployed)
     return deployed
 
@@ -115,8 +116,8 @@ def test_after_a_lost_answer_nothing_more_is_sent_and_nothing_is_said_to_be_know
     tried = fail_with(monkeypatch, lambda: Unavailable("no answer within 10 s"), is_carried_out=True)
     answer = operator.post(address(surging, "delete-surge"), open_form(operator, surging), follow=True)
     assert len(tried) == 1
-    assert "Whether it was deleted is not known" in say(answer)
-    assert "It was not tried" in say(answer)
+    assert "It is not known whether it was deleted" in say(answer)
+    assert "Not tried: the cluster" in say(answer)
     outcomes = outcomes_on_record()
     assert outcomes.pop(tried[0]) == "Unknown"
     assert set(outcomes.values()) == {"NotSent"}

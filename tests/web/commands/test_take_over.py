@@ -51,7 +51,7 @@ def test_the_page_of_a_workload_of_groves_says_so_and_leads_to_the_takeover(runn
     hand_to_grove(running.stage.cluster, running.stage.namespace)
     running.stage.observe()
     page = page_of(running)
-    assert "Grove's own operator keeps this set" in say(page)
+    assert "Grove's own operator manages this set" in say(page)
     assert where in page.content.decode()
 
 

@@ -4,8 +4,9 @@ from rollouts.cluster import ClusterClient, Obj
 from rollouts.cluster.resources import NODES, PODS
 from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.services.audit import Caller
+from rollouts.services.changes import execute
 from rollouts.services.surge import find_surge
-from rollouts.services.workloads import workload_edit_strategy, workload_set_images
+from rollouts.services.workloads import edit_strategy, set_images
 from rollouts.web.workload import WorkloadContext
 from tests.services.stage import Stage
 
@@ -21,8 +22,8 @@ def make_surge(stage: Stage, caller: Caller) -> None:
     """Give the frontend of a workload that runs a surge pod that never becomes Ready."""
     budget = {"maxUnavailable": 0, "maxSurge": 1}
     changes = {"type": "RollingUpdate", "components": {"frontend": budget, "decode": budget}}
-    workload_edit_strategy(caller, stage.place, changes)
-    workload_set_images(caller, stage.place, [ImageEdit("frontend", "app:broken")])
+    execute(caller, stage.place, edit_strategy(changes))
+    execute(caller, stage.place, set_images([ImageEdit("frontend", "app:broken")]))
     stage.loop.run(lambda: bool(surge_of(stage)))
     stage.observe()
 

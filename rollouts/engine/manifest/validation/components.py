@@ -6,12 +6,12 @@ from typing import Final
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.manifest.set_manifest import FieldValue, SetManifest
 
-# What is left of the 63 characters of a host name for names, after the indices and hyphens between them.
+# A host name has 63 characters; indices and hyphens take the rest.
 MAX_NAME_LENGTH: Final = 45
 
 
 def check_components(pcs: SetManifest) -> Iterator[Finding]:
-    """Yield what is wrong with cliques and scaling groups."""
+    """Yield errors of cliques and scaling groups."""
     yield from _check_name_lengths(pcs)
     yield from _check_unique_roles(pcs)
     yield from _check_autoscaler_names(pcs)
@@ -29,9 +29,9 @@ def check_components(pcs: SetManifest) -> Iterator[Finding]:
 
 
 def check_min_replicas(pcs: SetManifest, former: SetManifest | None = None) -> Iterator[Finding]:
-    """Yield where autoscaling may go below a minAvailable that is left out, and so is all replicas.
+    """Yield the cliques that autoscaling may scale below their minAvailable, which is left out and so equals replicas.
 
-    Not where it was left out before: that default was nobody's word, and replicas may be raised above minReplicas.
+    A clique that left it out before is exempt: its replicas may be raised above minReplicas.
     """
     known = frozenset() if former is None else former.without_min_available
     for clique in pcs.cliques:
@@ -104,18 +104,18 @@ def _check_unique_roles(pcs: SetManifest) -> Iterator[Finding]:
     for clique in pcs.cliques:
         role = clique["spec"]["roleName"]
         if role.value and role.value in seen:
-            sentence = "each clique needs a spec.roleName of its own; rename one of the two"
+            sentence = "two cliques have the same spec.roleName; rename one of them"
             yield role.make_finding(FindingCode.DUPLICATE_NAME, sentence)
         seen.add(role.value)
 
 
 def _check_autoscaler_names(pcs: SetManifest) -> Iterator[Finding]:
-    """An autoscaler is called like what it scales, be it a PodClique or a PodCliqueScalingGroup."""
+    """Yield groups whose autoscaler would have the name of another; each is named after the object that it scales."""
     scaled = {clique["name"].value for clique in pcs.standalone if not clique["spec"]["autoScalingConfig"].is_absent}
     for group in pcs.groups:
         if group["name"].value in scaled and not group["scaleConfig"].is_absent:
             yield group["name"].make_finding(
                 FindingCode.NAME_COLLISION,
-                "the autoscalers of this group and of the clique of the same name would have one name; rename one of"
-                " the two",
+                "the autoscalers of this group and of the clique of the same name would have the same name; rename"
+                " one of them",
             )

@@ -1,14 +1,14 @@
-"""Rules of what becomes of a pod: labels, annotations, containers, environment, and fields that work against gangs.
+"""Rules of pods: labels, annotations, containers, environment variables, and fields that conflict with gangs.
 
-The rest of a pod's spec is the API server's to judge when the first pod is created.
+The API server checks the rest of a pod's spec when the controller creates the first pod.
 """
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
+from rollouts.engine.manifest.field_types import MAX_LABEL_LENGTH, is_dns_label
 from rollouts.engine.manifest.findings import Finding, FindingCode
-from rollouts.engine.manifest.schema import MAX_LABEL_LENGTH, is_dns_label
 from rollouts.engine.manifest.set_manifest import FieldValue, SetManifest
 
 _MAX_PREFIX_LENGTH: Final = 253
@@ -20,7 +20,7 @@ _RESERVED_PREFIX: Final = "grove.io/"
 
 
 def check_pods(pcs: SetManifest) -> Iterator[Finding]:
-    """Yield what is wrong with the pods of the cliques."""
+    """Yield errors of the pods of the cliques."""
     for clique in pcs.cliques:
         yield from check_labels(clique["labels"])
         yield from _check_annotations(clique["annotations"])
@@ -32,16 +32,16 @@ def check_pods(pcs: SetManifest) -> Iterator[Finding]:
 
 
 def warn_about_pods(pcs: SetManifest) -> Iterator[Finding]:
-    """Yield what is odd about the pods of the cliques."""
+    """Yield warnings about the pods of the cliques."""
     priority = pcs.template["priorityClassName"].value
     for clique in pcs.cliques:
         pod = clique["spec"]["podSpec"]
         restart, own_priority = pod["restartPolicy"], pod["priorityClassName"]
         if restart.value not in (None, "", "Always"):
-            sentence = f"with restartPolicy {restart.value} a pod may end for good and stay away; write Always"
+            sentence = f"with restartPolicy {restart.value}, a pod may end and is not started again; set Always"
             yield restart.make_finding(FindingCode.RESTART_POLICY_NOT_ALWAYS, sentence)
         if priority and own_priority.value and own_priority.value != priority:
-            sentence = "priorityClassName of the set goes before this one; remove one of the two"
+            sentence = "priorityClassName of the set overrides this one; remove one of them"
             yield own_priority.make_finding(FindingCode.PRIORITY_CLASS_OVERRIDDEN, sentence)
         if any(name.startswith(_RESERVED_PREFIX) for name in clique["labels"].value or ()):
             sentence = f"labels that start with {_RESERVED_PREFIX} are written by the controller; use another prefix"
@@ -82,24 +82,24 @@ def _check_container_names(pod: FieldValue) -> Iterator[Finding]:
         yield from _check_variable_names(container)
     for container in pod["containers"]:
         if container["name"].value and container["name"].value in before:
-            sentence = "each container needs a name of its own, among init containers too; rename one of the two"
+            sentence = "a container and an init container have the same name; rename one of them"
             yield container["name"].make_finding(FindingCode.DUPLICATE_NAME, sentence)
 
 
 def _check_variable_names(container: FieldValue) -> Iterator[Finding]:
     for variable in container["env"]:
         if variable["name"].value and not _ENV_NAME.fullmatch(variable["name"].value):
-            sentence = "the name of a variable may have printable ASCII characters other than =; rename it"
+            sentence = "an environment variable name may contain printable ASCII characters except =; rename it"
             yield variable["name"].make_finding(FindingCode.INVALID_ENV_NAME, sentence)
 
 
 def check_labels(labels: FieldValue) -> Iterator[Finding]:
-    """Yield which of these texts cannot be labels."""
+    """Yield the labels whose key or value is not valid."""
     yield from _check_keys(labels, FindingCode.INVALID_LABEL)
     for value in (labels.value or {}).values():
         if value and not _is_label_value(value):
             sentence = (
-                f"{_shorten(value)} cannot be the value of a label; use letters, digits and -_. with a letter or digit"
+                f"{_shorten(value)} is not a valid label value; use letters, digits and -_. with a letter or digit"
                 " at both ends, at most 63 characters"
             )
             yield labels.make_finding(FindingCode.INVALID_LABEL, sentence)
@@ -119,8 +119,8 @@ def _check_keys(texts: FieldValue, code: FindingCode) -> Iterator[Finding]:
         is_prefix = len(prefix) <= _MAX_PREFIX_LENGTH and _PREFIX.fullmatch(prefix)
         if not _is_label_value(name) or (slash and not is_prefix):
             sentence = (
-                f"{_shorten(key)} cannot be a key here; write name or prefix/name, the name of at most 63 letters,"
-                " digits and -_. with a letter or digit at both ends, the prefix a domain in lower case"
+                f"{_shorten(key)} is not a valid key; use name or prefix/name: the name has at most 63 letters, digits"
+                " and -_. with a letter or digit at both ends, the prefix is a DNS domain in lower case"
             )
             yield texts.make_finding(code, sentence)
 

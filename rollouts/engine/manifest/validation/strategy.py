@@ -1,7 +1,8 @@
-"""Rules of the update strategy: which strategy takes which budgets, and how large they may be.
+"""Rules of the update strategy: which strategy accepts which budgets, and how large they may be.
 
-Budgets are compared with replicas when they are written, not when something is scaled later: then `budget` makes the
-best of them.
+A strategy that uses one kind of budget refuses the other kind. A strategy that uses none accepts both with a warning,
+so that a switch of the strategy is an edit of one field. Budgets are compared with replicas when they are written, not
+when something is scaled later (`model.budget` resolves them then).
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,13 @@ from typing import Final
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.manifest.set_manifest import FieldValue, SetManifest
 from rollouts.engine.model.budget import parse_percentage, resolves_to_zero
-from rollouts.engine.model.workload import BudgetSpec, Strategy
+from rollouts.engine.model.workload import (
+    BUDGET_STRATEGIES,
+    COMPONENT_BUDGET_STRATEGY,
+    SET_BUDGET_STRATEGY,
+    BudgetSpec,
+    Strategy,
+)
 
 _BOTH_ZERO: Final = (
     "maxUnavailable and maxSurge may not both be 0, as nothing could ever be replaced; raise one of them (left out,"
@@ -23,21 +30,21 @@ _ONE_AT_A_TIME: Final = (
     " remove them, or set updateStrategy.type to ReplicaRecreate"
 )
 _REDUNDANT: Final = (
-    "RollingUpdate always updates one replica of the set at a time, which is all that maxUnavailable 1 and maxSurge 0"
-    " say; they can be removed"
+    "RollingUpdate always updates one replica of the set at a time, which is what maxUnavailable 1 and maxSurge 0 mean;"
+    " they can be removed"
 )
 
 
 def check_strategy(pcs: SetManifest) -> Iterator[Finding]:
-    """Yield what is wrong with the strategy by itself, whatever the replicas of the set."""
+    """Yield errors of the strategy that do not depend on the replicas of the set."""
     budget = pcs.strategy["rollingUpdate"]
     yield from _check_not_both_zero(budget)
-    if _strategy_type(pcs) == Strategy.ROLLING_UPDATE and not _is_one_at_a_time(budget):
+    if _strategy_type(pcs) is COMPONENT_BUDGET_STRATEGY and not _is_one_at_a_time(budget):
         yield budget.make_finding(FindingCode.SET_BUDGET_NOT_ALLOWED, _ONE_AT_A_TIME)
     for component in _components(pcs):
         yield from _check_not_both_zero(component.strategy)
         yield from _check_not_over_replicas(component.strategy, component.replicas)
-        if _strategy_type(pcs) == Strategy.REPLICA_RECREATE and not component.strategy.is_absent:
+        if _strategy_type(pcs) is SET_BUDGET_STRATEGY and not component.strategy.is_absent:
             yield component.strategy.make_finding(
                 FindingCode.COMPONENT_BUDGET_NOT_ALLOWED,
                 f"ReplicaRecreate replaces whole replicas of the set, so updateStrategy of a {component.kind} does not"
@@ -47,7 +54,7 @@ def check_strategy(pcs: SetManifest) -> Iterator[Finding]:
 
 
 def check_budgets(pcs: SetManifest, former: SetManifest | None = None) -> Iterator[Finding]:
-    """Yield which budgets, of those that are new or changed, do not fit the replicas of their level."""
+    """Yield the new or changed budgets that do not fit the replicas of their level."""
     budget, replicas = pcs.strategy["rollingUpdate"], pcs.spec["replicas"].value
     if former is None or former.strategy.value != pcs.strategy.value:
         yield from _check_not_over_replicas(budget, replicas)
@@ -59,18 +66,18 @@ def check_budgets(pcs: SetManifest, former: SetManifest | None = None) -> Iterat
 
 
 def warn_about_strategy(pcs: SetManifest) -> Iterator[Finding]:
-    """Yield which budgets are accepted but make no difference."""
+    """Yield the budgets that are accepted without effect."""
     type_, budget = _strategy_type(pcs), pcs.strategy["rollingUpdate"]
-    if type_ == Strategy.ROLLING_UPDATE and _is_set(budget) and _is_one_at_a_time(budget):
+    if type_ is COMPONENT_BUDGET_STRATEGY and _is_set(budget) and _is_one_at_a_time(budget):
         yield budget.make_finding(FindingCode.SET_BUDGET_REDUNDANT, _REDUNDANT)
-    if type_ not in (Strategy.ROLLING_RECREATE, Strategy.ON_DELETE):
-        return
+    if type_ is None or type_ in BUDGET_STRATEGIES:
+        return  # such a strategy refuses the budgets that it does not use
     if _is_set(budget):
-        yield _make_unused_finding(budget, type_, "maxUnavailable and maxSurge of the set", Strategy.REPLICA_RECREATE)
+        yield _make_unused_finding(budget, type_, "maxUnavailable and maxSurge of the set", SET_BUDGET_STRATEGY)
     for component in _components(pcs):
         if _is_set(component.strategy):
             yield _make_unused_finding(
-                component.strategy, type_, f"updateStrategy of a {component.kind}", Strategy.ROLLING_UPDATE
+                component.strategy, type_, f"updateStrategy of a {component.kind}", COMPONENT_BUDGET_STRATEGY
             )
 
 
@@ -98,8 +105,8 @@ def _check_not_resolved_to_zero(strategy: FieldValue, replicas: int | None) -> I
     if not as_written and resolves_to_zero(BudgetSpec(unavailable.value, surge.value), replicas):
         yield strategy.make_finding(
             FindingCode.BUDGET_RESOLVES_TO_ZERO,
-            f"of {replicas} replicas, maxUnavailable (rounded down) and maxSurge both come to 0, so nothing could ever"
-            " be replaced; raise one of them",
+            f"of {replicas} replicas, maxUnavailable (rounded down) and maxSurge both resolve to 0, so nothing could"
+            " ever be replaced; raise one of them",
         )
 
 
@@ -132,7 +139,7 @@ def _strategy_type(pcs: SetManifest) -> Strategy | None:
 
 @dataclass(frozen=True, slots=True)
 class _Component:
-    """A clique or a scaling group, as far as its strategy goes."""
+    """The strategy and replicas of a clique or scaling group."""
 
     kind: str
     name: str | None

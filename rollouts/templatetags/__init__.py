@@ -1,0 +1,1 @@
+"""Template tags: modules that Django loads by name, and that only register functions of `web` and `admin`."""

@@ -1,0 +1,108 @@
+/* Cells as one stop of the tab key, for the picture of a workload and for the pods that are chosen from one.
+
+   Arrows move to the nearest cell that way, Home and End to the first and last of a replica, Page Up and Down between
+   replicas. Cells come and go while somebody moves: focus goes to what took the place.
+
+     const roving = createRovingFocus(() => document.getElementById("picture"), "a.cell");
+     roving.restoreFocus(); // after the cells have been replaced
+
+   The invariant: of the cells there are, exactly one can be reached by the tab key. */
+
+const KEYS = new Set(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"]);
+
+export function createRovingFocus(root, selector) {
+  let place = 0; // where the cell with the tab stop is, should it vanish
+  let lastId = "";
+  let lostFocus = false;
+  const cells = () => [...(root()?.querySelectorAll(selector) ?? [])];
+  const cellOf = (event) => {
+    const cell = event.target.closest?.(selector);
+    return cell && root()?.contains(cell) ? cell : null;
+  };
+
+  function setTabStop(wanted) {
+    const all = cells();
+    if (!all.length) return;
+    const stop =
+      wanted ??
+      all.find((cell) => cell === document.activeElement) ??
+      all.find((cell) => cell.id === lastId) ??
+      all[Math.min(place, all.length - 1)];
+    for (const cell of all) cell.tabIndex = cell === stop ? 0 : -1;
+    place = all.indexOf(stop);
+    lastId = stop.id;
+  }
+
+  function restoreFocus() {
+    const active = document.activeElement;
+    if (lostFocus && (!active || active === document.body)) {
+      const all = cells();
+      all[Math.min(place, all.length - 1)]?.focus({ preventScroll: true });
+    }
+    lostFocus = false;
+    setTabStop();
+  }
+
+  document.addEventListener("keydown", (event) => {
+    const cell = cellOf(event);
+    if (!cell || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !KEYS.has(event.key))
+      return;
+    event.preventDefault();
+    const next = findTarget(cells(), cell, event.key);
+    if (!next) return;
+    setTabStop(next);
+    next.focus({ preventScroll: true });
+    next.scrollIntoView({ block: "nearest", inline: "nearest" });
+  });
+  document.addEventListener("focusin", (event) => {
+    const cell = cellOf(event);
+    if (cell) setTabStop(cell);
+  });
+  document.addEventListener("focusout", (event) => {
+    // A cell that is taken out of the page gives its focus to nobody.
+    if (event.target.matches?.(selector) && !event.relatedTarget) lostFocus = true;
+  });
+  document.addEventListener("pointerdown", () => {
+    lostFocus = false;
+  });
+  setTabStop();
+  return { restoreFocus };
+}
+
+function findTarget(all, from, key) {
+  const unit = from.closest(".replica, .tile");
+  const own = all.filter((cell) => unit?.contains(cell));
+  if (key === "Home") return own[0];
+  if (key === "End") return own.at(-1);
+  if (key === "PageDown")
+    return all.find(
+      (cell) => from.compareDocumentPosition(cell) & Node.DOCUMENT_POSITION_FOLLOWING && !unit?.contains(cell),
+    );
+  if (key === "PageUp") {
+    const before = all.findLast(
+      (cell) => from.compareDocumentPosition(cell) & Node.DOCUMENT_POSITION_PRECEDING && !unit?.contains(cell),
+    );
+    return before && all.find((cell) => before.closest(".replica, .tile").contains(cell));
+  }
+  if (key === "ArrowRight") return all[all.indexOf(from) + 1];
+  if (key === "ArrowLeft") return all[all.indexOf(from) - 1];
+  return findNearestInNextRow(from, all, key === "ArrowDown" ? 1 : -1);
+}
+
+/* The next row that way, and in it the cell that is nearest: rows are what the eye sees, whatever holds them. */
+function findNearestInNextRow(from, all, direction) {
+  const here = from.getBoundingClientRect();
+  let best = null;
+  let least = [Infinity, Infinity];
+  for (const cell of all) {
+    const there = cell.getBoundingClientRect();
+    const down = (there.top - here.top) * direction;
+    if (down < here.height / 2) continue;
+    const aside = Math.abs(there.left - here.left);
+    if (down < least[0] - 4 || (Math.abs(down - least[0]) <= 4 && aside < least[1])) {
+      best = cell;
+      least = [down, aside];
+    }
+  }
+  return best;
+}
