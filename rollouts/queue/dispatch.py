@@ -53,7 +53,7 @@ PublishKeys = Callable[[Iterable[Key]], None]
 
 
 def enqueue(keys: Iterable[Key]) -> bool:
-    """Make workloads due; return False if Redis does not answer: then nothing is enqueued, and the caller tries again."""
+    """Make workloads due; return False if Redis does not answer: then nothing is enqueued, and callers try again."""
     try:
         publish_keys(open_queue().add(keys))
     except RedisError as error:

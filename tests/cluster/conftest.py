@@ -1,4 +1,4 @@
-"""A server that misbehaves, and adapters with more or less patience pointed at it."""
+"""A server that misbehaves, and clients with longer or shorter timeouts that are pointed at it."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -40,17 +40,17 @@ def config_file(server: FaultServer, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cluster(config_file: Path) -> ClusterClient:
-    """The adapter, pointed at the server, ready to go on for a while."""
+    """A client with long timeouts that repeats reads for a while."""
     return ClusterClient(kubeconfig(config_file), retry_policy=STEADY)
 
 
 @pytest.fixture
 def impatient(config_file: Path) -> ClusterClient:
-    """The adapter, pointed at the server, ready to go on for a while but not to wait."""
+    """A client with short timeouts that repeats reads for a while."""
     return ClusterClient(kubeconfig(config_file), retry_policy=IMPATIENT)
 
 
 @pytest.fixture
 def hurried(config_file: Path) -> ClusterClient:
-    """The adapter, pointed at the server, soon at its end."""
+    """A client that soon gives up."""
     return ClusterClient(kubeconfig(config_file), retry_policy=HURRIED)

@@ -1,4 +1,4 @@
-"""Reading from a server that is away, slow, throttling or broken: repeated while it may help, and never a hang."""
+"""Reading from a server that does not answer, is slow, throttles or fails: repeated up to the deadline."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Writing to a server that is away, slow, throttling or broken: sent exactly once, and the failure reported."""
+"""Writing to a server that does not answer, is slow, throttles or fails: sent exactly once, and the error is raised."""
 
 import threading
 from collections.abc import Callable

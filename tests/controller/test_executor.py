@@ -1,4 +1,4 @@
-"""Carrying a plan out: each write with its preconditions, what is learnt from refusals, and in which order."""
+"""The executor: the preconditions of each write, what errors teach it, and the order of writes."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -78,13 +78,13 @@ def result_of(cluster: ClusterClient, actions: Sequence[Action], context: Execut
 
 
 def only(applied: ExecutionResult) -> WriteRecord:
-    """Return the one answer there is."""
+    """Return the only answer."""
     (answer,) = applied.writes
     return answer
 
 
 def observed_clique(obj: Obj, status: Obj | None = None) -> Clique:
-    """Return a stored PodClique as the mirror would show it, as far as writes look at it."""
+    """Return a stored PodClique as the mirror has it, as far as writes need it."""
     metadata = obj["metadata"]
     places = {"template": "c", "replica": 0, "group": "", "group_replica": -1}
     return Clique(
@@ -160,7 +160,7 @@ def delete_of(obj: Obj, kind: Kind = Kind.POD, uid: str = "") -> Delete:
 
 
 def observe(*pods: Obj, cliques: tuple[Clique, ...] = (), ready: bool = False) -> Observed:
-    """Return stored pods as the mirror would show them, as far as writes look at them."""
+    """Return stored pods as the mirror has them, as far as writes need them."""
     values = [
         Pod(
             name=pod["metadata"]["name"],
@@ -221,7 +221,7 @@ def test_another_pod_of_that_name_is_not_deleted_but_told(cluster: ClusterClient
 
 
 def become_ready(cluster: ClusterClient, pod: Obj) -> Obj:
-    """Have a kubelet say that a pod is Ready."""
+    """Write the status of a pod as a kubelet does when the pod is Ready."""
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     return cluster.update(PODS, {**pod, "status": status}, subresource="status")
 
@@ -389,7 +389,7 @@ def test_the_status_of_the_set_goes_over_the_version_that_the_plan_has_seen(clus
 
 
 class Notes:
-    """Stands in for a cluster where only the order of calls matters; `answer` may raise."""
+    """A cluster that only records the order of calls; `answer` may raise."""
 
     def __init__(
         self, answer: Callable[[str], Obj] = lambda _name: {"metadata": {"uid": "u", "resourceVersion": "1"}}
@@ -414,12 +414,12 @@ class Notes:
 
 
 def apply_to(notes: Notes, *actions: Action, observed: Observed = NOTHING) -> ExecutionResult:
-    """Carry out actions on the notes."""
+    """Send writes to the recording cluster."""
     return result_of(cast("ClusterClient", notes), actions, ExecutionContext("web", observed, "1"))
 
 
 def bare(name: str) -> Create:
-    """Return the creation of a pod in name only."""
+    """Return the creation of a pod that has only a name."""
     return Create(Kind.POD, {"metadata": {"name": name, "namespace": "web", "ownerReferences": []}})
 
 

@@ -1,4 +1,4 @@
-"""A row says what the cluster said last, whoever tells it and in whatever order."""
+"""A row is the last state that the cluster has reported, whoever stores it and in whatever order."""
 
 import pytest
 
@@ -12,7 +12,7 @@ KEY = "east/web/my"
 
 
 def stored(name: str = "my-0-c-abcde") -> models.Pod | None:
-    """Return the row of a pod that is there."""
+    """Return the row of a pod that exists."""
     found: models.Pod | None = models.Pod.objects.filter(name=name).first()
     return found
 

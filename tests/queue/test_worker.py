@@ -1,4 +1,4 @@
-"""Real Celery workers on a real Redis: killed, doubled, restarted empty, over their time limit."""
+"""Real Celery workers on a real Redis: killed, doubled, with an emptied Redis, over their time limit."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ LONG_LEASE_SECONDS = 350
 
 
 def _add_workload(installation: Installation, name: str) -> str:
-    """Have the mirror know a workload, as if the watcher had seen it, and wake nobody."""
+    """Add a workload to the mirror as if the watcher had stored it, and enqueue nothing."""
     installation.manage(
         "shell",
         "--no-imports",
@@ -34,7 +34,7 @@ def _wake(installation: Installation, *keys: str) -> None:
 
 
 def _begin_a_pass(installation: Installation, key: str) -> int:
-    """Have a worker begin a pass that does not end before it is let, and return the process."""
+    """Start a pass that does not end before it is released, and return the process."""
     _wake(installation, key)
     wait_until(lambda: installation.begun(key) == 1, SECONDS_TO_ANSWER)
     return installation.worker_of(key)

@@ -1,4 +1,4 @@
-"""The queue's transitions one by one, on Redis's own clock."""
+"""The transitions of the queue one by one, on Redis's own clock."""
 
 import secrets
 

@@ -1,4 +1,4 @@
-"""Where the toy reconciler leaves its traces in Redis; the braces stand for a key."""
+"""The Redis keys to which the toy reconciler writes; the braces stand for a key."""
 
 BEGUN = "toy:begun:{}"
 ENDED = "toy:ended:{}"

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster is told by a code and a sentence, and is over by itself when it is over."""
+"""A code and a sentence say what is wrong with a cluster, and both end by themselves."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -66,7 +66,7 @@ def test_without_failures_nothing_is_wrong() -> None:
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
-    """A real API server that has never heard of Grove."""
+    """A real API server without our CRDs."""
     if lacking := missing_binaries():
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     with running_apiserver() as running:
