@@ -95,7 +95,7 @@ def compute_effective_strategy(
 
 
 def matches(override: Override, manifest: Obj, cluster: str) -> bool:
-    """Say whether an override matches a workload; reads only the metadata of the manifest."""
+    """Return whether an override matches a workload; reads only the metadata of the manifest."""
     metadata = manifest.get("metadata") or {}
     labels = metadata.get("labels") or {}
     wanted = ((override.cluster, cluster), (override.namespace, metadata.get("namespace")))

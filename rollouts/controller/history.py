@@ -132,7 +132,7 @@ class HistoryRecorder:
         return changed
 
     def _is_recorded(self, shown: _RolloutStatus) -> bool:
-        """Say whether the newest rollout is this one or a later one."""
+        """Return whether the newest rollout is this one or a later one."""
         newest = self.newest
         return newest is not None and (
             _is_same_rollout(newest, shown) or shown.started < _truncate_to_second(newest.started)
@@ -212,7 +212,7 @@ def _parse_rollout_status(recorded: RecordedWorkload, status: Status) -> _Rollou
 
 
 def _is_up_to_date(rollout: Rollout, shown: _RolloutStatus) -> bool:
-    """Say whether the row already has what the status shows; this is so in almost every pass."""
+    """Return whether the row already has what the status shows; this is so in almost every pass."""
     if not _is_same_rollout(rollout, shown):
         return False
     return rollout.ended is not None or (shown.ended is None and shown.is_stuck == (rollout.outcome == Outcome.STUCK))

@@ -61,7 +61,7 @@ def _make_view(layout: Layout, clique: Clique, pods: list[Pod]) -> CliqueView:
 
 
 def _is_surge(layout: Layout, clique: Clique, groups: Mapping[str, int]) -> bool:
-    """Say whether a clique is surge as a whole, because its replica of the set or of a group is."""
+    """Return whether a clique is surge as a whole, because its replica of the set or of a group is."""
     if clique.replica >= layout.workload.replicas:
         return True
     group = layout.groups.get(layout.group_of.get(clique.template, ""))

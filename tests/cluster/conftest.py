@@ -18,10 +18,10 @@ STEADY = RetryPolicy(
     max_backoff=0.05,
     watch_idle_timeout=60.0,
 )
-# Soon tired of silence, though not of trying: where silence is what is tried, and an answer comes in the end. It may
-# come too late for one try or the other, so that nobody can tell how many there are.
+# Short timeouts, but many attempts: for tests in which the server is silent and answers in the end. An answer may come too
+# late for some of the attempts, so that their number is not known.
 IMPATIENT = replace(STEADY, read_timeout=0.3, watch_idle_timeout=0.3)
-# Gives up soon: for tests in which nothing good is expected to come.
+# Gives up soon: for tests in which no good answer comes.
 HURRIED = replace(IMPATIENT, deadline=0.4)
 
 

@@ -117,7 +117,7 @@ def test_many_threads_write_at_once(server: FaultServer, config_file: Path) -> N
     everybody_is_here = threading.Barrier(8)
 
     def answer(handler: Handler) -> None:
-        # Answers only when all eight requests are under way.
+        # Answers only when all eight requests have arrived.
         everybody_is_here.wait(30)
         json(200, POD)(handler)
 

@@ -110,7 +110,7 @@ class Loop:
         return [pod for pod in listing.items if "deletionTimestamp" not in pod["metadata"]]
 
     def is_complete(self) -> bool:
-        """Say whether every replica is complete and no update is in progress."""
+        """Return whether every replica is complete and no update is in progress."""
         return self.condition("Progressing").get("reason") == "Complete" and bool(
             self.status().get("observedGeneration") == self.stored()["metadata"]["generation"]
         )

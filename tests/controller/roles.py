@@ -55,7 +55,7 @@ def allowed(cluster: ClusterClient, restricted: ClusterClient, role: Obj) -> Ite
 
 
 def may_list_nodes(restricted: ClusterClient) -> bool:
-    """Say whether the server lets the user do what nobody may without a role."""
+    """Return whether the server lets the user do what nobody may without a role."""
     try:
         restricted.list(NODES)
     except Forbidden:

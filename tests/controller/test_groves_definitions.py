@@ -99,7 +99,7 @@ def make_by_grove(cluster: ClusterClient) -> None:
 
 
 def knows_surge(cluster: ClusterClient) -> bool:
-    """Say whether the server accepts what only our CRD of PodCliqueSets has."""
+    """Return whether the server accepts what only our CRD of PodCliqueSets has."""
     ours = pod_clique_set("default", "probe", updateStrategy={"type": "ReplicaRecreate"})
     try:
         cluster.create(PODCLIQUESETS, ours, dry_run=True)

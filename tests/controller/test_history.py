@@ -237,7 +237,7 @@ def test_what_there_is_of_workloads_long_gone_is_dropped() -> None:
     see("two", updating("two", CREATED + 100))
     history.end_open_rollouts("east", "web", "chat", CREATED + 200)
     day = 86_400
-    # Of a cluster that is not mirrored, or not yet again, nobody knows what is gone.
+    # In a cluster that is not mirrored, or not completely yet, a missing workload may still exist.
     assert history.delete_expired(CREATED + 31 * day) == 0
     Cluster.objects.create(name="east", complete=True)
     assert history.delete_expired(CREATED + 29 * day) == 0

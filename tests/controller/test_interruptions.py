@@ -73,7 +73,7 @@ class Case:
 
 
 def is_ready(pod: Obj) -> bool:
-    """Say whether a pod is Ready."""
+    """Return whether a pod is Ready."""
     return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions") or ())
 
 

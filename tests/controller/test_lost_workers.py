@@ -23,7 +23,7 @@ from tests.scenarios.stage import Stage, clique, podcliqueset, staged
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
-LONGEST_PASS = "300"  # more would be refused
+LONGEST_PASS = "300"  # the highest value that is accepted
 # Only reached when something is broken. A rollout ends before the hard limit of a pass could end a frozen one.
 SECONDS_TO_START = 400.0
 SECONDS = 190.0
@@ -79,7 +79,7 @@ class Ground:
         return int(epoch), int(owner.partition("/")[2])
 
     def is_updated(self) -> bool:
-        """Say whether the rollout has ended."""
+        """Return whether the rollout has ended."""
         scene = self.stage.witness.scene()
         return scene.is_complete(NAME) and scene.is_updated(NAME)
 

@@ -75,7 +75,7 @@ def images(loop: Loop) -> list[str]:
 
 
 def is_updated(loop: Loop, image: str) -> bool:
-    """Say whether an update to an image has ended."""
+    """Return whether an update to an image has ended."""
     return set(images(loop)) == {image} and loop.is_complete()
 
 
@@ -212,7 +212,7 @@ def test_what_a_pass_wrote_the_next_one_sees_without_looking(cluster: ClusterCli
     for _ in range(8):
         if loop.take_pass() != Requeue():
             break
-    # Without a watcher nobody learns that pods are placed and Ready; everything up to there is done.
+    # Without a watcher no pass learns that pods are scheduled and Ready; everything before that is done.
     assert Pod.objects.filter(gated=False).count() == PODS_OF_ONE
     assert not isinstance(loop.outcomes[-1], Retry)
 
@@ -435,7 +435,7 @@ def _bare(observed: Observed) -> Observed:
     )
 
 
-# ---- what somebody deletes by hand
+# ---- objects that are deleted by hand
 
 
 def test_a_replica_of_which_only_its_gang_is_left_is_rebuilt(loop: Loop) -> None:
@@ -560,7 +560,7 @@ def images_of_ours(loop: Loop) -> list[str]:
 
 
 def is_held(loop: Loop) -> bool:
-    """Say whether a write is backed off."""
+    """Return whether a write is backed off."""
     outcome = loop.outcomes[-1] if loop.outcomes else None
     return isinstance(outcome, RequeueAfter) and outcome.reason == "WriteDenied"
 
@@ -584,7 +584,7 @@ def test_a_name_that_somebody_has_taken_is_told_on_the_set_until_it_is_free(
 # ---- bad input
 
 
-# A tenth of three pods is none, which only the webhook and we can tell.
+# A tenth of three pods is none, which only the webhook and Grove UI can compute.
 NOTHING_TO_SPEND: Final = {"spec.template.cliques.0.updateStrategy": {"maxUnavailable": "10%", "maxSurge": 0}}
 
 

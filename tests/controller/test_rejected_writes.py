@@ -199,7 +199,7 @@ def test_creates_of_gangs_that_exist_already_stop_growing_and_are_shown(cluster:
     assert denied["reason"] == "AlreadyExists"
     assert "PodGang chat-0 exists already" in denied["message"]
     assert "grove.io/podcliqueset-replica-index=0" in denied["message"]
-    # An hour of passes, one every few seconds, whoever wakes the workload.
+    # An hour of passes, one every few seconds, as if the workload was enqueued again and again.
     clock = Workload.objects.get(namespace=namespace).refused["until"]
     for second in range(0, 3600, 20):
         outcome = loop.take_pass(clock + second)

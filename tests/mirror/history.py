@@ -66,7 +66,7 @@ class History:
             return self._put(name, _State(f"{name}-{version}", version)) if deed == CREATE else None
         if deed == DELETE:
             del self._now[name]
-            # What nobody sees ends unseen.
+            # No watch reports the end of a hidden object.
             return None if state.hidden else Event(_pod(name, _moved(state, version)), is_end=True, is_death=True)
         if deed == CREATE or state.hidden != (deed == SHOW):
             return None

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.database
 KEY = "east/web/my"
 
 deeds = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(DEEDS)), min_size=1, max_size=40)
-# Who does something, and how much of it: a watcher goes on by so many events, or lists; the writer looks so far back.
+# Who acts, and how much: a watcher stores so many events, or a list; the writer goes so many events back.
 moves = st.lists(
     st.tuples(st.sampled_from(["grow", "a", "b", "list a", "list b", "write", "conclude"]), st.integers(1, 6)),
     max_size=40,

@@ -89,7 +89,7 @@ def test_an_object_may_leave_a_selector_and_come_back(cluster: models.Cluster) -
     mirror.store(cluster, PODS, [], gone=[objects.pod(version=4)])
     assert mirror.store(cluster, PODS, [objects.pod(version=5)]) == {KEY}
     assert stored() is not None
-    # The same told at once.
+    # The same in one call.
     mirror.store(cluster, PODS, [objects.pod(version=9)], gone=[objects.pod(version=8)])
     assert stored() is not None
 
@@ -97,7 +97,7 @@ def test_an_object_may_leave_a_selector_and_come_back(cluster: models.Cluster) -
 def test_another_object_of_the_name_takes_the_place_of_the_former(cluster: models.Cluster) -> None:
     mirror.store(cluster, PODS, [objects.pod(version=3, uid="first")])
     assert mirror.store(cluster, PODS, [objects.pod(version=9, uid="second")]) == {KEY}
-    # The end of the first one is heard late.
+    # The end of the first one is reported late.
     assert mirror.store(cluster, PODS, [], gone=[objects.pod(version=8, uid="first")]) == set()
     assert mirror.store(cluster, PODS, [objects.pod(version=5, uid="first")]) == set()
     assert stored().uid == "second"  # type: ignore[union-attr]

@@ -50,7 +50,7 @@ class Model:
         self.waiting[key] = min(self.now + delay_ms, self.waiting.get(key, self.now + delay_ms))
 
     def can_claim(self, key: str) -> bool:
-        """Say whether a worker that claims the key gets it."""
+        """Return whether a worker that claims the key gets it."""
         return key in self.ready
 
     def claim(self, key: str, token: str, owner: str) -> int:
@@ -66,7 +66,7 @@ class Model:
         flight.until = min(self.now + LEASE_MS, flight.latest)
 
     def holds(self, key: str, token: str) -> bool:
-        """Say whether a claim is valid."""
+        """Return whether a claim is valid."""
         flight = self.processing.get(key)
         return flight is not None and flight.token == token and flight.until > self.now
 

@@ -52,7 +52,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.messages: list[str] = []
         self.claims: list[Claim] = []  # of workers that live, good or not
         self.epoch = 0
-        # Keys that somebody was promised a pass over, which has not begun since or was cut short.
+        # Keys that were added, and over which no pass has begun and ended since.
         self.owed: set[str] = set()
 
     # Publishers

@@ -61,7 +61,7 @@ def test_the_parent_of_a_child_killed_in_a_pass_gives_its_claim_back_and_waits_f
     installation.start_worker(LONG_LEASE_SECONDS)
     child = _begin_a_pass(installation, key)
     os.kill(child, signal.SIGKILL)
-    # Without beat nobody sweeps, so nobody finds a lease that is over.
+    # Without beat there is no sweep, so a lease that is over is not found.
     wait_until(lambda: installation.queue.depth().ready == 1, SECONDS_TO_ANSWER)
     assert installation.queue.depth().processing == 0
     installation.start_beat()
@@ -99,7 +99,7 @@ def _assert_it_is_fenced_after_a_freeze(installation: Installation, key: str, ch
         os.kill(pid, signal.SIGCONT)
     installation.release(key)
     wait_until(lambda: installation.fenced(key) == [child], SECONDS_TO_ANSWER)
-    # The worker goes on with other workloads as if nothing had been.
+    # The worker continues with other workloads.
     other = "sandbox/default/other"
     _wake(installation, other)
     wait_until(lambda: installation.ended(other) == 1, SECONDS_TO_ANSWER)

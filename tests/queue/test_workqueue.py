@@ -121,7 +121,7 @@ def test_the_claims_of_a_process_that_died_are_given_back_long_before_their_leas
     dead.add([KEY, OTHER])
     lost, kept = _claim(dead, KEY), _claim(alive, OTHER)
     assert alive.release_claims("worker/7") == [KEY]
-    assert alive.sweep() == [KEY]  # nobody has sent a message yet
+    assert alive.sweep() == [KEY]  # no message has been sent yet
     assert dead.renew(lost) is False
     assert dead.done(lost) is FinishResult.LOST
     assert alive.done(kept) is FinishResult.FREE
@@ -224,7 +224,7 @@ def test_a_redis_that_lost_everything_takes_no_end_of_an_earlier_claim(queue: Wo
     assert queue.done(claim) is FinishResult.LOST
     queue.add([KEY])
     again = _claim(queue)
-    assert again.epoch == claim.epoch  # the count began anew; the token tells them apart
+    assert again.epoch == claim.epoch  # the count started again; the token distinguishes them
     assert queue.done(claim) is FinishResult.LOST
     assert queue.done(again) is FinishResult.FREE
 

@@ -105,7 +105,7 @@ def test_a_cluster_is_not_called_heard_before_the_mirror_has_caught_up(sandbox: 
     with watching("east", partial(_Slow, kubeconfig(sandbox.kubeconfig), retry_policy=EAGER), redis):
         try:
             wait_until(models.Node.objects.exists, SECONDS)
-            for _ in range(2):  # turns of the watcher, which tells then what it knows
+            for _ in range(2):  # turns of the watcher, in which it reports what it knows
                 redis.delete("grove:leader:east")
                 wait_until(lambda: bool(redis.exists("grove:leader:east")), SECONDS)
             assert (heartbeats.fetch_cluster_heartbeat(redis, "east").age or 0.0) > 3600

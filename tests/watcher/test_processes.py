@@ -191,7 +191,7 @@ def drop_database(controller: Controller) -> None:
         ask(controller, "CREATE SCHEMA public")
         return
     for path in controller.folder.glob("grove.sqlite3*"):
-        path.unlink(missing_ok=True)  # whoever closes the database last takes two of its files along
+        path.unlink(missing_ok=True)  # the last process to close the database deletes two of its files
 
 
 def is_dropped(controller: Controller) -> bool:

@@ -131,7 +131,7 @@ def test_changes_wake_their_workload_and_what_changes_nothing_wakes_nobody(
     one, two = f"east/{namespace}/one", f"east/{namespace}/two"
     wait_until(lambda: one in heard.woken and two in heard.woken, SECONDS)
     heard.woken.clear()
-    # What one has to say is heard before what two has to say: both are told by the same watch.
+    # The event of one comes before that of two: both come from the same watch.
     touched: Obj = {"metadata": {"managedFields": [{}]}}
     version = cluster.patch_merge(PODCLIQUESETS, "one", touched, namespace=namespace)["metadata"]["resourceVersion"]
     cluster.patch_merge(PODCLIQUESETS, "two", {"spec": {"replicas": 2}}, namespace=namespace)
@@ -193,7 +193,7 @@ def test_a_deleted_workload_vanishes_with_all_that_it_had(cluster: ClusterClient
 
 
 def rows_of(namespace: str) -> list[bool]:
-    """Say for each kind whether the mirror has objects of a namespace."""
+    """Return for each kind whether the mirror has objects of a namespace."""
     return [table.model.objects.filter(namespace=namespace).exists() for table in mirror.MIRRORED.values()]
 
 
@@ -403,7 +403,7 @@ def test_cliques_of_the_api_are_read_back(cluster: ClusterClient, namespace: str
     owners = make_owner_references("PodCliqueSet", "my", owner["metadata"]["uid"])
     cluster.create(PODCLIQUES, pod_clique(namespace, "my-0-worker", labels=labels, ownerReferences=owners))
     wait_until(lambda: models.Clique.objects.filter(namespace=namespace).exists(), SECONDS)
-    # Each kind is heard by itself: what came first may be told last.
+    # Each kind has its own watch: the first event may be notified last.
     wait_until(lambda: models.Workload.objects.filter(namespace=namespace).exists(), SECONDS)
     seen = mirror.fetch_workload(models.Cluster.objects.get(), namespace, "my")
     assert seen is not None

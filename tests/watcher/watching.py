@@ -16,7 +16,7 @@ from tests.apiserver import free_port
 
 SECONDS = 120.0  # generous: only reached when something is broken
 # Nothing of a test depends on a lease that runs out. Where everything is slow, one of a few seconds does so by itself,
-# and then all workloads are woken once more.
+# and then all workloads are enqueued once more.
 LEASE_SECONDS = 600.0
 
 
@@ -27,7 +27,7 @@ class Heard:
     woken: list[str] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     is_redis_away: bool = False
-    refused: int = 0  # wake-ups while Redis was away
+    refused: int = 0  # calls while Redis was down
     failures: list[Exception] = field(default_factory=list)  # to be met by those who publish, one each
 
     def wake(self, keys: Iterable[str]) -> bool:
@@ -61,7 +61,7 @@ def watching(name: str, connect: Callable[[], ClusterClient], redis: Redis) -> I
 
 
 def is_complete(name: str) -> bool:
-    """Say whether a cluster is mirrored."""
+    """Return whether a cluster is mirrored."""
     return models.Cluster.objects.filter(name=name, complete=True).exists()
 
 
