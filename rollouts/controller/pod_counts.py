@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rollouts.engine.model.budget import resolve_budget
 from rollouts.engine.model.observed import Clique, Observed, Pod
 from rollouts.engine.model.workload import Strategy, Workload
+from rollouts.engine.rollout.levels import compute_component_budget, compute_set_budget
 from rollouts.engine.tree.layout import Layout, make_layout
 from rollouts.engine.tree.views import CliqueView, compute_min_available
 
@@ -160,7 +160,6 @@ def _compute_replica_size(
     3 of the 5 pods, then 4 + 2 × 3 are kept, of which 1 + 3 may be missing. Under ReplicaRecreate minAvailable of every
     component is enough.
     """
-    has_budgets = workload.strategy is Strategy.ROLLING_UPDATE
     is_whole = workload.strategy is Strategy.REPLICA_RECREATE
     members = {name for group in workload.groups for name in group.clique_names}
     minimums = {clique.name: clique.min_available for clique in workload.cliques} | {**kept_minimums}
@@ -170,14 +169,14 @@ def _compute_replica_size(
             replicas = scaled.get(clique.name, clique.replicas)
             pods += replicas
             kept += min(replicas, minimums[clique.name]) if is_whole else replicas
-            may_miss += resolve_budget(clique.budget if has_budgets else None, replicas).max_unavailable
+            may_miss += compute_component_budget(workload, clique.budget, replicas).max_unavailable
     for group in workload.groups:
         replicas = scaled.get(group.name, group.replicas)
         inside = [clique for clique in workload.cliques if clique.name in group.clique_names]
         serving = sum(minimums[clique.name] for clique in inside)
         pods += replicas * sum(clique.replicas for clique in inside)
         kept += (min(replicas, group.min_available) if is_whole else replicas) * serving
-        may_miss += resolve_budget(group.budget if has_budgets else None, replicas).max_unavailable * serving
+        may_miss += compute_component_budget(workload, group.budget, replicas).max_unavailable * serving
     return _ReplicaSize(pods, kept, may_miss)
 
 
@@ -187,5 +186,5 @@ def _compute_floor(workload: Workload, sizes: list[_ReplicaSize]) -> int:
         return sum(size.pods for size in sizes)
     kept = sorted(size.serving for size in sizes)
     if workload.strategy is Strategy.REPLICA_RECREATE:
-        return sum(kept[: len(kept) - resolve_budget(workload.budget, workload.replicas).max_unavailable])
+        return sum(kept[: len(kept) - compute_set_budget(workload).max_unavailable])
     return max(0, sum(kept) - max((size.may_be_unavailable for size in sizes), default=0))

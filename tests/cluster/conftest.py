@@ -18,8 +18,8 @@ STEADY = RetryPolicy(
     max_backoff=0.05,
     watch_idle_timeout=60.0,
 )
-# Short timeouts, but many attempts: for tests in which the server is silent and answers in the end. An answer may come too
-# late for some of the attempts, so that their number is not known.
+# Short timeouts, but many attempts: for tests in which the server is silent and answers in the end. An answer may come
+# too late for some of the attempts, so their number is not known.
 IMPATIENT = replace(STEADY, read_timeout=0.3, watch_idle_timeout=0.3)
 # Gives up soon: for tests in which no good answer comes.
 HURRIED = replace(IMPATIENT, deadline=0.4)
