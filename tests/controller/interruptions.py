@@ -26,7 +26,7 @@ class Way(Enum):
     CUT_AFTER = "cut off after it took effect"
     KILLED_BEFORE = "killed before it took effect"
     KILLED_AFTER = "killed after it took effect"
-    OUTRUN = "refused, since somebody else was quicker"
+    CONFLICT = "rejected with a conflict"
 
 
 class Interrupted:
@@ -85,7 +85,7 @@ class Interrupted:
             self.effective.append(call)
             if not is_due:
                 return answer
-        if self._way is Way.OUTRUN:
+        if self._way is Way.CONFLICT:
             raise Conflict("the object has been modified")
         raise Killed if self.is_dead else Unavailable("the connection was cut")
 

@@ -134,12 +134,12 @@ def test_a_pass_that_ends_early_names_the_pods_that_it_has_replaced(
 
 def test_a_pass_whose_write_somebody_forestalls_names_the_pods_that_it_has_replaced(loop: Loop) -> None:
     first_times = is_first_time()
-    outrun = Interrupted(
-        loop.cluster, Way.OUTRUN, lambda number, call: call.startswith("create pods") and first_times(number, call)
+    conflicting = Interrupted(
+        loop.cluster, Way.CONFLICT, lambda number, call: call.startswith("create pods") and first_times(number, call)
     )
-    loop.cluster = outrun.as_cluster()
+    loop.cluster = conflicting.as_cluster()
     assert count_true_selections(loop) > 0
-    assert outrun.interruptions >= 3
+    assert conflicting.interruptions >= 3
 
 
 @pytest.mark.parametrize("way", [*Way], ids=lambda way: way.name)

@@ -13,7 +13,7 @@ FIRST_BACK_OFF_MS, LONGEST_BACK_OFF_MS = 1_000, 60_000
 
 
 @dataclass
-class Flight:
+class Processing:
     """A claim on a key."""
 
     token: str
@@ -28,7 +28,7 @@ class Model:
 
     now: int = 1_000_000
     dirty: dict[str, int] = field(default_factory=dict)  # since when
-    processing: dict[str, Flight] = field(default_factory=dict)
+    processing: dict[str, Processing] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)  # until when
     failures: dict[str, int] = field(default_factory=dict)
     resend: dict[str, int] = field(default_factory=dict)  # when to send the message of a ready key again
@@ -57,18 +57,18 @@ class Model:
         """Claim the key; return the number of the attempt."""
         del self.dirty[key]
         self.resend.pop(key, None)
-        self.processing[key] = Flight(token, owner, self.now + LEASE_MS, self.now + LONGEST_MS)
+        self.processing[key] = Processing(token, owner, self.now + LEASE_MS, self.now + LONGEST_MS)
         return self.failures.get(key, 0) + 1
 
     def renew(self, key: str) -> None:
         """Renew the lease of a valid claim."""
-        flight = self.processing[key]
-        flight.until = min(self.now + LEASE_MS, flight.latest)
+        processing = self.processing[key]
+        processing.until = min(self.now + LEASE_MS, processing.latest)
 
     def holds(self, key: str, token: str) -> bool:
         """Return whether a claim is valid."""
-        flight = self.processing.get(key)
-        return flight is not None and flight.token == token and flight.until > self.now
+        processing = self.processing.get(key)
+        return processing is not None and processing.token == token and processing.until > self.now
 
     def end(self, key: str) -> bool:
         """End a claim; return whether the key is ready again."""
@@ -78,8 +78,8 @@ class Model:
     def sweep(self) -> set[str]:
         """End leases and delays whose time is over; return the keys to send."""
         unsent = set()
-        for key, flight in list(self.processing.items()):
-            if flight.until <= self.now and self._take_away(key):
+        for key, processing in list(self.processing.items()):
+            if processing.until <= self.now and self._take_away(key):
                 self._is_newly_ready(key)
                 unsent.add(key)
         for key, until in list(self.waiting.items()):
@@ -95,7 +95,7 @@ class Model:
 
     def give_back(self, owner: str) -> set[str]:
         """Release the claims of a process; the next sweep sends their keys."""
-        keys = {key for key, flight in self.processing.items() if flight.owner == owner}
+        keys = {key for key, processing in self.processing.items() if processing.owner == owner}
         for key in keys:
             if self._take_away(key):
                 self.resend[key] = self.now

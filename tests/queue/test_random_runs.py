@@ -209,7 +209,7 @@ class QueueMachine(RuleBasedStateMachine):
         if not self.model.holds(claim.key, claim.token):
             assert ended is FinishResult.LOST
             return
-        # An add during the flight is owed a flight of its own; only what came before is settled.
+        # After an add during processing another pass must follow; this one settles only what came before.
         if claim.key not in self.model.dirty and claim.key not in self.model.waiting:
             self.owed.discard(claim.key)
         expect()

@@ -122,7 +122,7 @@ def test_doubled_messages_never_run_two_passes_at_once(installation: Installatio
     _wake(installation, waiting)
     wait_until(lambda: installation.begun(waiting) == 1, SECONDS_TO_ANSWER)
     installation.send(*[waiting] * 20)
-    _wake(installation, waiting)  # during the flight: it is owed another pass
+    _wake(installation, waiting)  # while it is processed: another pass must follow
     _wake(installation, other)
     wait_until(lambda: installation.ended(other) == 1, SECONDS_TO_ANSWER)  # so the twenty before it were taken
     installation.release(waiting)

@@ -34,14 +34,14 @@ def test_a_key_that_nobody_added_cannot_be_claimed(queue: WorkQueue) -> None:
     assert queue.claim(KEY) is None
 
 
-def test_a_key_in_flight_cannot_be_claimed_again(queue: WorkQueue) -> None:
+def test_a_key_that_is_being_processed_cannot_be_claimed_again(queue: WorkQueue) -> None:
     queue.add([KEY])
     _claim(queue)
     queue.add([KEY])
     assert queue.claim(KEY) is None
 
 
-def test_a_key_added_during_its_flight_is_due_when_the_flight_ends(queue: WorkQueue) -> None:
+def test_a_key_added_while_it_is_processed_is_due_when_the_claim_ends(queue: WorkQueue) -> None:
     queue.add([KEY])
     claim = _claim(queue)
     assert queue.add([KEY]) == []
@@ -49,7 +49,7 @@ def test_a_key_added_during_its_flight_is_due_when_the_flight_ends(queue: WorkQu
     assert queue.done(_claim(queue)) is FinishResult.FREE
 
 
-def test_a_flight_that_wants_to_go_on_is_due_at_once(queue: WorkQueue) -> None:
+def test_a_key_whose_claim_ends_with_requeue_is_due_at_once(queue: WorkQueue) -> None:
     queue.add([KEY])
     assert queue.done(_claim(queue), requeue=True) is FinishResult.DUE
     assert queue.claim(KEY) is not None
