@@ -150,13 +150,13 @@ def _parse_node(row: tuple[Any, ...], taken: ResourceList) -> SimulatedNode:
     name, is_ready, unschedulable, labels, taints, allocatable, foreign = row
     offered = {PODS: _DEFAULT_POD_CAPACITY * MILLI_PER_UNIT, **parse_resource_list(allocatable)}
     used = add_resources(taken, foreign or {})
-    told = [one for one in taints if isinstance(one, dict)] if isinstance(taints, list) else []
-    read = [Taint(str(one.get("key")), str(one.get("value") or ""), str(one.get("effect"))) for one in told]
+    entries = [one for one in taints if isinstance(one, dict)] if isinstance(taints, list) else []
+    parsed = [Taint(str(one.get("key")), str(one.get("value") or ""), str(one.get("effect"))) for one in entries]
     return SimulatedNode(
         name=name,
         resources={key: amount - used.get(key, 0) for key, amount in offered.items()},
         labels=labels,
-        taints=tuple(read if is_ready else (*read, _NOT_READY)),
+        taints=tuple(parsed if is_ready else (*parsed, _NOT_READY)),
         cordoned=unschedulable,
         is_exhaustive=True,
     )
