@@ -242,8 +242,8 @@ def _build_step(step: engine.SimulationStep) -> SimulatedStep:
 
 def _count_writes(actions: Iterable[Action]) -> dict[str, int]:
     """Return how many writes of each kind there are; writes of statuses and gates do not count."""
-    told = (one for one in actions if isinstance(one, Create | Patch | Delete))
-    return dict(Counter(f"{type(one).__name__} {one.kind}" for one in told))
+    counted = (one for one in actions if isinstance(one, Create | Patch | Delete))
+    return dict(Counter(f"{type(one).__name__} {one.kind}" for one in counted))
 
 
 def count_rounds(outcome: SimulationResult) -> int:

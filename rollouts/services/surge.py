@@ -204,20 +204,20 @@ class _OwnerDeleter:
 
     def delete(self, unit: SurgeUnit) -> Iterator[PodOutcome]:
         """Delete a unit, and yield what happened to each of its pods, or to itself if it has none."""
-        told = {(one.resource, one.name): self._attempt(one) for one in unit.owners}
-        troubles = [f"{name}: {said}" for (_, name), (fate, said) in told.items() if fate not in _SUCCESSFUL]
-        is_under_way = any(fate is DeletionResult.DELETED for fate, _ in told.values())
+        results = {(one.resource, one.name): self._attempt(one) for one in unit.owners}
+        problems = [f"{name}: {said}" for (_, name), (result, said) in results.items() if result not in _SUCCESSFUL]
+        is_under_way = any(result is DeletionResult.DELETED for result, _ in results.values())
         for pod in unit.pods:
             # Its clique owns it, and may be deleted with its scaling group before its own turn.
-            fate, message = told.get((PODCLIQUES, pod.clique), (DeletionResult.UNKNOWN, "Its owner is not known."))
-            if fate in _SUCCESSFUL and is_under_way:
+            result, message = results.get((PODCLIQUES, pod.clique), (DeletionResult.UNKNOWN, "Its owner is not known."))
+            if result in _SUCCESSFUL and is_under_way:
                 # A message about a part that could not be deleted comes with each pod.
-                fate, message = DeletionResult.DELETED, troubles[0] if troubles else f"Deleted with {unit.name}."
-            yield PodOutcome(pod.name, pod.uid, fate, message, pod.clique, pod.index)
+                result, message = DeletionResult.DELETED, problems[0] if problems else f"Deleted with {unit.name}."
+            yield PodOutcome(pod.name, pod.uid, result, message, pod.clique, pod.index)
         if not unit.pods:
-            fates = [fate for fate, _ in told.values() if fate not in _SUCCESSFUL]
-            fate = fates[0] if fates else DeletionResult.DELETED if is_under_way else DeletionResult.GONE
-            yield PodOutcome(unit.name, "", fate, troubles[0] if troubles else "It had no pods.")
+            failed = [result for result, _ in results.values() if result not in _SUCCESSFUL]
+            result = failed[0] if failed else DeletionResult.DELETED if is_under_way else DeletionResult.GONE
+            yield PodOutcome(unit.name, "", result, problems[0] if problems else "It had no pods.")
 
     def _attempt(self, owner: PodOwner) -> tuple[DeletionResult, str]:
         message = f"{owner.name} was gone already, or another object has its name."

@@ -158,7 +158,7 @@ def _take_over_one(caller: Caller, place: WorkloadRef, *, dry_run: bool, now: Ca
 
 def _list_grove_workloads(client: WorkloadClient) -> list[WorkloadRef]:
     """Return the workloads that Grove's operator manages: by their sets in the cluster, and by mirrored parts."""
-    with translate_cluster_errors("list the workloads"):
+    with translate_cluster_errors("workloads"):
         sets = client.cluster.list(PODCLIQUESETS).items
     written = {
         part
@@ -177,7 +177,7 @@ def _list_grove_workloads(client: WorkloadClient) -> list[WorkloadRef]:
 
 
 def _require_no_operator(client: WorkloadClient, now: float) -> None:
-    with translate_cluster_errors("look for another operator"):
+    with translate_cluster_errors("trace of another operator"):
         other = find_other_operator_now(client.cluster, client.cluster_row, now)
     if other:
         raise InvalidState(other)
@@ -202,7 +202,7 @@ def _list_parts(client: WorkloadClient) -> WorkloadObjects:
         items = client.cluster.list(resource, namespace=client.place.namespace, labels=label).items
         return [{"kind": resource.kind, **obj} for obj in items]
 
-    with translate_cluster_errors("list the parts of the workload"):
+    with translate_cluster_errors("parts of the workload"):
         return WorkloadObjects(*map(list_all, (PODCLIQUESCALINGGROUPS, PODCLIQUES, PODGANGS, SERVICES, PODS)))
 
 

@@ -120,7 +120,7 @@ def open_writable_client(place: WorkloadRef) -> WorkloadClient:
     Only the mirror tells which objects Grove's operator wrote, so it must be complete.
     """
     client = open_client(place)
-    with translate_cluster_errors("look for another operator"):
+    with translate_cluster_errors("trace of another operator"):
         other = find_other_operator(client.cluster, client.cluster_row)
     if other:
         raise errors.InvalidState(other)

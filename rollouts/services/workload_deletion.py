@@ -54,8 +54,8 @@ class Extent:
 
     def __str__(self) -> str:
         counts = {"pod": self.pods, "gang": self.gangs}
-        told = [f"{number} {word}{'s' * (number != 1)}" for word, number in counts.items()]
-        return ", ".join([*told, *(f"{number} {name}" for name, number in self.resources.items())])
+        parts = [f"{number} {word}{'s' * (number != 1)}" for word, number in counts.items()]
+        return ", ".join([*parts, *(f"{number} {name}" for name, number in self.resources.items())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ def workload_delete(
         live = fetch_expected(client, expected)
         extent = measure_extent(place, read_observed(client, live))
         was_leaving = bool(live["metadata"].get("deletionTimestamp"))
-        told = WorkloadDeleted(place, version_of_object(live), extent, was_leaving, dry_run)
+        result = WorkloadDeleted(place, version_of_object(live), extent, was_leaving, dry_run)
         if was_leaving:
-            return told
+            return result
         before = render_audit_side(live, compute_changes(place, live, _EMPTY, RECORD_READER), "before")
         audited.begin(before=before, detail=str(extent))
         answer = _delete_with_preconditions(client, live, expected, dry_run=dry_run)
@@ -88,7 +88,7 @@ def workload_delete(
             is_gone = answer.get("kind") == _STATUS
             client.write_through([ObjectChanges(PODCLIQUESETS, [] if is_gone else [answer], [live] if is_gone else [])])
             audited.done(before=before, detail=str(extent))
-        return told
+        return result
 
 
 def measure_extent(place: WorkloadRef, observed: Observed) -> Extent:

@@ -1,4 +1,4 @@
-"""/help/: the keyboard, what colours and words mean, and where to read on."""
+"""/help/: keyboard shortcuts, the meaning of colours, states and reasons, and links."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render

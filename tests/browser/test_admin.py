@@ -92,7 +92,7 @@ def test_saving_without_a_reason_and_an_end_names_both_fields(page: Page) -> Non
     page.get_by_label("Strategy", exact=True).select_option("OnDelete")
     page.get_by_label("Workload", exact=True).fill("chat-single")
     page.get_by_role("button", name="Save").click()
-    expect(page.locator("[data-field=reason]")).to_contain_text("Say why")
+    expect(page.locator("[data-field=reason]")).to_contain_text("Give a reason")
     expect(page.locator("[data-field=expires_at]")).to_contain_text("Say until when")
     expect(page.get_by_label("Workload", exact=True)).to_have_value("chat-single")
     expect(page.locator("#override-check")).to_contain_text("sandbox/default/chat-single")
@@ -195,7 +195,7 @@ def test_a_phone_needs_no_sideways_scrolling(page: Page, path: str) -> None:
 def test_the_connection_to_a_cluster_is_tested_line_by_line(page: Page) -> None:
     page.goto("/admin/rollouts/cluster/1/change/")
     page.get_by_role("button", name="Test the connection").click()
-    expect(page.get_by_role("heading", name="Nothing is in the way.")).to_be_visible()
+    expect(page.get_by_role("heading", name="The connection works.")).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("Reach"))).to_contain_text("The API server answers")
 
 

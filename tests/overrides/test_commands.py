@@ -161,7 +161,7 @@ def test_who_has_seen_an_earlier_state_is_told_so(admin: Caller, add_workload: A
         lambda: override_change(admin, row.pk, draft(), seen),
         lambda: override_end(admin, row.pk, seen),
     ):
-        with pytest.raises(VersionConflict, match="changed since you looked"):
+        with pytest.raises(VersionConflict, match="changed since you loaded it"):
             command()
     override_end(admin, row.pk, f'"{changed.version}"')
 

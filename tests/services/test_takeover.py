@@ -211,7 +211,7 @@ def test_an_object_that_grove_wrote_after_us_stops_us_until_it_is_taken_over(sta
         assert outcome.reason == "OtherOperator"
         assert f"wrote {resource.kind} {name} after Grove UI" in outcome.error
         # Which object it names is open: managed fields tell the second, and Grove has written several in one.
-        with pytest.raises(InvalidState, match=r"wrote Pod\w+ chat\S* \d+ s ago, so it still runs"):
+        with pytest.raises(InvalidState, match=r"wrote Pod\w+ chat\S* \d+ s ago, so it seems to run"):
             workload_take_over(caller, stage.place)
         take_over(caller, stage)
         stage.observe()

@@ -122,8 +122,8 @@ def test_what_breaks_a_rule_is_told_with_its_line(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no manifest here yet"),
-        ("a: [", "this cannot be read"),
+        ("", "the manifest is empty"),
+        ("a: [", "this is not valid YAML"),
         ("a: 1\n---\nb: 2", "several documents"),
         ("a: 1\na: 2", "appears twice"),
         ("just words", "must be one PodCliqueSet"),
@@ -251,4 +251,4 @@ def test_a_text_is_read_once_for_those_who_may(desk: Desk, texts_read: list[byte
 def test_a_text_that_cannot_be_read_is_not_searched_for_lines(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml, "compose", lambda *_, **__: pytest.fail("it is searched"))
     tried = desk.try_out("apply", {**desk.open("apply"), "manifest": "a:\n" + "- {b: 1}\n" * 50_000})
-    assert "more than 104,857 values and names" in said_beside(tried, "manifest")
+    assert "more than 104,857 values and keys" in said_beside(tried, "manifest")

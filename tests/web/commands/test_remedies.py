@@ -70,7 +70,7 @@ def test_where_an_override_sets_the_surge_that_is_to_be_ended(operator: Client, 
     )
     page = operator.get(address(surging, "no-surge"))
     assert boxes_of(page, "chosen") == {box("frontend"): "off", box("decode"): "chosen"}
-    assert f"Set by override {made.pk} by ada (“night shift”): end it" in say(page)
+    assert f"Set by override {made.pk} by ada (“night shift”). End the override first" in say(page)
     refused = operator.post(address(surging, "no-surge"), form(surging, box("frontend")))
     assert refused.status_code == 422
 
@@ -110,7 +110,7 @@ def test_a_whole_surge_replica_goes_with_all_that_holds_it(operator: Client, dep
 def test_what_is_within_the_wanted_number_is_no_surge(operator: Client, deployed: Stage) -> None:
     assert surge_of(deployed) == []
     page = operator.get(address(deployed, "delete-surge"))
-    assert "There is no surge" in say(page)
+    assert "The workload has no surge" in say(page)
     first = deployed.loop.pods()[0]["metadata"]
     sent = form(deployed, f"{first['name']}/{first['uid']}")
     assert operator.post(address(deployed, "delete-surge"), sent).status_code == 422
