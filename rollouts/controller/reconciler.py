@@ -60,7 +60,7 @@ from rollouts.engine.model.actions import Kind, WriteStatus
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.times import parse_time
 from rollouts.engine.model.workload import Workload
-from rollouts.engine.plan.diagnosis import wait_sort_key
+from rollouts.engine.plan.wait_codes import wait_sort_key
 from rollouts.engine.rollout.ready_times import ReadyTimes, choose_recorded, measure_ready_times
 from rollouts.engine.rollout.update import read_progress
 from rollouts.engine.tree.layout import Layout, make_layout

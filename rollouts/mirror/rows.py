@@ -31,8 +31,8 @@ from rollouts.engine.manifest.defaults import with_defaults
 from rollouts.engine.model import names
 from rollouts.engine.model.conditions import AVAILABLE, NOTHING_IN_THE_WAY, PROGRESSING, SCALED_BELOW, STUCK
 from rollouts.engine.model.container_faults import CRASH_LOOP_RESTARTS, ContainerFault
+from rollouts.engine.model.template_keys import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.model.times import parse_time
-from rollouts.engine.plan.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.scheduling.resources import compute_requests
 from rollouts.engine.simulation.pod_behaviour import join_images
 from rollouts.mirror.other_operator import find_grove_write_time, is_written_by_grove

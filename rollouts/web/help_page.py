@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from rollouts.engine.plan.diagnosis import WaitCode
+from rollouts.engine.plan.wait_codes import WaitCode
 from rollouts.web.page_layout import viewer_required
 from rollouts.web.text import reason
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from django.utils import timezone
 
 from rollouts.accounts.commands import Command
-from rollouts.engine.plan.diagnosis import CAUSE_SENTENCES
+from rollouts.engine.plan.messages import CAUSES
 
 _MINUTE: Final = 60
 _HOUR: Final = 3600
@@ -92,7 +92,7 @@ def cause(code: str) -> str:
     >>> cause("WaitingForReady")
     'Pods are not Ready yet'
     """
-    return CAUSE_SENTENCES.get(code, reason(code)).rstrip(".")
+    return CAUSES.get(code, reason(code)).rstrip(".")
 
 
 _STATE_LABELS: Final[Mapping[str, str]] = {

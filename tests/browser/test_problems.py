@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from rollouts.engine.plan.diagnosis import LATE_AFTER
+from rollouts.engine.plan.deadlines import LATE_AFTER
 from tests.browser.visiting import Sandbox, find_barriers, follow, open_settled, sign_in
 from tests.project.running import Product
 

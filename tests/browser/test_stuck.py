@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from rollouts.engine.plan.diagnosis import SCHEDULED_WITHIN
+from rollouts.engine.plan.deadlines import SCHEDULED_WITHIN
 from tests.browser.conftest import PATIENCE
 from tests.browser.visiting import Sandbox, find_barriers, follow, open_settled, sign_in
 from tests.project.running import Product

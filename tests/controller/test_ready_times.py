@@ -11,7 +11,7 @@ from rollouts import mirror, models
 from rollouts.cluster import ClusterClient
 from rollouts.engine.model.actions import Plan
 from rollouts.engine.model.observed import ReadyTime
-from rollouts.engine.plan.diagnosis import LATE_AFTER, LATE_FACTOR
+from rollouts.engine.plan.deadlines import LATE_AFTER, LATE_FACTOR
 from rollouts.engine.plan.planner import plan
 from rollouts.engine.rollout.ready_times import measure_ready_times
 from rollouts.queue.results import Done

@@ -17,7 +17,7 @@ from rollouts.cluster.resources import (
 )
 from rollouts.engine.model import names
 from rollouts.engine.model.observed import Clique, Gang, Group, Pod, Service
-from rollouts.engine.plan.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
+from rollouts.engine.model.template_keys import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from tests.mirror import objects
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]

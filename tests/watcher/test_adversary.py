@@ -14,7 +14,7 @@ from rollouts import mirror, models, watcher
 from rollouts.cluster import ClusterClient, Obj, Resource, RetryPolicy, kubeconfig
 from rollouts.cluster.client import Page
 from rollouts.cluster.resources import NAMESPACES, PODCLIQUES, PODCLIQUESETS
-from rollouts.engine.plan.desired import TEMPLATE_KEYS
+from rollouts.engine.model.template_keys import TEMPLATE_KEYS
 from rollouts.mirror import writing
 from rollouts.mirror.rows import Row, Table, make_row
 from rollouts.telemetry import heartbeats

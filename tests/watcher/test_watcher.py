@@ -15,7 +15,7 @@ from rollouts import mirror, models, watcher
 from rollouts.cluster import ClusterClient, Obj, RetryPolicy, kubeconfig
 from rollouts.cluster.resources import NAMESPACES, NODES, PODCLIQUES, PODCLIQUESETS, PODS
 from rollouts.engine.model import names
-from rollouts.engine.plan.desired import make_owner_references
+from rollouts.engine.model.metadata import make_owner_references
 from rollouts.telemetry import heartbeats
 from rollouts.watcher import session
 from tests.contract.manifests import pod_clique, pod_clique_set

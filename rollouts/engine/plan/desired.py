@@ -10,54 +10,28 @@ carry `startsAfter`, nobody waits for it yet.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from rollouts.engine.model import names
-from rollouts.engine.model.hashing import compute_name_suffix, compute_settings_hash, effective_pod_spec
+from rollouts.engine.model.hashing import compute_name_suffix, effective_pod_spec
+from rollouts.engine.model.metadata import GROVE_API, default_labels, make_owner_references
 from rollouts.engine.model.observed import Clique, Group
+from rollouts.engine.model.template_keys import (
+    RESERVED_ANNOTATIONS,
+    RESERVED_LABELS,
+    TEMPLATE_KEYS,
+    TEMPLATE_REPLICAS,
+    compute_clique_keys,
+    compute_group_keys,
+    compute_scaling_keys,
+    find_scaling_keys,
+    select_template_annotations,
+    select_template_labels,
+)
 from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, StartupType, Workload
 from rollouts.engine.tree.views import CliqueView, GroupView
 
 Manifest = dict[str, Any]
-
-GROVE_API: Final = "grove.io/v1alpha1"
-SCHEDULER_API: Final = "scheduler.grove.io/v1alpha1"
-
-# The replicas of the template that were last put in force; in between, live replicas belong to whoever scales.
-TEMPLATE_REPLICAS: Final = "grove.io/template-replicas"
-
-# The labels and annotations that a PodClique or a scaling group has from its template, as
-# `labels.tier,annotations.example.com/owner`, so that those that leave the template are taken out and those of others
-# are not. `autoScalingConfig=` of a PodClique and `settings=` of a scaling group are followed by a hash, so that a
-# change of what is not in the template hash is noticed.
-TEMPLATE_KEYS: Final = "grove.io/template-keys"
-_AUTO_SCALING_KEY: Final = "autoScalingConfig="
-_SETTINGS_KEY: Final = "settings="
-
-# What a template may carry under these names is not put on PodCliques: they say where a PodClique belongs.
-_RESERVED_LABELS: Final = frozenset(
-    {
-        *(names.MANAGED_BY, names.PART_OF, names.NAME, names.COMPONENT, names.CLIQUE, names.GANG, names.BASE_GANG),
-        *(names.REPLICA_INDEX, names.GROUP, names.GROUP_REPLICA_INDEX, names.POD_INDEX, names.TEMPLATE_HASH),
-    }
-)
-_RESERVED_ANNOTATIONS: Final = frozenset({TEMPLATE_REPLICAS, TEMPLATE_KEYS})
-
-
-def default_labels(workload: str, component: str, name: str) -> dict[str, str]:
-    """Return the labels of everything that belongs to a set."""
-    return {
-        names.MANAGED_BY: names.OPERATOR,
-        names.PART_OF: workload,
-        names.NAME: name,
-        names.COMPONENT: component,
-    }
-
-
-def make_owner_references(kind: str, name: str, uid: str, api: str = GROVE_API) -> list[Manifest]:
-    """Return the reference that makes an object go with its owner."""
-    owner = {"apiVersion": api, "kind": kind, "name": name, "uid": uid}
-    return [{**owner, "controller": True, "blockOwnerDeletion": True}]
 
 
 def build_service(workload: Workload, replica: int) -> Manifest:
@@ -123,59 +97,24 @@ def build_member_clique(
 def clique_labels(workload: Workload, view: CliqueView, replica: int, *, component: str) -> dict[str, str]:
     """Return the labels of a PodClique, without those of its gang and group."""
     return {
-        **_template_labels(view.template),
+        **select_template_labels(view.template),
         **default_labels(workload.name, component, view.name),
         names.REPLICA_INDEX: str(replica),
         names.TEMPLATE_HASH: view.template_hash,
     }
 
 
-def _template_labels(template: CliqueTemplate) -> dict[str, str]:
-    return {name: value for name, value in template.labels.items() if name not in _RESERVED_LABELS}
-
-
 def _clique_annotations(template: CliqueTemplate) -> dict[str, str]:
-    """Return the annotations of a PodClique that it has from its template, and the note of what it has from there."""
-    annotations = {name: value for name, value in template.annotations.items() if name not in _RESERVED_ANNOTATIONS}
-    keys = [
-        *(f"labels.{name}" for name in sorted(_template_labels(template))),
-        *(f"annotations.{name}" for name in sorted(annotations)),
-        *compute_scaling_keys(template),
-    ]
+    """Return the annotations of a PodClique that it has from its template, and the record of them."""
+    annotations = select_template_annotations(template)
+    keys = compute_clique_keys(template)
     return {**annotations, TEMPLATE_KEYS: ",".join(keys)} if keys else annotations
 
 
-def compute_scaling_keys(template: CliqueTemplate) -> tuple[str, ...]:
-    """Return what is noted on a PodClique of the autoscaling settings of its template; nothing if there are none."""
-    if template.auto_scaling is None:
-        return ()
-    return (f"{_AUTO_SCALING_KEY}{compute_settings_hash(template.auto_scaling)}",)
-
-
-def find_scaling_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what is noted on a PodClique of autoscaling settings."""
-    return tuple([key for key in keys if key.startswith(_AUTO_SCALING_KEY)]) if keys else ()
-
-
-def compute_group_keys(template: GroupTemplate) -> tuple[str, ...]:
-    """Return what is noted on a scaling group of its template; nothing where it has nothing but numbers from there."""
-    annotations = _template_annotations(template)
-    if not annotations:
-        return ()
-    return (
-        *(f"annotations.{name}" for name in sorted(annotations)),
-        f"{_SETTINGS_KEY}{compute_settings_hash(annotations)}",
-    )
-
-
-def _template_annotations(template: GroupTemplate) -> dict[str, str]:
-    return {name: value for name, value in template.annotations.items() if name not in _RESERVED_ANNOTATIONS}
-
-
 def _group_annotations(template: GroupTemplate) -> dict[str, str]:
-    """Return the annotations that a scaling group has from its template, and the note of what it has from there."""
+    """Return the annotations that a scaling group has from its template, and the record of them."""
     keys = compute_group_keys(template)
-    annotations = _template_annotations(template)
+    annotations = select_template_annotations(template)
     return {**annotations, TEMPLATE_KEYS: ",".join(keys)} if keys else annotations
 
 
@@ -196,14 +135,18 @@ def patch_clique_template(workload: Workload, view: CliqueView, former_keys: tup
     """
     removed: dict[str, dict[str, None]] = {"labels": {}, "annotations": {TEMPLATE_KEYS: None} if former_keys else {}}
     for field, _, name in (key.partition(".") for key in former_keys):
-        if field in removed and name not in _RESERVED_LABELS and name not in _RESERVED_ANNOTATIONS:
+        if field in removed and name not in RESERVED_LABELS and name not in RESERVED_ANNOTATIONS:
             removed[field][name] = None
     spec: Manifest = {"podSpec": effective_pod_spec(view.template, workload.priority_class)}
     if find_scaling_keys(former_keys) != compute_scaling_keys(view.template):
         spec["autoScalingConfig"] = view.template.auto_scaling
     return {
         "metadata": {
-            "labels": {**removed["labels"], **_template_labels(view.template), names.TEMPLATE_HASH: view.template_hash},
+            "labels": {
+                **removed["labels"],
+                **select_template_labels(view.template),
+                names.TEMPLATE_HASH: view.template_hash,
+            },
             "annotations": {**removed["annotations"], **_clique_annotations(view.template)},
         },
         "spec": spec,
@@ -228,9 +171,7 @@ def patch_group(group: Group, template: GroupTemplate) -> Manifest | None:
     if group.template_keys == keys:
         return change
     former_keys = (key.partition(".") for key in group.template_keys)
-    gone = {
-        name: None for field, _, name in former_keys if field == "annotations" and name not in _RESERVED_ANNOTATIONS
-    }
+    gone = {name: None for field, _, name in former_keys if field == "annotations" and name not in RESERVED_ANNOTATIONS}
     annotations = {TEMPLATE_KEYS: None, **gone, **_group_annotations(template)}
     if change is None:
         return {"metadata": {"annotations": annotations}}

@@ -8,75 +8,28 @@ pass has nothing to do and something wanted is not there, a wait names what it i
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from functools import lru_cache
 from itertools import chain
 from typing import Final
 
 from rollouts.engine.model.actions import Wait
-from rollouts.engine.model.budget import Budget
-from rollouts.engine.model.conditions import SCALED_BELOW
-from rollouts.engine.model.container_faults import FAULT_SENTENCES, STABLE_AFTER, ContainerFault, is_stable
+from rollouts.engine.model.container_faults import STABLE_AFTER, is_stable
 from rollouts.engine.model.observed import Group, Pod, Service
 from rollouts.engine.model.values import value
 from rollouts.engine.model.workload import BUDGET_STRATEGIES
-from rollouts.engine.plan import remedies
+from rollouts.engine.plan import messages, remedies
+from rollouts.engine.plan.deadlines import DELETED_WITHIN, compute_deadline, find_waiting_since
+from rollouts.engine.plan.messages import Subject, count, name_all, render_list
 from rollouts.engine.plan.remedies import NO_SURGE_STATE, Remedies, Remedy, SurgeState
+from rollouts.engine.plan.wait_codes import FAULT_CODES, UNSCHEDULED_CODES, WaitCode, wait_sort_key
 from rollouts.engine.rollout.gangs import WantedGang
 from rollouts.engine.rollout.levels import LevelKind, list_levels
-from rollouts.engine.rollout.ready_times import READY_WITHIN, ReadyTimes
+from rollouts.engine.rollout.ready_times import ReadyTimes
 from rollouts.engine.rollout.roller import Unit
 from rollouts.engine.rollout.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.rollout.update import Update
 from rollouts.engine.tree.layout import Layout
 from rollouts.engine.tree.views import CliqueView, GroupView, ReplicaView, Tree
-
-
-class WaitCode(StrEnum):
-    """What is waited for."""
-
-    WAITING_FOR_READY = "WaitingForReady"
-    WAITING_FOR_TERMINATION = "WaitingForTermination"
-    BUDGET_EXHAUSTED = "BudgetExhausted"
-    SURGE_UNSCHEDULABLE = "SurgeUnschedulable"
-    SURGE_NOT_READY = "SurgeNotReady"
-    SURGE_GATED = "SurgeGated"
-    REPLICA_UNSCHEDULABLE = "ReplicaUnschedulable"
-    WAITING_FOR_REPLICA = "WaitingForReplica"
-    AWAITING_DELETION = "AwaitingDeletion"
-    SCALED_BELOW_MIN_AVAILABLE = SCALED_BELOW
-    # What a container fails with, and what is missing of the replicas: problems as soon as they are seen.
-    IMAGE_NOT_PULLED = str(ContainerFault.IMAGE)
-    CONTAINER_NOT_CREATED = str(ContainerFault.CONFIG)
-    OUT_OF_MEMORY = str(ContainerFault.MEMORY)
-    CRASH_LOOP = str(ContainerFault.CRASH)
-    TOO_FEW_AVAILABLE = "TooFewAvailable"
-
-
-CAUSE_SENTENCES: Final[Mapping[str, str]] = {
-    WaitCode.SURGE_UNSCHEDULABLE: "Surge has no node yet.",
-    WaitCode.REPLICA_UNSCHEDULABLE: "Pods have no node yet.",
-    WaitCode.SURGE_GATED: "Surge is held back until its base gang is scheduled.",
-    WaitCode.SURGE_NOT_READY: "Surge is not Ready yet.",
-    WaitCode.WAITING_FOR_READY: "Pods are not Ready yet.",
-    WaitCode.WAITING_FOR_TERMINATION: "Pods that were deleted are not gone yet.",
-    WaitCode.WAITING_FOR_REPLICA: "Another replica goes first.",
-    WaitCode.BUDGET_EXHAUSTED: "As many are unavailable as may be.",
-}
-"""What an update can wait for, said of all of it: what explains most comes first, what follows from others last."""
-
-NOT_READY_CODES: Final = frozenset(
-    {WaitCode.WAITING_FOR_READY, WaitCode.SURGE_NOT_READY, *(WaitCode(str(fault)) for fault in ContainerFault)}
-)
-"""Pods that have a node and are not Ready, told by what is known of it."""
-
-UNSCHEDULED_CODES: Final = frozenset(
-    {WaitCode.SURGE_UNSCHEDULABLE, WaitCode.SURGE_GATED, WaitCode.REPLICA_UNSCHEDULABLE}
-)
-"""Pods without a node."""
-
-CONSEQUENCE_CODES: Final = (WaitCode.TOO_FEW_AVAILABLE, WaitCode.WAITING_FOR_REPLICA, WaitCode.BUDGET_EXHAUSTED)
-"""What only follows from something else, from the least to the most."""
 
 # Of a pod of which no scheduler has said anything, it is not yet worth telling that it has no node.
 _CODES_BEFORE_REPORT: Final[Mapping[str, str]] = {
@@ -84,17 +37,7 @@ _CODES_BEFORE_REPORT: Final[Mapping[str, str]] = {
     WaitCode.REPLICA_UNSCHEDULABLE: WaitCode.WAITING_FOR_READY,
 }
 
-# Seconds after which a pod should have a node.
-SCHEDULED_WITHIN: Final = 60.0
-# A pod should be Ready in so many times the usual time, and is given so many seconds where that is little.
-LATE_FACTOR: Final = 3.0
-LATE_AFTER: Final = 30.0
-# The kubelet says soon after a pod got its node that it is not Ready. Where it says so later, the pod was Ready before.
-FIRST_REPORT_WITHIN: Final = 10.0
-# Seconds that a pod may take to go beyond those it asked for.
-DELETED_WITHIN: Final = 60.0
-
-_MAX_NAMES: Final = 3
+_SURGE_CODES: Final = frozenset({WaitCode.SURGE_GATED, WaitCode.SURGE_UNSCHEDULABLE, WaitCode.SURGE_NOT_READY})
 
 
 @value
@@ -165,7 +108,7 @@ class WaitCollector:
     def _find_cause(self, waits: Iterable[Wait]) -> str:
         codes = {wait.code for wait in waits}
         told = {code if code in self._reported_codes else _CODES_BEFORE_REPORT.get(code, code) for code in codes}
-        return next((code for code in CAUSE_SENTENCES if code in told), "")
+        return next((code for code in messages.CAUSES if code in told), "")
 
     # The set
 
@@ -205,13 +148,10 @@ class WaitCollector:
     def _blocked_wait(self, tree: Tree, others: tuple[str, ...], theirs: list[Wait]) -> Wait:
         name, held_by = self._workload.name, self._update.blocked_by
         down = [f"{name}-{index}" for index in held_by]
-        # What is the matter with them: the first problem says more than the first wait.
+        # The first problem in them says more than their first wait.
         detail = next((wait.text for wait in sorted(theirs, key=wait_sort_key)), "")
-        text = (
-            f"{_render_names(others)} {_render_waits_or_wait(others)} until {_render_names(down)}"
-            f" {_render_is_or_are(down)} available: no second replica is taken down meanwhile"
-            f"{f'; {detail}' if detail else '.'}"
-        )
+        sentence = messages.REPLICA_DOWN_FIRST.format(replicas=name_all(others), down=name_all(down))
+        text = f"{sentence}; {detail}" if detail else f"{sentence}."
         remedy_codes = dict.fromkeys(remedy for wait in theirs for remedy in wait.remedies)
         never_placed = not any(one.is_anything_scheduled for one in tree.replicas.values() if one.index in held_by)
         if never_placed and remedies.can_scale_in(held_by, self._workload.replicas):
@@ -234,10 +174,11 @@ class WaitCollector:
         surge = len(tree.beyond(wanted) - tree.unavailable)
         if len(down) - surge <= most or any(wait.is_problem for index in down for wait in inside.get(index, ())):
             return []
-        names = [self._layout.prefixes[index] for index in down]
-        missing = f"{len(down)} of {wanted} replicas are not available, and maxUnavailable is {most}"
-        text = f"{_render_names(names)} {_render_is_or_are(names)} down: {missing}."
-        return [Wait(WaitCode.TOO_FEW_AVAILABLE, self._workload.name, tuple(names), text, (), is_problem=True)]
+        names = tuple([self._layout.prefixes[index] for index in down])
+        text = messages.TOO_FEW_AVAILABLE.format(
+            replicas=name_all(names), down=len(down), wanted=wanted, max_unavailable=most
+        )
+        return [Wait(WaitCode.TOO_FEW_AVAILABLE, self._workload.name, names, text, (), is_problem=True)]
 
     def _count_may_be_down(self, steps: SetStep) -> int:
         """Return how many replicas of the set may be down; where components move, as many as their budgets let."""
@@ -334,31 +275,23 @@ class WaitCollector:
     def _pod_wait(
         self, code: WaitCode, view: CliqueView, pods: list[Pod], context: _PodContext, *, is_surge: bool
     ) -> Wait:
-        if code in FAULT_SENTENCES:
-            text, problem = _fault_sentence(code, view, pods, is_surge=is_surge), True
+        if code in FAULT_CODES:
+            text, problem = _render_fault(code, view, pods, is_surge=is_surge), True
         else:
-            problem = self._is_overdue([self._find_due(code, view, pod) for pod in pods])
+            problem = self._is_overdue([compute_deadline(code, pod, self._find_usual(view, pod)) for pod in pods])
             # Of a pod that we hold back ourselves, a scheduler has only to say that it is held back.
             message = next((pod.message for pod in pods if pod.message and not pod.gated), "")
             if message:
                 self._reported_codes.add(code)
-            text = f"{_pod_sentence(code, view, pods, context)}{f': {message}' if message else '.'}"
-        longest = min(pods, key=_waiting_since)
+            sentence = _render_pod_wait(code, view, pods, context)
+            text = f"{sentence}: {message}" if message else f"{sentence}."
+        longest = min(pods, key=find_waiting_since)
         return Wait(
             *(code, view.name, _list_pod_names(pods), text, self._pod_remedies(code, context.surge, is_surge=is_surge)),
             is_problem=problem,
-            waited_seconds=round(max(0.0, self._now - _waiting_since(longest)), 1),
+            waited_seconds=round(max(0.0, self._now - find_waiting_since(longest)), 1),
             usual_seconds=self._find_usual(view, longest),
         )
-
-    def _find_due(self, code: WaitCode, view: CliqueView, pod: Pod) -> float:
-        """Return when it is a problem that a pod has no node, or is not Ready."""
-        if code not in (WaitCode.WAITING_FOR_READY, WaitCode.SURGE_NOT_READY):
-            return pod.created + SCHEDULED_WITHIN
-        usual = self._find_usual(view, pod)
-        if usual is None:
-            return _waiting_since(pod) + (LATE_AFTER if _was_ready(pod) else READY_WITHIN)
-        return _waiting_since(pod) + max(LATE_AFTER, LATE_FACTOR * usual)
 
     def _find_usual(self, view: CliqueView, pod: Pod) -> float | None:
         return self._ready_times.find(view.template.name, pod.template_hash) if pod.node else None
@@ -377,7 +310,7 @@ class WaitCollector:
         names = remains.names
         if not names:
             return []
-        text = f"{component} waits until {_render_names(names)} {_render_is_or_are(names)} gone."
+        text = messages.WAITING_FOR_TERMINATION.format(component=component, objects=name_all(names))
         helps = (Remedy.FORCE_DELETE_PODS,) if remains.pods else ()
         deadlines = [pod.gone_by + DELETED_WITHIN for pod in remains.pods if pod.gone_by is not None]
         problem = bool(deadlines) and self._is_overdue(deadlines)
@@ -393,12 +326,13 @@ class WaitCollector:
         if not waiting:
             return []
         budget, available = step.budget, sum(unit.available for unit in live) - len(going)
-        counted, waits = (
-            (f"1 outdated {what}", "waits") if len(waiting) == 1 else (f"{len(waiting)} outdated {what}s", "wait")
-        )
-        text = (
-            f"{counted} of {component} {waits}: {max(available, 0)} {'is' if available == 1 else 'are'} available"
-            f" and maxUnavailable is {budget.max_unavailable}{_render_surge_suffix(budget)}."
+        surge = messages.BUDGET_EXHAUSTED_SURGE.format(max_surge=budget.max_surge) if budget.max_surge else ""
+        text = messages.BUDGET_EXHAUSTED.format(
+            units=count(len(waiting), f"outdated {what}"),
+            component=component,
+            available=count(max(available, 0)),
+            max_unavailable=budget.max_unavailable,
+            surge=surge,
         )
         keys = tuple(unit.key for unit in waiting)
         is_configurable = self._workload.strategy in BUDGET_STRATEGIES
@@ -414,31 +348,12 @@ class WaitCollector:
         return False
 
 
-def wait_sort_key(wait: Wait) -> tuple[bool, int]:
-    """Order waits: problems first, causes before what only follows from them."""
-    rank = CONSEQUENCE_CODES.index(WaitCode(wait.code)) + 1 if wait.code in CONSEQUENCE_CODES else 0
-    return not wait.is_problem, rank
-
-
-def find_common_code(code: str) -> str:
-    """Return one code for all that mean the same: a pod that is not Ready may be told to crash, or not."""
-    return next((str(min(alike)) for alike in (NOT_READY_CODES, UNSCHEDULED_CODES) if code in alike), code)
-
-
-def find_problem(waits: Iterable[Wait]) -> Wait | None:
-    """Return the problem that explains most; None: no wait is a problem."""
-    return min((wait for wait in waits if wait.is_problem), key=wait_sort_key, default=None)
-
-
 def _deletion_wait(view: CliqueView) -> list[Wait]:
     """Say that outdated pods stay until somebody deletes them."""
     if not view.outdated:
         return []
     outdated = [pod for pod in view.live if pod.template_hash != view.template_hash]
-    text = (
-        f"{view.outdated} of {len(view.live)} pods of {view.name} run an older template;"
-        " each comes back with the current one when it is deleted."
-    )
+    text = messages.AWAITING_DELETION.format(outdated=view.outdated, live=len(view.live), clique=view.name)
     helps = (Remedy.DELETE_OUTDATED_PODS,)
     return [Wait(WaitCode.AWAITING_DELETION, view.name, _list_pod_names(outdated), text, helps, is_problem=False)]
 
@@ -453,9 +368,8 @@ def _scale_wait(view: CliqueView | GroupView, what: str) -> list[Wait]:
     """Say that somebody has scaled a component below its minimum: nothing else makes it available again."""
     if not view.is_live or not view.is_scaled_below_minimum:
         return []
-    text = (
-        f"{view.name} is scaled to {view.wanted} {what if view.wanted == 1 else f'{what}s'} and its minAvailable is"
-        f" {view.needed}: scale it to {view.needed} or more."
+    text = messages.SCALED_BELOW_MINIMUM.format(
+        component=view.name, units=count(view.wanted, what), minimum=view.needed
     )
     return [Wait(WaitCode.SCALED_BELOW_MIN_AVAILABLE, view.name, (), text, (), is_problem=True)]
 
@@ -481,7 +395,7 @@ def _find_fault(pod: Pod) -> WaitCode | None:
     """Return what a container of a pod fails with; one that is Ready is so between two crashes."""
     if pod.ready:
         return WaitCode.CRASH_LOOP
-    return WaitCode(pod.fault) if pod.fault in FAULT_SENTENCES else None
+    return WaitCode(pod.fault) if pod.fault in FAULT_CODES else None
 
 
 def _pod_code(pod: Pod, context: _PodContext, *, is_surge: bool) -> WaitCode:
@@ -492,55 +406,43 @@ def _pod_code(pod: Pod, context: _PodContext, *, is_surge: bool) -> WaitCode:
     return WaitCode.SURGE_NOT_READY if is_surge else WaitCode.WAITING_FOR_READY
 
 
-def _was_ready(pod: Pod) -> bool:
-    """Whether a pod that is not Ready was so before."""
-    return pod.ready_since is not None and pod.ready_since > pod.started_at + FIRST_REPORT_WITHIN
-
-
-def _waiting_since(pod: Pod) -> float:
-    """Return since when a pod is waited for; one that is Ready for a moment, since its start."""
-    if not pod.ready and pod.ready_since is not None and _was_ready(pod):
-        return pod.ready_since
-    return pod.started_at if pod.node else pod.created
-
-
 def _was_complete_before(replica: ReplicaView) -> bool:
     """Whether all of a set replica was there and available at some time: each component has noted it since then."""
     components = (*(view.clique for view in replica.cliques), *(view.group for view in replica.groups))
     return all(one is not None and "currentPodCliqueSetGenerationHash" in one.status for one in components)
 
 
-def _fault_sentence(code: WaitCode, view: CliqueView, pods: list[Pod], *, is_surge: bool) -> str:
-    keys = _list_pod_names(pods)
-    one, several = FAULT_SENTENCES[code]
+def _render_fault(code: WaitCode, view: CliqueView, pods: list[Pod], *, is_surge: bool) -> str:
+    sentence = messages.CONTAINER_FAULTS[code].format(pods=_name_pods(pods, is_surge=is_surge), clique=view.name)
     detail = next((pod.fault_detail for pod in pods if pod.fault_detail), "")
-    who = f"{'Surge ' if is_surge else ''}{_render_names(keys)} of {view.name}"
-    return f"{who} {one if len(keys) == 1 else several}{f': {detail}' if detail else ''}."
+    return f"{sentence}: {detail}." if detail else f"{sentence}."
 
 
-def _pod_sentence(code: WaitCode, view: CliqueView, pods: list[Pod], context: _PodContext) -> str:
-    surge = "Surge " if code in (WaitCode.SURGE_GATED, WaitCode.SURGE_UNSCHEDULABLE, WaitCode.SURGE_NOT_READY) else ""
-    keys = _list_pod_names(pods)
-    who, is_one = f"{surge}{_render_names(keys)} of {view.name}", len(keys) == 1
-    if context.is_scaled and not context.base.is_scheduled and any(pod.gated for pod in pods):
-        short = next(clique for clique in context.base.cliques if clique.scheduled < clique.attainable_minimum)
-        return (
-            f"{who} {_render_is_or_are(keys)} held back until the base gang {context.base.name} is scheduled, of which"
-            f" {short.name} has {short.scheduled} of {short.attainable_minimum} pods on nodes"
+def _render_pod_wait(code: WaitCode, view: CliqueView, pods: list[Pod], context: _PodContext) -> str:
+    names = _name_pods(pods, is_surge=code in _SURGE_CODES)
+    base, clique = context.base, view.name
+    if context.is_scaled and not base.is_scheduled and any(pod.gated for pod in pods):
+        short = next(one for one in base.cliques if one.scheduled < one.attainable_minimum)
+        return messages.PODS_BEHIND_BASE_GANG.format(
+            pods=names,
+            clique=clique,
+            gang=base.name,
+            short=short.name,
+            scheduled=short.scheduled,
+            minimum=short.attainable_minimum,
         )
     if all(pod.gated for pod in pods):
-        until = "its PodGang lists it" if is_one else "their PodGang lists them"
-        return f"{who} {_render_is_or_are(keys)} held back until {until}"
+        return messages.PODS_NOT_IN_GANG.format(pods=names, clique=clique)
     if code is WaitCode.REPLICA_UNSCHEDULABLE and context.surge.scheduled:
-        beside = _render_names(context.surge.scheduled)
-        return f"{who} {'has' if is_one else 'have'} no node while surge {beside} keeps its own until all are available"
-    if code in (WaitCode.SURGE_UNSCHEDULABLE, WaitCode.REPLICA_UNSCHEDULABLE):
-        return f"{who} {'has' if is_one else 'have'} no node"
-    return f"{who} {_render_is_or_are(keys)} not Ready ({view.available} of {view.wanted} are)"
+        surge = render_list(context.surge.scheduled)
+        return messages.PODS_UNSCHEDULED_BESIDE_SURGE.format(pods=names, clique=clique, surge=surge)
+    if code in UNSCHEDULED_CODES:
+        return messages.PODS_UNSCHEDULED.format(pods=names, clique=clique)
+    return messages.PODS_NOT_READY.format(pods=names, clique=clique, available=view.available, wanted=view.wanted)
 
 
-def _render_surge_suffix(budget: Budget) -> str:
-    return f", and no more surge is available (maxSurge {budget.max_surge})" if budget.max_surge else ""
+def _name_pods(pods: list[Pod], *, is_surge: bool) -> Subject:
+    return name_all(_list_pod_names(pods), messages.SURGE_PREFIX if is_surge else "")
 
 
 def _find_remaining_of_replica(replica: ReplicaView) -> _Remaining:
@@ -565,10 +467,7 @@ def _selection_wait(layout: Layout, outdated: frozenset[int], selected: int) -> 
     others, name = _list_replica_names(layout, outdated - {selected}), layout.workload.name
     if not others:
         return ()
-    text = (
-        f"{_render_names(others)} {_render_waits_or_wait(others)} until {name}-{selected} is updated:"
-        " replicas are updated one at a time."
-    )
+    text = messages.REPLICA_UPDATED_FIRST.format(replicas=name_all(others), selected=f"{name}-{selected}")
     return (Wait(WaitCode.WAITING_FOR_REPLICA, name, others, text, (), is_problem=False),)
 
 
@@ -579,18 +478,3 @@ def _list_replica_names(layout: Layout, indices: frozenset[int]) -> tuple[str, .
 
 def _list_pod_names(pods: Iterable[Pod]) -> tuple[str, ...]:
     return tuple([pod.name for pod in pods])
-
-
-def _render_names(names: Sequence[str]) -> str:
-    """Return names as a list in words; of many only the first few."""
-    if len(names) > _MAX_NAMES + 1:
-        return f"{', '.join(names[:_MAX_NAMES])} and {len(names) - _MAX_NAMES} more"
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
-
-
-def _render_is_or_are(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else "are"
-
-
-def _render_waits_or_wait(names: Sequence[str]) -> str:
-    return "waits" if len(names) == 1 else "wait"

@@ -13,6 +13,7 @@ from rollouts.engine.model.names import service_name
 from rollouts.engine.model.observed import TERMINAL_PHASES, Clique, Group
 from rollouts.engine.model.values import value
 from rollouts.engine.model.workload import Strategy, Workload
+from rollouts.engine.plan import messages
 from rollouts.engine.plan.desired import (
     Manifest,
     build_clique,
@@ -83,9 +84,7 @@ def add_replica_deletions(workload: Workload, tree: Tree, steps: SetStep, plan_b
     """Delete the replicas of the set whose turn it is: for good, or so that they come back with another template."""
     for index in steps.step.create:
         name = service_name(workload.name, index)
-        plan_builder.add_event(
-            "ReplicaCreated", name, f"Replica {name} is created{_render_surge_suffix(index, workload.replicas)}."
-        )
+        plan_builder.add_event("ReplicaCreated", name, _render_replica_created(name, index, workload.replicas))
     for removal in steps.step.delete:
         replica = tree.replicas[removal.unit.index]
         for_good = replica.index >= workload.replicas
@@ -94,9 +93,7 @@ def add_replica_deletions(workload: Workload, tree: Tree, steps: SetStep, plan_b
         ]
         plan_builder.add(deletions)
         if deletions:
-            plan_builder.add_event(
-                removal.reason, replica.name, f"Replica {replica.name} is deleted: {_render_reason(removal)}."
-            )
+            plan_builder.add_event(removal.reason, replica.name, _render_replica_deleted(replica.name, removal))
     for unit in steps.units:
         if unit.leaving and unit.index >= workload.replicas:
             # Somebody else took what held it, and gangs do not go with that.
@@ -206,9 +203,7 @@ def _add_group_actions(
         plan_builder.patches.append(Patch(Kind.GROUP, group.name, group.uid, group.resource_version, change))
     for index in step.step.create:
         name = f"{view.name}-{index}"
-        plan_builder.add_event(
-            "ReplicaCreated", name, f"Replica {name} is created{_render_surge_suffix(index, view.wanted)}."
-        )
+        plan_builder.add_event("ReplicaCreated", name, _render_replica_created(name, index, view.wanted))
     for removal in step.step.delete:
         _add_group_replica_deletion(view.replicas[removal.unit.index], removal, plan_builder)
     for part, cliques in step.replicas:
@@ -224,7 +219,7 @@ def _add_group_replica_deletion(part: GroupReplicaView, removal: Removal, plan_b
     deletions = [*_group_replica_deletions(part, removal.reason)]
     plan_builder.add(deletions)
     if deletions:
-        plan_builder.add_event(removal.reason, part.name, f"Replica {part.name} is deleted: {_render_reason(removal)}.")
+        plan_builder.add_event(removal.reason, part.name, _render_replica_deleted(part.name, removal))
 
 
 def _group_replica_deletions(part: GroupReplicaView, reason: str) -> Iterator[Delete]:
@@ -303,7 +298,8 @@ def _add_pod_actions(builder: _ObjectBuilder, step: CliqueStep, clique: Clique, 
     for removal in step.step.delete:
         pod = by_name[removal.unit.key]
         plan_builder.deletes.append(Delete(Kind.POD, pod.name, pod.uid, removal.reason))
-        text = f"Pod {pod.name} (index {pod.index}) of {view.name} is deleted: {_render_reason(removal)}."
+        reason = messages.DELETION_REASONS[removal.reason]
+        text = messages.POD_DELETED.format(name=pod.name, index=pod.index, clique=view.name, reason=reason)
         plan_builder.add_event(removal.reason, view.name, text)
     if view.is_live:
         plan_builder.add(_ended_pod_deletions(view))
@@ -311,7 +307,8 @@ def _add_pod_actions(builder: _ObjectBuilder, step: CliqueStep, clique: Clique, 
         plan_builder.creates.append(builder.pod(view, clique, index))
     if step.step.create:
         indices = ", ".join(map(str, step.step.create))
-        plan_builder.add_event("PodsCreated", view.name, f"Pods of {view.name} are created with the indices {indices}.")
+        text = messages.PODS_CREATED.format(clique=view.name, indices=indices)
+        plan_builder.add_event("PodsCreated", view.name, text)
 
 
 # ---- gang termination
@@ -320,29 +317,19 @@ def _add_pod_actions(builder: _ObjectBuilder, step: CliqueStep, clique: Clique, 
 def add_replica_termination(replica: ReplicaView, breached: str, plan_builder: PlanBuilder) -> None:
     """Recreate all pods of a replica of the set."""
     plan_builder.add(contents_deletions(replica, GANG_TERMINATED))
-    text = f"Replica {replica.name} is recreated: {breached} was below its minimum for the termination delay."
+    text = messages.GANG_TERMINATED.format(name=replica.name, breached=breached)
     plan_builder.add_event(GANG_TERMINATED, replica.name, text)
 
 
 def _add_group_replica_termination(part: GroupReplicaView, breached: str, plan_builder: PlanBuilder) -> None:
     plan_builder.add(_group_replica_deletions(part, GANG_TERMINATED))
-    text = f"Replica {part.name} is recreated: {breached} was below its minimum for the termination delay."
+    text = messages.GANG_TERMINATED.format(name=part.name, breached=breached)
     plan_builder.add_event(GANG_TERMINATED, part.name, text)
 
 
-_REASON_TEXTS = {
-    "OutdatedUnavailable": "it is outdated and serves nobody",
-    "Outdated": "it is outdated and its turn has come",
-    "OutdatedSurge": "it is surge for a template that is no longer wanted",
-    "SurgeNotAllowed": "it is surge beyond what maxSurge allows",
-    "SurgeDone": "it was surge, and every original is updated and available",
-    "ScaledIn": "fewer are wanted",
-}
+def _render_replica_created(name: str, index: int, wanted: int) -> str:
+    return (messages.SURGE_CREATED if index >= wanted else messages.REPLICA_CREATED).format(name=name)
 
 
-def _render_surge_suffix(index: int, wanted: int) -> str:
-    return " as surge" if index >= wanted else ""
-
-
-def _render_reason(removal: Removal) -> str:
-    return _REASON_TEXTS[removal.reason]
+def _render_replica_deleted(name: str, removal: Removal) -> str:
+    return messages.REPLICA_DELETED.format(name=name, reason=messages.DELETION_REASONS[removal.reason])

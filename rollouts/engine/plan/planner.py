@@ -16,6 +16,7 @@ from rollouts.engine.model.actions import Kind, Plan, TimelineEvent, WriteStatus
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.values import value
 from rollouts.engine.model.workload import Workload
+from rollouts.engine.plan import messages
 from rollouts.engine.plan.diagnosis import NOTHING_WAITS, WaitCollector
 from rollouts.engine.plan.plan_builder import (
     PlanBuilder,
@@ -24,14 +25,8 @@ from rollouts.engine.plan.plan_builder import (
     add_replica_termination,
     prepare_emptied_replicas,
 )
-from rollouts.engine.plan.status import (
-    StatusContext,
-    compute_clique_status,
-    compute_group_status,
-    compute_set_status,
-    is_interrupted,
-    make_status_context,
-)
+from rollouts.engine.plan.status import compute_clique_status, compute_group_status, compute_set_status, is_interrupted
+from rollouts.engine.plan.status_conditions import StatusContext, make_status_context
 from rollouts.engine.rollout.gangs import (
     WantedGang,
     compute_wanted_gangs,
@@ -249,19 +244,18 @@ class _StatusWriter:
 
 
 def _make_update_events(workload: Workload, update: Update) -> list[TimelineEvent]:
-    """Tell what becomes of the update."""
-    name, short = workload.name, update.generation_hash
+    """Return the timeline events of the update: it is superseded, begins, ends, or selects a replica."""
+    name, current = workload.name, update.generation_hash
     events = []
     if update.supersedes:
-        text = f"The update of {name} to {update.former.generation_hash} is superseded by one to {short}."
+        text = messages.UPDATE_SUPERSEDED.format(name=name, former=update.former.generation_hash, current=current)
         events.append(TimelineEvent("UpdateSuperseded", name, text))
     if update.phase is UpdatePhase.START:
-        events.append(
-            TimelineEvent("UpdateStarted", name, f"An update of {name} to {short} begins ({workload.strategy}).")
-        )
+        text = messages.UPDATE_STARTED.format(name=name, current=current, strategy=workload.strategy)
+        events.append(TimelineEvent("UpdateStarted", name, text))
     elif update.phase is UpdatePhase.END:
-        events.append(TimelineEvent("UpdateEnded", name, f"The update of {name} to {short} has ended."))
+        events.append(TimelineEvent("UpdateEnded", name, messages.UPDATE_ENDED.format(name=name, current=current)))
     elif update.selected is not None and update.selected not in update.former.updating:
-        text = f"Replica {name}-{update.selected} is selected to be updated."
-        events.append(TimelineEvent("ReplicaSelected", f"{name}-{update.selected}", text))
+        selected = f"{name}-{update.selected}"
+        events.append(TimelineEvent("ReplicaSelected", selected, messages.REPLICA_SELECTED.format(name=selected)))
     return events

@@ -13,53 +13,26 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rollouts.engine.model import names
-from rollouts.engine.model.actions import Wait
-from rollouts.engine.model.conditions import (
-    AVAILABLE,
-    BREACHED,
-    NOTHING_IN_THE_WAY,
-    PROGRESSING,
-    SCALED_BELOW,
-    SCHEDULED,
-    STUCK,
-    TERMINATING,
-    Condition,
-    find_condition,
-    make_condition,
-    merge_conditions,
-)
-from rollouts.engine.model.container_faults import ContainerFault
+from rollouts.engine.model.conditions import TERMINATING, merge_conditions
 from rollouts.engine.model.observed import Clique, Group
-from rollouts.engine.model.times import render_time
-from rollouts.engine.model.values import value
-from rollouts.engine.model.workload import Workload
-from rollouts.engine.plan.diagnosis import CAUSE_SENTENCES, WaitDiagnosis, find_problem
+from rollouts.engine.plan.diagnosis import WaitDiagnosis
+from rollouts.engine.plan.status_conditions import (
+    StatusContext,
+    make_clique_conditions,
+    make_group_conditions,
+    make_set_conditions,
+    reset_breach_clock,
+)
 from rollouts.engine.rollout.roller import Reason, RollerStep, Unit
 from rollouts.engine.rollout.steps import CliqueStep, GroupStep, SetStep
-from rollouts.engine.rollout.termination import count_healthy, is_breached, is_group_breached
 from rollouts.engine.rollout.update import Update, UpdatePhase
 from rollouts.engine.tree.layout import Layout
-from rollouts.engine.tree.views import CliqueView, GroupReplicaView, GroupView, Tree
+from rollouts.engine.tree.views import CliqueView, GroupReplicaView, Tree
 
 Status = dict[str, Any]
 
 # What the progress of a component says only while its update runs.
 _SELECTION: Final = frozenset({"readyPodsSelectedToUpdate", "readyReplicaIndicesSelectedToUpdate", "updatedReplicas"})
-
-
-@value
-class StatusContext:
-    """What every status is written with."""
-
-    workload: Workload
-    update: Update
-    is_on_delete: bool  # pods are replaced by whoever deletes them
-    now: str  # as text
-
-
-def make_status_context(layout: Layout, update: Update, now: float) -> StatusContext:
-    """Return what the statuses of this pass are written with."""
-    return StatusContext(layout.workload, update, layout.is_on_delete, render_time(now))
 
 
 # ---- PodCliques
@@ -91,65 +64,10 @@ def compute_clique_status(
         status["currentPodCliqueSetGenerationHash"] = context.update.generation_hash
     _put_progress(status, _clique_progress(context, step, clique.status, at_work=at_work and not is_member, done=done))
     is_updating = at_work and _is_open(status.get("updateProgress"))
-    wanted = _clique_conditions(view, clique, context.now, is_updating=is_updating, terminated=terminated)
-    former = [] if terminated else _reset_breach_clock(clique.status, wanted[-1])
+    wanted = make_clique_conditions(view, clique, context.now, is_updating=is_updating, terminated=terminated)
+    former = [] if terminated else reset_breach_clock(clique.status, wanted[-1])
     status["conditions"] = merge_conditions(former, wanted)
     return status
-
-
-def _reset_breach_clock(stored: Mapping[str, Any], breach: Condition) -> list[Mapping[str, Any]]:
-    """Return the stored conditions, without a breach that a scale made if by now it is another one: it begins anew."""
-    former: list[Mapping[str, Any]] = stored.get("conditions") or []
-    if find_condition(stored, BREACHED).get("reason") != SCALED_BELOW or breach["reason"] == SCALED_BELOW:
-        return former
-    return [one for one in former if one.get("type") != BREACHED]
-
-
-def _clique_conditions(
-    view: CliqueView, clique: Clique, now: str, *, is_updating: bool, terminated: bool
-) -> list[Condition]:
-    """Return whether enough pods are scheduled, and whether the clique is below its minimum.
-
-    How a PodClique began is dated back to its creation, so that what never was otherwise can be told from what changed.
-    After a termination it begins anew.
-    """
-    began, now = render_time(clique.created), _transition_time_after(clique.created, now)
-    is_new = terminated or not find_condition(clique.status, SCHEDULED)
-    placed = f"{view.scheduled} of {len(view.live)} pods are scheduled, {view.needed} must be."
-    if view.scheduled >= view.needed and not terminated:
-        scheduled = make_condition(SCHEDULED, "True", "SufficientScheduledPods", placed, now)
-    else:
-        scheduled = make_condition(SCHEDULED, "False", "InsufficientScheduledPods", placed, began if is_new else now)
-    return [
-        scheduled,
-        _breach_condition(view, began if is_new else now, is_updating=is_updating, terminated=terminated),
-    ]
-
-
-def _transition_time_after(created: float, now: str) -> str:
-    """Return when a condition changed: after the creation, though it be in the same second.
-
-    Conditions that say how an object began have its creation as their time, and `termination` tells them apart by it.
-    """
-    return max(now, render_time(created + 1))
-
-
-def _breach_condition(view: CliqueView, now: str, *, is_updating: bool, terminated: bool) -> Condition:
-    if is_updating:
-        return make_condition(BREACHED, "Unknown", "UpdateInProgress", "Its pods are being updated.", now)
-    if terminated:
-        return make_condition(BREACHED, "Unknown", "GangTerminated", "Its pods are being recreated.", now)
-    if view.is_scaled_below_minimum and not is_breached(view):
-        text = f"It is scaled to {view.wanted} pods, {view.needed} must be available."
-        return make_condition(BREACHED, "True", SCALED_BELOW, text, now)
-    if view.scheduled < view.needed:
-        text = f"{view.scheduled} pods are scheduled, {view.needed} must be."
-        return make_condition(BREACHED, "True", "ScheduledReplicasBelowMinAvailable", text, now)
-    fine = view.available if view.available >= view.needed else count_healthy(view)
-    text = f"{fine} pods are Ready or starting, {view.needed} must be."
-    if fine < view.needed:
-        return make_condition(BREACHED, "True", "InsufficientReadyPods", text, now)
-    return make_condition(BREACHED, "False", "SufficientReadyPods", text, now)
 
 
 def _clique_progress(
@@ -231,39 +149,10 @@ def compute_group_status(
         status["currentPodCliqueSetGenerationHash"] = context.update.generation_hash
     _put_progress(status, _group_progress(context, step, group.status, parts, at_work=at_work, done=done))
     is_updating = at_work and _is_open(status.get("updateProgress"))
-    wanted = _group_conditions(context, view, group, is_updating=is_updating, terminated=terminated)
+    wanted = make_group_conditions(view, group, context.now, is_updating=is_updating, terminated=terminated)
     dropped = [TERMINATING] if wanted[0]["status"] == "False" else []
-    status["conditions"] = merge_conditions(_reset_breach_clock(group.status, wanted[0]), wanted, dropped)
+    status["conditions"] = merge_conditions(reset_breach_clock(group.status, wanted[0]), wanted, dropped)
     return status
-
-
-def _group_conditions(
-    context: StatusContext, view: GroupView, group: Group, *, is_updating: bool, terminated: bool
-) -> list[Condition]:
-    """Return whether a scaling group is below its minimum; how it began is dated back to its creation."""
-    since = (
-        _transition_time_after(group.created, context.now)
-        if find_condition(group.status, BREACHED)
-        else render_time(group.created)
-    )
-    available = sum(part.is_available for part in view.replicas.values() if part.index < view.wanted)
-    text = f"{available} of {view.wanted} replicas are available, {view.needed} must be."
-    if is_updating:
-        breach = make_condition(BREACHED, "Unknown", "UpdateInProgress", "Its replicas are being updated.", since)
-    elif terminated:
-        breach = make_condition(BREACHED, "Unknown", "GangTerminated", "Its replicas are being recreated.", since)
-    elif is_group_breached(view):
-        reason = "InsufficientAvailablePodCliqueScalingGroupReplicas"
-        breach = make_condition(BREACHED, "True", reason, text, since)
-    elif is_group_scaled_below(view):
-        breach = make_condition(BREACHED, "True", SCALED_BELOW, text, since)
-    else:
-        reason = "SufficientAvailablePodCliqueScalingGroupReplicas"
-        breach = make_condition(BREACHED, "False", reason, text, since)
-    flag = make_condition(
-        TERMINATING, "True", "GangTerminationActive", "It was below its minimum for too long.", context.now
-    )
-    return [breach, flag] if terminated else [breach]
 
 
 def _group_progress(
@@ -297,20 +186,6 @@ def _group_progress(
     )
     told_progress = _without_selection(progress)
     return {**told_progress, "readyReplicaIndicesSelectedToUpdate": selected} if selected else told_progress
-
-
-def is_group_scaled_below(view: GroupView) -> bool:
-    """Whether a scaling group cannot have its minimum: it, or cliques in its replicas, are scaled to less."""
-    whole = [
-        part
-        for index, part in view.replicas.items()
-        if index < view.wanted and not _is_group_replica_scaled_below(part)
-    ]
-    return view.is_scaled_below_minimum or (len(view.replicas) >= view.needed > len(whole))
-
-
-def _is_group_replica_scaled_below(part: GroupReplicaView) -> bool:
-    return any(view.is_live and view.is_scaled_below_minimum for view in part.cliques)
 
 
 def is_member_updated(view: CliqueView) -> bool:
@@ -365,7 +240,7 @@ def compute_set_status(
     }
     _put_surge(status, len(extra - tree.ownerless))
     _put_progress(status, _set_progress(context, stored, layout, tree, steps=steps, updated=updated))
-    wanted = _set_conditions(context, available, tree, diagnosis)
+    wanted = make_set_conditions(context, available, tree, diagnosis)
     status["conditions"] = merge_conditions(stored.get("conditions") or [], wanted)
     return status
 
@@ -420,61 +295,6 @@ def _updating_replicas(context: StatusContext, steps: SetStep) -> list[Status]:
         {"replicaIndex": index, "updateStartedAt": update.former.updating.get(index) or context.now}
         for index in indices
     ]
-
-
-def _set_conditions(context: StatusContext, available: int, tree: Tree, diagnosis: WaitDiagnosis) -> list[Condition]:
-    wanted = context.workload.replicas
-    originals = available - len(tree.beyond(wanted) - tree.unavailable)
-    counted = min(available, wanted)
-    surge = f", {counted - originals} of them surge" if counted > originals else ""
-    text = f"{counted} of {wanted} replicas are available{surge}."
-    is_available = counted == wanted
-    reason = "AllReplicasAvailable" if is_available else "ReplicasUnavailable"
-    scales = _render_scales(diagnosis.waits)
-    if scales and not is_available:
-        reason, text = SCALED_BELOW, f"{text} {scales}"
-    return [
-        make_condition(AVAILABLE, "True" if is_available else "False", reason, text, context.now),
-        _progressing_condition(context, tree, diagnosis.waits),
-        _stuck_condition(context, diagnosis),
-    ]
-
-
-def _stuck_condition(context: StatusContext, diagnosis: WaitDiagnosis) -> Condition:
-    """Say what an update is stuck at, or else what it waits for: in words that are the same for pod after pod."""
-    waits, cause = (diagnosis.waits, diagnosis.cause) if context.update.is_under_way else ((), "")
-    # What is scaled below its minimum is down, and the update goes on.
-    problem = find_problem([wait for wait in waits if wait.code != SCALED_BELOW])
-    if problem is not None:
-        return make_condition(STUCK, "True", problem.code, problem.text, context.now)
-    if cause:
-        return make_condition(STUCK, "False", cause, CAUSE_SENTENCES[cause], context.now)
-    return make_condition(STUCK, "False", NOTHING_IN_THE_WAY, "Nothing is in the way.", context.now)
-
-
-def _progressing_condition(context: StatusContext, tree: Tree, waits: tuple[Wait, ...]) -> Condition:
-    if context.update.is_under_way or (context.update.phase is UpdatePhase.START and not context.is_on_delete):
-        return make_condition(PROGRESSING, "True", "UpdateInProgress", "An update is under way.", context.now)
-    scales = _render_scales(waits)
-    if scales:
-        return make_condition(PROGRESSING, "False", SCALED_BELOW, scales, context.now)
-    is_complete = not tree.incomplete and len(tree.replicas) == context.workload.replicas
-    # What is complete can still crash: a container without a readiness probe is Ready as long as it runs.
-    problem = find_problem([wait for wait in waits if wait.code == ContainerFault.CRASH] if is_complete else waits)
-    if problem is not None:
-        return make_condition(PROGRESSING, "False", problem.code, problem.text, context.now)
-    awaiting = next((wait for wait in waits if wait.code == "AwaitingDeletion"), None)
-    if awaiting is not None:
-        text = "Pods run an older template until somebody deletes them."
-        return make_condition(PROGRESSING, "False", awaiting.code, text, context.now)
-    if is_complete:
-        return make_condition(PROGRESSING, "False", "Complete", "Every replica is complete.", context.now)
-    return make_condition(PROGRESSING, "True", "Deploying", "Not every replica is complete yet.", context.now)
-
-
-def _render_scales(waits: Iterable[Wait]) -> str:
-    """Return which scales keep components below their minimum; empty where none does."""
-    return " ".join(wait.text for wait in waits if wait.code == SCALED_BELOW)
 
 
 # ---- of all three

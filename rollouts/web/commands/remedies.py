@@ -30,9 +30,9 @@ from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.model.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE, resolve_max_unavailable
 from rollouts.engine.model.observed import Pod
 from rollouts.engine.model.workload import BudgetSpec
+from rollouts.engine.plan.messages import REMEDY_LABELS
 from rollouts.engine.plan.remedies import Remedy
 from rollouts.engine.rollout.levels import is_part_of_component, list_levels
-from rollouts.selectors.activity import REMEDY_LABELS
 from rollouts.selectors.revisions import find_previous
 from rollouts.selectors.strategy_detail import PartSource, StrategyLevel
 from rollouts.selectors.timestamps import to_datetime

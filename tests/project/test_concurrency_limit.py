@@ -1,4 +1,4 @@
-"""Django works on so many requests at once; the others wait, in the order in which they came."""
+"""Django processes a limited number of requests at a time; the others wait in the order of their arrival."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from grove_ui.turns import Turns
+from grove_ui.concurrency_limit import ConcurrencyLimit
 from tests.project.running import ROOT
 
 
@@ -55,9 +55,9 @@ class Client:
         self._messages = [BODY]
         self._has_left = asyncio.Event()
 
-    async def ask(self, turns: Turns) -> None:
+    async def ask(self, limit: ConcurrencyLimit) -> None:
         """Send the request."""
-        await turns({"type": "http", "path": self._path}, self._receive, self._send)
+        await limit({"type": "http", "path": self._path}, self._receive, self._send)
 
     async def leave(self) -> None:
         """Wait for no answer any more."""
@@ -74,14 +74,14 @@ class Client:
         return
 
 
-async def ask(turns: Turns, *paths: str) -> list[asyncio.Task[None]]:
+async def ask(limit: ConcurrencyLimit, *paths: str) -> list[asyncio.Task[None]]:
     """Send requests, one after the other."""
-    return await ask_as(turns, *(Client(path) for path in paths))
+    return await ask_as(limit, *(Client(path) for path in paths))
 
 
-async def ask_as(turns: Turns, *clients: Client) -> list[asyncio.Task[None]]:
+async def ask_as(limit: ConcurrencyLimit, *clients: Client) -> list[asyncio.Task[None]]:
     """Have clients send their requests, one after the other."""
-    asked = [asyncio.create_task(client.ask(turns)) for client in clients]
+    asked = [asyncio.create_task(client.ask(limit)) for client in clients]
     await settle()
     return asked
 
@@ -89,7 +89,7 @@ async def ask_as(turns: Turns, *clients: Client) -> list[asyncio.Task[None]]:
 def test_those_beyond_the_limit_wait_until_an_answer_begins() -> None:
     async def run() -> None:
         django = Django()
-        asked = await ask(Turns(django, 2), "/1", "/2", "/3", "/4")
+        asked = await ask(ConcurrencyLimit(django, 2), "/1", "/2", "/3", "/4")
         assert django.begun == ["/1", "/2"]
         await django.begin_answer("/2")
         assert django.answered == ["/2"]
@@ -109,7 +109,7 @@ def test_those_beyond_the_limit_wait_until_an_answer_begins() -> None:
 def test_a_request_that_fails_or_is_given_up_ends_its_turn() -> None:
     async def run() -> None:
         django = Django()
-        asked = await ask(Turns(django, 1), "/fault", "/given-up", "/1", "/2")
+        asked = await ask(ConcurrencyLimit(django, 1), "/fault", "/given-up", "/1", "/2")
         await django.begin_answer("/fault")
         assert django.begun == ["/fault", "/given-up"]
         asked[2].cancel()  # while it waits
@@ -124,7 +124,7 @@ def test_a_request_that_fails_or_is_given_up_ends_its_turn() -> None:
 def test_whose_client_leaves_meanwhile_waits_no_longer() -> None:
     async def run() -> None:
         django, leaving = Django(), Client("/left")
-        asked = await ask_as(Turns(django, 1), Client("/1"), leaving, Client("/2"))
+        asked = await ask_as(ConcurrencyLimit(django, 1), Client("/1"), leaving, Client("/2"))
         await leaving.leave()
         assert asked[1].done()
         assert asked[1].exception() is None
@@ -138,7 +138,7 @@ def test_whose_client_leaves_meanwhile_waits_no_longer() -> None:
 def test_who_has_waited_is_handed_on_with_its_body_and_heard_when_it_leaves() -> None:
     async def run() -> None:
         django, second = Django(), Client("/2")
-        asked = await ask_as(Turns(django, 1), Client("/1"), second)
+        asked = await ask_as(ConcurrencyLimit(django, 1), Client("/1"), second)
         await django.begin_answer("/1")
         assert django.received == [BODY, BODY]
         await cancel(asked)
@@ -149,7 +149,7 @@ def test_who_has_waited_is_handed_on_with_its_body_and_heard_when_it_leaves() ->
 def test_probes_wait_for_nobody() -> None:
     async def run() -> None:
         django = Django()
-        asked = await ask(Turns(django, 1), "/1", "/2", "/healthz", "/readyz")
+        asked = await ask(ConcurrencyLimit(django, 1), "/1", "/2", "/healthz", "/readyz")
         assert django.begun == ["/1", "/healthz", "/readyz"]
         await cancel(asked)
 
@@ -171,4 +171,4 @@ def test_the_product_limits_bodies_answers_static_files_and_takes_turns_in_this_
     command = [sys.executable, "-c", names]
     environment = {**os.environ, "DATA_DIR": str(tmp_path)}
     said = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True, check=True).stdout
-    assert said.split() == ["RequestLimits", "StaticAnswers", "Turns", "ASGIHandler"]
+    assert said.split() == ["RequestLimits", "StaticResponses", "ConcurrencyLimit", "ASGIHandler"]

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.test import override_settings
 
-from grove_ui.static_answers import StaticAnswers
+from grove_ui.static_responses import StaticResponses
 
 TEXT = b"a { color: red }\n" * 20_000
 PATH = "/static/page.css"
@@ -75,7 +75,7 @@ def scope_of(method: str = "GET", path: str = PATH, **headers: str) -> Any:
 def ask(method: str = "GET", path: str = PATH, **headers: str) -> Client:
     """Send a request and take the answer."""
     client = Client()
-    asyncio.run(StaticAnswers(django)(scope_of(method, path, **headers), receive, client.send))
+    asyncio.run(StaticResponses(django)(scope_of(method, path, **headers), receive, client.send))
     return client
 
 
@@ -127,7 +127,7 @@ def test_where_files_change_django_answers() -> None:
 @pytest.mark.usefixtures("collected")
 def test_many_who_take_nothing_of_a_file_hold_it_once_and_no_thread() -> None:
     async def run() -> None:
-        answers, clients = StaticAnswers(django), [Client(takes=False) for _ in range(50)]
+        answers, clients = StaticResponses(django), [Client(takes=False) for _ in range(50)]
         threads = threading.active_count()
         asked = [asyncio.create_task(answers(scope_of(), receive, client.send)) for client in clients]
         await asyncio.sleep(0)
