@@ -88,7 +88,7 @@ class RemedyForm(SimulatedForm):
         chosen = _preselected_values(context, rows) if given is None else frozenset(given.getlist(SELECTED_FIELD))
         return {
             "rows": [(row, row.value in chosen) for row in rows],
-            "lead": self.intro,
+            "intro": self.intro,
             "fields": [SELECTED_FIELD],
             **self.blocked_context(
                 "" if any(row.override is None for row in rows) else self._nothing_to_do_sentence(rows)
