@@ -91,7 +91,7 @@ class AuditEntryAdmin(ReadOnlyAdmin):
         """Show the command."""
         return show_mono(row.command)
 
-    @admin.display(description="Target", ordering="namespace")
+    @admin.display(description="Where", ordering="namespace")
     def where(self, row: AuditEntry) -> str:
         """Return the workload, namespace or cluster."""
         return show_place(row)

@@ -83,7 +83,7 @@ def test_a_workload_that_cannot_take_it_is_named_with_the_rule(page: Page) -> No
     page.get_by_label("Workload", exact=True).fill("agg-multi")
     page.get_by_label("Surge", exact=True).first.fill("2")
     panel = page.locator("#override-check")
-    expect(panel).to_contain_text("cannot take it")
+    expect(panel).to_contain_text("cannot use it")
     expect(panel).to_contain_text("RollingUpdate always updates one replica of the set at a time")
 
 
