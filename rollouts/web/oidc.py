@@ -1,7 +1,7 @@
 """OpenID Connect: sends people to the identity provider, and believes what it says about them when they come back.
 
 Authorization code with PKCE, state and nonce, all three bound to the session that set out. `sign_in` has the pages
-before and after; `services.accounts` says which account somebody has. The invariants: nobody is vouched for but by a
+before and after; `services.single_sign_on` finds the account. The invariants: nobody is vouched for but by a
 signed ID token of the configured issuer, made for us and for this very attempt; what went wrong is logged as a kind of
 error and never with a code or a token in it.
 
@@ -21,7 +21,7 @@ from django.http import HttpRequest, HttpResponse
 from joserfc.errors import JoseError
 
 from grove_ui.environment import Oidc
-from rollouts.services.accounts import ExternalIdentity
+from rollouts.services.single_sign_on import ExternalIdentity
 
 logger = logging.getLogger(__name__)
 
