@@ -188,7 +188,7 @@ def _parse_declared_length(scope: Scope) -> tuple[int, bool]:
 
 
 def replay(message: Message, receive: Receive) -> Receive:
-    """Return a way to receive a message that has come, and what comes after it."""
+    """Return a receive function that yields a message again, then those that follow it."""
     waiting = [message]
 
     async def receiving() -> Message:

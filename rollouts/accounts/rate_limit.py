@@ -20,6 +20,7 @@ from redis import RedisError
 
 from grove_ui.environment import Rate
 from rollouts.runtime.connections import redis_client
+from rollouts.telemetry.outage_log import OutageLog
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +28,7 @@ _IPV6: Final = 6
 _PREFIX: Final = "grove:rate:"
 _SCRIPT: Final = Path(__file__).with_suffix(".lua").read_text()
 
-# Set while Redis is down, so that the warning is logged once and not with every request.
-_redis_is_down = threading.Event()
+_redis_outage: Final = OutageLog(logger, "Redis is down; each web process counts requests for itself (%s)")
 # With more buckets a process drops those that were used longest ago.
 _MAX_LOCAL_BUCKETS: Final = 10_000
 
@@ -89,9 +89,7 @@ def _update_bucket(bucket: str, rate: Rate | None, *, taken: int) -> float:
             _SCRIPT, 1, _PREFIX + bucket, str(rate.seconds * 1000), str(rate.count), str(taken)
         )
     except RedisError as error:
-        if not _redis_is_down.is_set():
-            logger.warning("Redis is down; each web process counts requests for itself (%s)", type(error).__name__)
-        _redis_is_down.set()
+        _redis_outage.failed(error)
         return _local_buckets.update(bucket, rate, taken)
-    _redis_is_down.clear()
+    _redis_outage.succeeded()
     return int(milliseconds) / 1000

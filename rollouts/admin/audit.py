@@ -3,15 +3,15 @@
 from typing import Any
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
 from unfold.contrib.filters.admin import FieldTextFilter
 
+from rollouts.accounts import errors
 from rollouts.accounts.commands import Command
-from rollouts.accounts.errors import PermissionDenied
 from rollouts.admin.filters import ValueFilter
 from rollouts.admin.model_admin import ReadOnlyAdmin
 from rollouts.admin.rendering import show_document, show_mono, show_pill, show_place, show_result, show_time
@@ -71,8 +71,8 @@ class AuditEntryAdmin(ReadOnlyAdmin):
         try:
             with audited_command(caller_of(request, Source.ADMIN), Command.EXPORT_AUDIT) as audited:
                 audited.done(detail=f"Filtered by {request.GET.urlencode()}." if request.GET else "Everything.")
-        except PermissionDenied as refusal:
-            raise DjangoPermissionDenied(refusal.sentence) from refusal
+        except errors.PermissionDenied as refusal:
+            raise PermissionDenied(refusal.sentence) from refusal
         headers = {"Content-Disposition": 'attachment; filename="grove-audit.csv"'}
         return StreamingHttpResponse(audit_csv(found.queryset.defer(None)), content_type="text/csv", headers=headers)
 
@@ -91,7 +91,7 @@ class AuditEntryAdmin(ReadOnlyAdmin):
         """Show the command."""
         return show_mono(row.command)
 
-    @admin.display(description="Target", ordering="namespace")
+    @admin.display(description="Where", ordering="namespace")
     def where(self, row: AuditEntry) -> str:
         """Return the workload, namespace or cluster."""
         return show_place(row)

@@ -19,8 +19,8 @@ from rollouts.cluster.resources import PODCLIQUESCALINGGROUPS, PODCLIQUESETS
 from rollouts.controller.executor import RESOURCES, WriteRecord, WriteResult, write_key_of
 from rollouts.engine.model import names
 from rollouts.engine.model.actions import Patch
+from rollouts.engine.model.metadata import make_owner_references
 from rollouts.engine.plan.adoption import GROVE_FINALIZERS
-from rollouts.engine.plan.desired import make_owner_references
 from rollouts.engine.tree.tree_builder import Orphan
 from rollouts.mirror.other_operator import is_written_by_grove
 

@@ -5,7 +5,7 @@ module groups and orders them: a card for each cause of a problem, with its reme
 need no action.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -13,8 +13,8 @@ from typing import Final
 from rollouts.accounts.commands import WorkloadRef
 from rollouts.controller.pod_counts import Counts, count_pods
 from rollouts.engine.model.actions import Wait
-from rollouts.engine.plan.diagnosis import CONSEQUENCE_CODES, WaitCode, wait_sort_key
-from rollouts.engine.plan.remedies import Remedy
+from rollouts.engine.plan.messages import PROBLEM_TITLES, REMEDY_LABELS, WAIT_TITLES
+from rollouts.engine.plan.wait_codes import CONSEQUENCE_CODES, WaitCode, wait_sort_key
 from rollouts.mirror.other_operator import find_grove_management
 from rollouts.selectors.diagnosis import Diagnosis, snapshot_diagnosis
 from rollouts.selectors.pod_grid import ComponentProgress, compute_progress
@@ -29,46 +29,6 @@ WAITS_SHOWN: Final = 4
 MAX_WAITS: Final = 40
 # How many sentences one card has; equal waits share a card.
 SENTENCES_SHOWN: Final = 3
-
-WAIT_TITLES: Final[Mapping[str, str]] = {
-    WaitCode.WAITING_FOR_READY: "Waiting for pods to become ready",
-    WaitCode.WAITING_FOR_TERMINATION: "Waiting for pods to terminate",
-    WaitCode.BUDGET_EXHAUSTED: "The budget is used up",
-    WaitCode.SURGE_UNSCHEDULABLE: "Surge cannot be scheduled",
-    WaitCode.SURGE_NOT_READY: "Waiting for surge to become ready",
-    WaitCode.SURGE_GATED: "Surge waits for its base gang",
-    WaitCode.REPLICA_UNSCHEDULABLE: "Pods cannot be scheduled",
-    WaitCode.WAITING_FOR_REPLICA: "Waiting for another replica",
-    WaitCode.AWAITING_DELETION: "Outdated pods wait until you delete them",
-    WaitCode.SCALED_BELOW_MIN_AVAILABLE: "Scaled below minAvailable",
-    WaitCode.IMAGE_NOT_PULLED: "An image cannot be pulled",
-    WaitCode.CONTAINER_NOT_CREATED: "A container cannot be created",
-    WaitCode.OUT_OF_MEMORY: "A container runs out of memory",
-    WaitCode.CRASH_LOOP: "A container crashes again and again",
-    WaitCode.TOO_FEW_AVAILABLE: "Too few replicas are available",
-}
-"""The title of each wait."""
-
-PROBLEM_TITLES: Final[Mapping[str, str]] = {
-    **WAIT_TITLES,
-    WaitCode.WAITING_FOR_READY: "Pods do not become ready",
-    WaitCode.WAITING_FOR_TERMINATION: "Pods do not terminate",
-    WaitCode.SURGE_NOT_READY: "Surge does not become ready",
-}
-"""The title of each wait once it is a problem."""
-
-REMEDY_LABELS: Final[Mapping[str, str]] = {
-    Remedy.ADD_CAPACITY: "Look at the nodes",
-    Remedy.SET_MAX_SURGE_TO_ZERO: "Set maxSurge to 0",
-    Remedy.DELETE_SURGE: "Delete the surge",
-    Remedy.RAISE_MAX_UNAVAILABLE: "Raise maxUnavailable",
-    Remedy.LOOK_AT_PODS: "Look at the pods",
-    Remedy.ROLL_BACK: "Roll back",
-    Remedy.FORCE_DELETE_PODS: "Delete the pods by force",
-    Remedy.DELETE_OUTDATED_PODS: "Delete outdated pods",
-    Remedy.SCALE_IN: "Scale in",
-}
-"""The text of the button of each remedy."""
 
 
 @dataclass(frozen=True, slots=True)

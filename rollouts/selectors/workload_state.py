@@ -14,7 +14,7 @@ from typing import Final
 
 from django.db.models import Case, F, IntegerField, Q, Value, When
 
-from rollouts.engine.plan.diagnosis import WaitCode
+from rollouts.engine.plan.wait_codes import WaitCode
 
 
 class State(StrEnum):

@@ -24,10 +24,9 @@ from typing import Any, Final
 from redis import RedisError
 from redis.lock import Lock
 
+from rollouts.accounts import errors
 from rollouts.accounts.commands import Command, WorkloadRef
-from rollouts.accounts.errors import InvalidState, NotFound, VersionConflict
-from rollouts.cluster import Conflict, Obj, Unavailable
-from rollouts.cluster import NotFound as ClusterNotFound
+from rollouts.cluster import Conflict, NotFound, Obj, Unavailable
 from rollouts.cluster.client import FIELD_MANAGER
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.engine.manifest.findings import Finding, FindingCode, ValidationReport
@@ -94,7 +93,7 @@ def _apply_lock(place: WorkloadRef) -> Iterator[None]:
     """Wait for other applies to the same workload in this installation; without Redis there is no lock."""
     lock = redis_client().lock(f"grove:apply:{place.key}", timeout=_LOCK_SECONDS, blocking_timeout=_LOCK_WAIT_SECONDS)
     if not _acquire(lock):
-        raise InvalidState(f"Another manifest is being applied to {place.name}. Try again.")
+        raise errors.InvalidState(f"Another manifest is being applied to {place.name}. Try again.")
     try:
         yield
     finally:
@@ -154,7 +153,7 @@ class _ServerSideApply:
                 return finish_edit(
                     self._client, audited, before, stored, report.warnings, dry_run=False, is_new=live is None
                 )
-        raise VersionConflict(
+        raise errors.VersionConflict(
             f"{self._client.place.name} was modified {MAX_ATTEMPTS} times while this command ran. Try again."
         )
 
@@ -163,15 +162,15 @@ class _ServerSideApply:
         place = self._client.place
         try:
             live = self._client.fetch()
-        except NotFound:
+        except errors.NotFound:
             if expected is not None:
-                raise VersionConflict(f"{place.name} no longer exists.") from None
+                raise errors.VersionConflict(f"{place.name} no longer exists.") from None
             return None
         if self._must_be_new:
-            raise VersionConflict(f"A workload {place.name} exists already.")
+            raise errors.VersionConflict(f"A workload {place.name} exists already.")
         require_expected(self._client, live, expected)
         if live["metadata"].get("deletionTimestamp"):
-            raise InvalidState(f"{place.name} is being deleted; apply the manifest again when it is gone.")
+            raise errors.InvalidState(f"{place.name} is being deleted; apply the manifest again when it is gone.")
         return live
 
     def fetch_dry_run(self, live: Obj | None) -> Obj:
@@ -180,22 +179,22 @@ class _ServerSideApply:
             # The manifest is complete, so all its errors can be reported at once.
             obj, findings = self._unmask(live)
             security = find_pod_security_violations(self._caller, self._client.place, None, obj)
-            if errors := (*findings, *validate_create(obj).errors, *security):
-                raise invalid_command(errors)
+            if found := (*findings, *validate_create(obj).errors, *security):
+                raise invalid_command(found)
         for _ in range(MAX_ATTEMPTS):
             tried = self._apply_if_unchanged(live, dry_run=True)
             if tried is not None:
                 return tried
             live = self._client.fetch()
-        raise VersionConflict(
+        raise errors.VersionConflict(
             f"{self._client.place.name} was modified {MAX_ATTEMPTS} times while this command ran. Try again."
         )
 
     def validate(self, live: Obj | None, tried: Obj) -> ValidationReport:
         """Return the warnings about the workload after an apply; raises ValidationFailed with the errors."""
         report = validate_create(tried) if live is None else validate_update(live, tried)
-        if errors := (*report.errors, *find_pod_security_violations(self._caller, self._client.place, live, tried)):
-            raise invalid_command(errors)
+        if found := (*report.errors, *find_pod_security_violations(self._caller, self._client.place, live, tried)):
+            raise invalid_command(found)
         return report
 
     def _unmask(self, live: Obj | None) -> tuple[Obj, list[Finding]]:
@@ -236,8 +235,8 @@ class _ServerSideApply:
         cluster = self._client.cluster
         try:
             return cluster.apply(PODCLIQUESETS, obj, force=self._force, dry_run=dry_run)
-        except ClusterNotFound as error:
-            raise NotFound(
+        except NotFound as error:
+            raise errors.NotFound(
                 f"There is no namespace {self._client.place.namespace} in {self._client.cluster_row.name}."
             ) from error
         except Conflict as error:
@@ -305,11 +304,11 @@ def _find_formerly_applied(live: Obj | None) -> Obj:
     }
 
 
-def _field_manager_conflict(error: Conflict) -> InvalidState:
+def _field_manager_conflict(error: Conflict) -> errors.InvalidState:
     findings = []
     for cause in error.causes:
         holder = _CONFLICTING_MANAGER.search(cause.message)
         sentence = f"{holder[1] if holder else 'another manager'} owns this field; leave it out, or apply with force"
         findings.append(Finding(cause.field.removeprefix("."), FindingCode.FIELD_HELD, sentence))
     refusal = invalid_command(findings)
-    return InvalidState(f"Other managers own fields that this manifest sets. {refusal.sentence}", findings)
+    return errors.InvalidState(f"Other managers own fields that this manifest sets. {refusal.sentence}", findings)

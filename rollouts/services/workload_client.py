@@ -18,16 +18,8 @@ from typing import Final
 from django.db import DatabaseError
 
 from rollouts import mirror, models
+from rollouts.accounts import errors
 from rollouts.accounts.commands import WorkloadRef
-from rollouts.accounts.errors import (
-    ClusterUnavailable,
-    CommandRefused,
-    InvalidState,
-    NotFound,
-    PermissionDenied,
-    make_cluster_not_found,
-)
-from rollouts.accounts.errors import ValidationFailed as InvalidCommand
 from rollouts.cluster import (
     BadRequest,
     ClusterClient,
@@ -36,15 +28,13 @@ from rollouts.cluster import (
     Forbidden,
     Invalid,
     Misconfigured,
+    NotFound,
     Obj,
     Resource,
     Throttled,
     TooLarge,
     UnknownResource,
     Unsupported,
-)
-from rollouts.cluster import (
-    NotFound as ClusterNotFound,
 )
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.engine.manifest.diff import find_differences, make_json_patch
@@ -133,11 +123,11 @@ def open_writable_client(place: WorkloadRef) -> WorkloadClient:
     with translate_cluster_errors("trace of another operator"):
         other = find_other_operator(client.cluster, client.cluster_row)
     if other:
-        raise InvalidState(other)
+        raise errors.InvalidState(other)
     require_synced(client)
     seen = mirror.fetch_workload(client.cluster_row, place.namespace, place.name)
     if seen is not None and (other := find_grove_management(seen.manifest, seen.written_by_grove)):
-        raise InvalidState(other)
+        raise errors.InvalidState(other)
     return client
 
 
@@ -146,17 +136,17 @@ def open_client(place: WorkloadRef) -> WorkloadClient:
     try:
         names = cluster_names()
         if place.cluster not in names:
-            raise make_cluster_not_found(place.cluster, names)
+            raise errors.make_cluster_not_found(place.cluster, names)
         row = mirror.ensure_cluster(place.cluster)
         return WorkloadClient(place, shared_cluster(row.name, row.url), row)
     except Misconfigured as error:
-        raise ClusterUnavailable(f"The cluster {place.cluster} cannot be used: {error}") from error
+        raise errors.ClusterUnavailable(f"The cluster {place.cluster} cannot be used: {error}") from error
 
 
 def require_synced(client: WorkloadClient) -> None:
     """Raise ClusterUnavailable while the mirror is incomplete."""
     if not client.cluster_row.complete:
-        raise ClusterUnavailable(
+        raise errors.ClusterUnavailable(
             f"The objects of {client.cluster_row.name} are still being listed. Try again in a moment."
         )
 
@@ -168,7 +158,7 @@ def require_not_grove_managed(obj: Obj) -> None:
     """
     what = f"{obj['kind']} {obj['metadata']['name']}"
     if other := find_grove_management(obj, what if is_written_by_grove(obj) else ""):
-        raise InvalidState(other)
+        raise errors.InvalidState(other)
 
 
 def version_of_object(obj: Obj) -> str:
@@ -201,25 +191,25 @@ def translate_cluster_errors(what: str, *, is_write: bool = False, hiding: Seque
 
 def translate_error(
     error: ClusterError, what: str, *, is_write: bool = False, hiding: Sequence[Obj] = ()
-) -> CommandRefused:
+) -> errors.CommandRefused:
     """Return the error of a command for an error of the cluster other than a Conflict."""
     if isinstance(error, Invalid | BadRequest | TooLarge | Unsupported):
         return _translate_invalid(error, hiding)
     words = _mask_sentence(str(error), make_text_mask(*hiding))
     match error:
-        case ClusterNotFound():
-            return NotFound(f"The cluster has no {what}: {words}")
+        case NotFound():
+            return errors.NotFound(f"The cluster has no {what}: {words}")
         case Forbidden():
-            return PermissionDenied(f"The account of Grove UI lacks a permission in the cluster: {words}")
+            return errors.PermissionDenied(f"The account of Grove UI lacks a permission in the cluster: {words}")
         case UnknownResource():
-            return InvalidState(f"The cluster does not have this kind of object; install the CRDs: {words}")
+            return errors.InvalidState(f"The cluster does not have this kind of object; install the CRDs: {words}")
         case Throttled():
-            return ClusterUnavailable(f"The API server is throttling requests: {words}", error.retry_after)
+            return errors.ClusterUnavailable(f"The API server is throttling requests: {words}", error.retry_after)
         case _:
-            return ClusterUnavailable(f"{words}. {_OUTCOME_UNKNOWN}" if is_write else words, error.retry_after)
+            return errors.ClusterUnavailable(f"{words}. {_OUTCOME_UNKNOWN}" if is_write else words, error.retry_after)
 
 
-def _translate_invalid(error: ClusterError, hiding: Sequence[Obj]) -> InvalidCommand:
+def _translate_invalid(error: ClusterError, hiding: Sequence[Obj]) -> errors.ValidationFailed:
     """Return the error with a finding for each field that the cluster names.
 
     The mask is built once, however many fields there are.
@@ -252,7 +242,7 @@ def find_schema_fault(error: ClusterError, hiding: Sequence[Obj] = ()) -> tuple[
     return (Finding(found[1], FindingCode.REFUSED_BY_CLUSTER, _mask_sentence(found[2], make_text_mask(*hiding))),)
 
 
-def invalid_command(findings: Sequence[Finding], *, count: int | None = None) -> InvalidCommand:
+def invalid_command(findings: Sequence[Finding], *, count: int | None = None) -> errors.ValidationFailed:
     """Return the error for these findings; its sentence has the first of them.
 
     `count` is the number of all findings when only some of them are given.
@@ -265,4 +255,4 @@ def invalid_command(findings: Sequence[Finding], *, count: int | None = None) ->
     shown = [*findings[:MAX_FINDINGS]]
     if left_out > 0:
         shown.append(Finding("", FindingCode.TOO_MANY, f"{left_out:,} more errors are left out; correct these first"))
-    return InvalidCommand(f"{text}.", shown)
+    return errors.ValidationFailed(f"{text}.", shown)

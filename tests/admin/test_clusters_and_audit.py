@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 def test_a_cluster_that_is_away_is_told_line_by_line(ada: Client, row: models.Cluster) -> None:
     text = ada.post(f"/admin/rollouts/cluster/{row.pk}/test/").content.decode()
-    assert "Something is in the way." in text
+    assert "The connection has problems." in text
     entry = AuditEntry.objects.get()
     assert (entry.command, entry.cluster, entry.result, entry.via) == ("test_cluster", "sandbox", "Done", "admin")
     assert entry.detail.startswith("Failed: ")

@@ -83,7 +83,7 @@ def test_a_workload_that_cannot_take_it_is_named_with_the_rule(page: Page) -> No
     page.get_by_label("Workload", exact=True).fill("agg-multi")
     page.get_by_label("Surge", exact=True).first.fill("2")
     panel = page.locator("#override-check")
-    expect(panel).to_contain_text("cannot take it")
+    expect(panel).to_contain_text("cannot use it")
     expect(panel).to_contain_text("RollingUpdate always updates one replica of the set at a time")
 
 
@@ -195,7 +195,7 @@ def test_a_phone_needs_no_sideways_scrolling(page: Page, path: str) -> None:
 def test_the_connection_to_a_cluster_is_tested_line_by_line(page: Page) -> None:
     page.goto("/admin/rollouts/cluster/1/change/")
     page.get_by_role("button", name="Test the connection").click()
-    expect(page.get_by_role("heading", name="Nothing is in the way.")).to_be_visible()
+    expect(page.get_by_role("heading", name="The connection works.")).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("Reach"))).to_contain_text("The API server answers")
 
 

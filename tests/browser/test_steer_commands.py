@@ -82,7 +82,7 @@ def said(page: Page) -> str:
 
 def current(page: Page) -> str:
     """Return the number of the revision in force."""
-    return page.locator("#revisions li", has_text="in force").locator("b").inner_text()
+    return page.locator("#revisions li", has_text="current").locator("b").inner_text()
 
 
 def test_an_image_is_rolled_to_its_end_by_surge_and_capacity_is_never_shown_below_desired(page: Page) -> None:
@@ -140,7 +140,7 @@ def test_numbers_a_restart_and_a_manifest_are_sent_by_their_pages(page: Page, sa
     expect(page.locator("#preview")).to_contain_text("4pods replaced", use_inner_text=False)
     page.get_by_role("button", name="Restart the pods").click()
     assert "The restart has started" in said(page)
-    expect(page.locator("#revisions li", has_text="in force").locator("b")).to_have_text(str(revision + 1))
+    expect(page.locator("#revisions li", has_text="current").locator("b")).to_have_text(str(revision + 1))
     expect_settled(page, 4)
 
     follow(page.get_by_role("link", name="Manifest", exact=True))
@@ -222,7 +222,7 @@ def test_the_forms_keep_nobody_out(visitor: BrowserContext, sandbox: Sandbox) ->
     for address in ("/workloads/new/", *(f"{WORKLOAD}{form}/" for form in forms)):
         page.set_viewport_size({"width": 1280, "height": 800})
         page.goto(address)
-        expect(page.locator("#preview")).not_to_contain_text("Nothing has been tried yet.")
+        expect(page.locator("#preview")).not_to_contain_text("No preview yet.")
         assert find_barriers(page) == [], address
         page.set_viewport_size({"width": 390, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, address

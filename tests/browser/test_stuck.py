@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from rollouts.engine.plan.diagnosis import SCHEDULED_WITHIN
+from rollouts.engine.plan.deadlines import SCHEDULED_WITHIN
 from tests.browser.conftest import PATIENCE
 from tests.browser.visiting import Sandbox, find_barriers, follow, open_settled, sign_in
 from tests.project.running import Product
@@ -63,7 +63,7 @@ def test_surge_that_keeps_the_last_one_from_its_room_ends_when_it_is_deleted(pag
         expect(page.locator("#content")).to_contain_text("surge of tight-0-main: 1 pod, 1 ready on tight")
         expect(page.locator("#preview .stat").first).to_be_visible()
         follow(page.get_by_role("button", name="Delete the surge"))
-        expect(page.locator("#departure-rows > tr")).to_contain_text("gone; its place is not taken")
+        expect(page.locator("#departure-rows > tr")).to_contain_text("gone; not replaced")
         expect_settled(page, "tight")
 
 

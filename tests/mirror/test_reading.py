@@ -1,4 +1,4 @@
-"""A workload is read as the engine wants it: everything that is its own, and nothing else."""
+"""A workload is read as values of the engine: everything that belongs to it, and nothing else."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from rollouts.cluster.resources import (
 )
 from rollouts.engine.model import names
 from rollouts.engine.model.observed import Clique, Gang, Group, Pod, Service
-from rollouts.engine.plan.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
+from rollouts.engine.model.template_keys import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from tests.mirror import objects
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
@@ -26,7 +26,7 @@ CREATED = 1767323045.0
 
 
 def store_workload(cluster: models.Cluster) -> None:
-    """Store a set with one of each kind."""
+    """Store a set with one object of each kind."""
     mirror.store(cluster, PODCLIQUESETS, [objects.pod_clique_set()])
     mirror.store(cluster, PODCLIQUESCALINGGROUPS, [objects.group()])
     mirror.store(cluster, PODCLIQUES, [objects.clique(), objects.member()])

@@ -41,7 +41,7 @@ def _parts(client: Client) -> tuple[int, dict[str, bool]]:
 
 @pytest.fixture
 def alive(redis: Redis, db: None) -> Redis:
-    """Everything answers."""
+    """All components are healthy."""
     heartbeats.record_sweep(redis)
     heartbeats.record_cluster_heartbeat(redis, "sandbox", {"pods": 3})
     return redis

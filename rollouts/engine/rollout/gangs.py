@@ -22,10 +22,10 @@ from rollouts.engine.model.conditions import (
     merge_conditions,
     render_phase_message,
 )
+from rollouts.engine.model.metadata import SCHEDULER_API, default_labels, make_owner_references
 from rollouts.engine.model.observed import Gang
 from rollouts.engine.model.values import value
 from rollouts.engine.model.workload import Workload
-from rollouts.engine.plan.desired import SCHEDULER_API, default_labels, make_owner_references
 from rollouts.engine.tree.layout import Layout
 from rollouts.engine.tree.views import CliqueView, GroupView, ReplicaView
 

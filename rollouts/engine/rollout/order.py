@@ -8,6 +8,7 @@ key ends in a unique value, so the same units always have the same order.
 from typing import Any
 
 from rollouts.engine.model.observed import Pod
+from rollouts.engine.tree.views import ReplicaView
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}  # a pod that has ended counts like a Pending one
 
@@ -32,6 +33,12 @@ def pod_scale_in_order(pod: Pod, wanted: int, current_hash: str) -> tuple[Any, .
         -pod.index,
         pod.name,
     )
+
+
+def set_replica_update_order(replica: ReplicaView) -> tuple[bool, bool, int]:
+    """Replicas of a set, by what is observed of them."""
+    scheduled = replica.is_anything_scheduled
+    return replica_update_order(replica.index, scheduled=scheduled, breached=scheduled and not replica.is_available)
 
 
 def replica_update_order(index: int, *, scheduled: bool, breached: bool) -> tuple[bool, bool, int]:

@@ -127,15 +127,6 @@ def _find_free_deletions(live: Sequence[Unit]) -> list[Removal]:
     return [Removal(unit, Reason.OUTDATED_UNAVAILABLE) for unit in live if unit.outdated and not unit.available]
 
 
-def is_complete(live: int, available: int, outdated: int, wanted: int, highest: int = -1) -> bool:
-    """Whether exactly the wanted units exist, all of them available and none outdated.
-
-    `highest` is the highest index where the indices must be 0 ... R-1: for replicas, and for pods in an update. Pods
-    outside an update may have a gap from a scale-in, which nothing closes.
-    """
-    return live == available == wanted and not outdated and highest < wanted
-
-
 def _choose_deletions(live: Sequence[Unit], wanted: int, budget: Budget) -> list[Removal]:
     """Free, then spend the budget: on surge beyond S, then on outdated units in their order."""
     freed = _find_free_deletions(live)

@@ -23,7 +23,6 @@ from rollouts.engine.rollout.roller import RollerStep, Unit
 from rollouts.engine.rollout.units import NO_STEP, choose_pod_step, choose_replica_step, group_units, set_units
 from rollouts.engine.rollout.update import Update
 from rollouts.engine.tree.layout import Layout
-from rollouts.engine.tree.steady_state import find_replicas_to_plan
 from rollouts.engine.tree.views import CliqueView, GroupReplicaView, GroupView, ReplicaView, Tree
 
 _NONE: Final[Set[int]] = frozenset()
@@ -118,6 +117,16 @@ def choose_steps(layout: Layout, tree: Tree, update: Update, unsteady: Set[int] 
     replicas = [tree.replicas.get(index) or layout.make_replica_view(index) for index in sorted(staying)]
     steps = tuple([_choose_replica_step(layout, replica, update) for replica in replicas])
     return SetStep(budget, rolling, tuple(units), step, steps)
+
+
+def find_replicas_to_plan(tree: Tree, update: Update) -> Set[int]:
+    """Return the replicas of the set that need a step: all that the pass may change or report on.
+
+    A replica that is outdated and steady waits for its turn, unless no update is under way.
+    """
+    unfinished = tree.unfinished if update.is_under_way else tree.incomplete
+    selected = () if update.selected is None else (update.selected,)
+    return tree.unsteady.union(unfinished, update.former.updating, selected)
 
 
 def _choose_set_step(layout: Layout, tree: Tree, budget: Budget, *, rolling: bool) -> tuple[Sequence[Unit], RollerStep]:

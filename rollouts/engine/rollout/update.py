@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from rollouts.engine.model.values import value
+from rollouts.engine.rollout.order import set_replica_update_order
 from rollouts.engine.tree.layout import Layout
 from rollouts.engine.tree.views import ReplicaView, Tree
 
@@ -113,7 +114,7 @@ def _select_replica(layout: Layout, tree: Tree, former: Progress) -> tuple[int |
         return None, ()
     replicas = [tree.replicas[index] for index in candidates - missing]
     replicas += [layout.make_replica_view(index) for index in candidates & missing]
-    first = min([replica.update_order for replica in replicas])[-1]  # the last part of the key is the index
+    first = min(replicas, key=set_replica_update_order).index
     # The update does not wait for a replica that is only scaled below its minimum: no update brings it back.
     down = missing.union([i for i in (tree.unavailable & tree.incomplete) - beyond if not tree.replicas[i].is_up])
     if first in down:

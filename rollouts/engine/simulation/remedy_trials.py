@@ -22,8 +22,8 @@ from typing import Final, TypeAlias
 from rollouts.engine.model.actions import Delete, Kind, Wait
 from rollouts.engine.model.observed import Clique, Group, Observed, Service
 from rollouts.engine.model.workload import SET_BUDGET_STRATEGY, BudgetSpec, Strategy, Workload
-from rollouts.engine.plan.diagnosis import NOT_READY_CODES, UNSCHEDULED_CODES, WaitCode, find_common_code
 from rollouts.engine.plan.remedies import Remedy, with_one_more_unavailable, without_surge
+from rollouts.engine.plan.wait_codes import NOT_READY_CODES, UNSCHEDULED_CODES, WaitCode, find_common_code
 from rollouts.engine.rollout.levels import is_part_of_component
 from rollouts.engine.rollout.update import read_progress
 from rollouts.engine.simulation.simulate import BY_HAND, SimulationEnd, SimulationResult

@@ -30,9 +30,9 @@ from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.model.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE
 from rollouts.engine.model.observed import Pod
 from rollouts.engine.model.workload import BudgetSpec
+from rollouts.engine.plan.messages import REMEDY_LABELS
 from rollouts.engine.plan.remedies import Remedy, with_one_more_unavailable, without_surge
 from rollouts.engine.rollout.levels import is_part_of_component, list_levels
-from rollouts.selectors.activity import REMEDY_LABELS
 from rollouts.selectors.revisions import find_previous
 from rollouts.selectors.strategy_detail import PartSource, StrategyLevel
 from rollouts.selectors.timestamps import to_datetime
@@ -88,7 +88,7 @@ class RemedyForm(SimulatedForm):
         chosen = _preselected_values(context, rows) if given is None else frozenset(given.getlist(SELECTED_FIELD))
         return {
             "rows": [(row, row.value in chosen) for row in rows],
-            "lead": self.intro,
+            "intro": self.intro,
             "fields": [SELECTED_FIELD],
             **self.blocked_context(
                 "" if any(row.override is None for row in rows) else self._nothing_to_do_sentence(rows)

@@ -251,4 +251,4 @@ def test_a_text_is_read_once_for_those_who_may(desk: Desk, texts_read: list[byte
 def test_a_text_that_cannot_be_read_is_not_searched_for_lines(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml, "compose", lambda *_, **__: pytest.fail("it is searched"))
     tried = desk.try_out("apply", {**desk.open("apply"), "manifest": "a:\n" + "- {b: 1}\n" * 50_000})
-    assert "more than 104,857 values and names" in said_beside(tried, "manifest")
+    assert "more than 104,857 values and keys" in said_beside(tried, "manifest")

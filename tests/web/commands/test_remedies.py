@@ -70,7 +70,7 @@ def test_where_an_override_sets_the_surge_that_is_to_be_ended(operator: Client, 
     )
     page = operator.get(address(surging, "no-surge"))
     assert boxes_of(page, "chosen") == {box("frontend"): "off", box("decode"): "chosen"}
-    assert f"Set by override {made.pk} by ada (“night shift”): end it" in say(page)
+    assert f"Set by override {made.pk} by ada (“night shift”). End the override first" in say(page)
     refused = operator.post(address(surging, "no-surge"), form(surging, box("frontend")))
     assert refused.status_code == 422
 

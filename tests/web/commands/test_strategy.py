@@ -93,7 +93,7 @@ WRONG = [
 def test_what_is_wrong_is_said_at_its_field(admin: Client, field: str, text: str, place: str, sentence: str) -> None:
     answer = trial(admin, **{field: text})
     assert sentence in say(answer, f"wrong-{place}")
-    assert "It would be refused" in say(answer)
+    assert "Not valid yet" in say(answer)
     # What is wrong at one level does not keep the others from being told.
     assert say(answer, f"says-{WEB if place.startswith(DECODE) else DECODE}")
     assert say(trial(admin), f"wrong-{place}") == ""
@@ -107,7 +107,7 @@ def test_a_trial_compares_the_next_rollout_with_the_one_as_it_is(admin: Client, 
 
 
 def test_a_form_as_it_was_opened_changes_nothing(admin: Client, chat: models.Cluster) -> None:
-    assert "Nothing: the cluster has it so already." in say(trial(admin))
+    assert "No changes." in say(trial(admin))
 
 
 def test_a_cluster_that_is_full_stops_surge(admin: Client, chat: models.Cluster) -> None:
@@ -115,7 +115,7 @@ def test_a_cluster_that_is_full_stops_surge(admin: Client, chat: models.Cluster)
     assert "stuck" not in say(trial(admin, **surge))
     words = say(trial(admin, **surge, full="1"))
     assert "It gets stuck; with the present strategy it does not." in words
-    assert "What would help: Look at the nodes" in words
+    assert "Possible remedies: Look at the nodes" in words
 
 
 def test_a_chosen_type_is_put_down_only_where_it_would_not_follow(
@@ -136,7 +136,7 @@ def test_an_override_is_told_with_its_reason_where_it_counts(admin: Client, chat
     assert fields_of(page.content.decode())[f"{WEB}.maxUnavailable"] == ""
     words = say(page, f"means-{WEB}")
     assert "All 3 pods at once" in words
-    assert "maxUnavailable 3 counts instead" in words
+    assert "sets maxUnavailable to 3" in words
     assert "an incident" in words
     # What is typed is saved, and does not count as long as that does.
     tried = trial(admin, components__web__maxUnavailable="1")

@@ -47,7 +47,7 @@ def test_who_loses_a_race_keeps_their_entries_on_top_of_those_of_others(operator
     lost = operator.post(address(stage, "strategy"), mine)
     assert lost.status_code == 409
     words = say(lost)
-    assert "What others have changed meanwhile" in words
+    assert "Changed by others in the meantime" in words
     assert "maxSurge of decode left out → 1" in words
     again = fields_of(lost.content.decode())
     assert again["components.frontend.maxUnavailable"] == "2"

@@ -12,6 +12,7 @@ from rollouts.engine.model.names import REPLICA_INDEX
 from rollouts.mirror import other_operator
 from rollouts.mirror.other_operator import GROVE_FINALIZER
 from rollouts.web.commands.forms import url_kwargs
+from tests.markup import compact
 from tests.services.grove import GROVES_HASH, hand_to_grove
 from tests.web.commands.filling import Desk, fields_of, say
 
@@ -36,7 +37,7 @@ def page_of(desk: Desk) -> Any:
 def try_out(desk: Desk) -> str:
     """Return what stands beside the form."""
     page = desk.client.get(desk.address("take-over")).content.decode()
-    return desk.client.post(f"{desk.address('take-over')}trial/", fields_of(page)).content.decode()
+    return compact(desk.client.post(f"{desk.address('take-over')}trial/", fields_of(page)).content.decode())
 
 
 def agree(desk: Desk) -> dict[str, str]:

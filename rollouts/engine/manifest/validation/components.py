@@ -70,7 +70,7 @@ def _check_autoscaling(component: FieldValue, scaling: FieldValue, *, is_min_ava
     if ceiling.value is not None and replicas is not None and ceiling.value < replicas:
         sentence = "maxReplicas may not be below replicas; raise it, or lower replicas"
         yield ceiling.make_finding(FindingCode.MAX_REPLICAS_UNDER_REPLICAS, sentence)
-    # A floor that is the same as replicas, as it is when left out, can be wrong only where replicas are.
+    # A minReplicas that equals replicas, which is also its default, is wrong only if replicas is.
     if floor.value is None or floor.value == replicas:
         return
     if ceiling.value is not None and floor.value > ceiling.value:
