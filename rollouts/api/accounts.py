@@ -19,8 +19,8 @@ from rollouts.accounts.tokens import TokenState, expiry_of, state_of, tokens_wit
 from rollouts.api.permissions import IsSignedIn
 from rollouts.api.serializers import StrictBooleanField, StrictCharField, StrictSerializer
 from rollouts.models import ApiToken
-from rollouts.services.accounts import DEFAULT_TOKEN_DAYS, default_expiry, token_create, token_revoke
 from rollouts.services.audit import Source, caller_of, require_one_of
+from rollouts.services.tokens import DEFAULT_TOKEN_DAYS, default_expiry, token_create, token_revoke
 
 _NAMESPACES: Final = "The token can change workloads only in these namespaces. Null: wherever its owner can."
 _COMMANDS: Final = "The token can give only these commands. Null: every command of its owner."
@@ -156,7 +156,7 @@ class TokensView(APIView):
             caller,
             values["name"],
             values.get("expires_at", default_expiry()),
-            wish=RequestedScope(values["read_only"], values.get("namespaces"), values.get("commands")),
+            requested=RequestedScope(values["read_only"], values.get("namespaces"), values.get("commands")),
             made_with=request.auth if isinstance(request.auth, ApiToken) else None,
         )
         row = tokens_with_owners().get(pk=made.token.pk)

@@ -109,7 +109,7 @@ def test_a_manifest_that_cannot_be_read_is_explained(viewer: Client, row: models
     manifest["spec"]["template"] = {"cliques": "none"}
     fleet.store_sets(row, [manifest])
     page = get(viewer)
-    assert "cannot be read" in page
+    assert "The manifest is not valid" in page
     assert "spec.template.cliques" in page
 
 
