@@ -18,7 +18,7 @@ import pytest
 from rollouts.sandbox.__main__ import Options, StartupError, parse_options
 
 Obj = dict[str, Any]
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PATIENCE = 90.0
 
 
